@@ -1,0 +1,156 @@
+//! An engine: holds items in memory and answers at once.
+
+use crate::{Expiry, Request, Sink, Time};
+
+/// A store in memory that answers every request at once.
+pub trait Engine: Send + Sync + 'static {
+    /// What one thread needs to use the engine: scratch space and counters. Not shared.
+    type Worker: Send;
+
+    /// A worker for the calling thread.
+    fn worker(&self) -> Self::Worker;
+
+    /// Carries out `requests` in order as of `now`, one answer each into `sink`. Each operation is atomic on its key.
+    fn execute<S: Sink>(&self, worker: &mut Self::Worker, now: Time, requests: &[Request<'_>], sink: &mut S);
+
+    /// From `at` on, nothing stored before `at` is visible. A second call replaces one that has not taken effect.
+    fn flush_all(&self, at: Time, now: Time);
+
+    /// Numbers about memory and items.
+    fn stats(&self) -> EngineStats;
+
+    /// Visits items in no order, up to some `limit` of places looked at, from `cursor`; `None` when through. An item that
+    /// is there throughout is visited at least once, unless the index grew meanwhile.
+    fn scan(
+        &self,
+        cursor: ScanCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>),
+    ) -> Option<ScanCursor>;
+
+    /// Changes the memory limit (`cache_memlimit`).
+    ///
+    /// # Errors
+    /// [`MemoryLimitError`] if that much cannot be had.
+    fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError>;
+
+    /// A slice of background work (expired items, index growth, memory between classes). Returns whether more is waiting.
+    fn maintain(&self, worker: &mut Self::Worker, now: Time) -> bool;
+
+    /// Starts (`Some`) or ends (`None`) the reporting of evictions, for `watch evictions`.
+    fn log_evictions(&self, log: Option<EvictionLog>);
+}
+
+/// Called with every evicted item while someone watches; must not call back into the engine.
+pub type EvictionLog = std::sync::Arc<dyn Fn(&ItemInfo<'_>) + Send + Sync>;
+
+/// Where a scan stands; start with the default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScanCursor(pub u64);
+
+/// What a scan or an eviction log sees of an item.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemInfo<'a> {
+    /// The key's bytes.
+    pub key: &'a [u8],
+    /// Version.
+    pub cas: u64,
+    /// Client flags.
+    pub flags: u32,
+    /// When it ends.
+    pub expiry: Expiry,
+    /// Seconds since last use, as coarsely as the engine knows.
+    pub idle_s: u32,
+    /// Has been read since it was stored.
+    pub fetched: bool,
+    /// Slab class.
+    pub class: u32,
+    /// Header, key and value, in bytes.
+    pub total_len: usize,
+}
+
+/// Why a memory limit was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryLimitError {
+    /// Below what the engine needs at all.
+    TooSmall {
+        /// Smallest limit in bytes.
+        min: usize,
+    },
+    /// Above what was reserved at the start.
+    TooLarge {
+        /// Largest limit in bytes.
+        max: usize,
+    },
+}
+
+/// Numbers about an engine, with memcached's names where it has them.
+#[derive(Clone, Debug, Default)]
+pub struct EngineStats {
+    /// Name for `stats settings`: memc3, cphash...
+    pub engine: &'static str,
+    /// Name of the eviction policy.
+    pub eviction: &'static str,
+    /// Items held now.
+    pub curr_items: u64,
+    /// Items ever stored.
+    pub total_items: u64,
+    /// Bytes of items held now (header, key, value).
+    pub bytes: u64,
+    /// The hard limit, in bytes.
+    pub limit_maxbytes: u64,
+    /// Bytes in pages given to classes.
+    pub total_malloced: u64,
+    /// Bytes of the index.
+    pub hash_bytes: u64,
+    /// log2 of the index's slots, rounded up.
+    pub hash_power_level: u32,
+    /// Index slots in all.
+    pub hash_slots: u64,
+    /// Whether the index is growing now.
+    pub hash_is_expanding: bool,
+    /// Items removed to make room.
+    pub evictions: u64,
+    /// Of these, never read since they were stored.
+    pub evicted_unfetched: u64,
+    /// Expired items whose memory was taken back.
+    pub reclaimed: u64,
+    /// Of these, never read.
+    pub expired_unfetched: u64,
+    /// Expired items freed by the background crawler.
+    pub crawler_reclaimed: u64,
+    /// Items the crawler has looked at.
+    pub crawler_items_checked: u64,
+    /// Requests refused for lack of memory.
+    pub out_of_memory: u64,
+    /// Pages moved from one class to another.
+    pub slabs_moved: u64,
+    /// Per class, the used ones only.
+    pub classes: Vec<ClassStats>,
+}
+
+/// Numbers about one slab class.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClassStats {
+    /// The class's number, from 1.
+    pub class: u32,
+    /// Bytes of a chunk.
+    pub chunk_size: usize,
+    /// Chunks in a page.
+    pub chunks_per_page: usize,
+    /// Pages held.
+    pub total_pages: u64,
+    /// Chunks in use.
+    pub used_chunks: u64,
+    /// Chunks free.
+    pub free_chunks: u64,
+    /// Items removed to make room.
+    pub evicted: u64,
+    /// Of these, never read.
+    pub evicted_unfetched: u64,
+    /// Requests for a chunk that found no memory.
+    pub out_of_memory: u64,
+    /// Seconds since the eviction hand last passed where it stands now: how old the oldest item is.
+    pub age_s: u32,
+}

@@ -1,0 +1,28 @@
+//! What Guira stores, what its commands mean, and the traits behind which everything that answers stands.
+//!
+//! - [`Key`], [`Time`], [`Expiry`]: the small types every layer speaks.
+//! - [`Request`], [`Operation`], [`Answer`], [`Hit`]: what is asked of one item and what comes back.
+//! - [`apply`]: the pure function that gives every operation its meaning once, for all engines and stores.
+//! - [`Engine`] (in memory, answers at once) and [`Service`] (a batch of requests in, answers in order, at once or
+//!   later), and the [`Sink`] into which answers go.
+//!
+//! Always true: nothing here does I/O, allocates per request, or knows a wire format.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod engine;
+mod key;
+mod operation;
+mod service;
+mod sink;
+mod time;
+
+pub use apply::{Change, Current, Decimal, NewValue, apply};
+pub use engine::{ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, MemoryLimitError, ScanCursor};
+pub use key::{KEY_LEN_MAX, Key, KeyError};
+pub use operation::{
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Store, StoreMode,
+};
+pub use service::{Immediate, Service, Ticket, Wake};
+pub use sink::{PinnedValue, Sink, VALUE_SLACK_LEN};
+pub use time::{Clock, Expiry, Time};

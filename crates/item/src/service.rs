@@ -1,0 +1,137 @@
+//! A service: takes a batch of requests and answers them in order, at once or later. The server knows nothing else.
+
+use std::sync::Arc;
+
+use crate::{Engine, EngineStats, EvictionLog, ItemInfo, MemoryLimitError, Request, ScanCursor, Sink, Time};
+
+/// Names a batch whose answers come later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// Wakes the event loop of a worker from any thread.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What a server serves.
+///
+/// A batch is `submit`ted; the service answers a prefix of it at once and says how long that prefix was. If it is the whole
+/// batch, that is all. Otherwise it keeps copies of the others, and when they are done it wakes the worker, names the
+/// ticket in `next_ready` and hands over the answers in `deliver`, whose indexes go on where the prefix ended. A session has at
+/// most one ticket open. If the connection is lost meanwhile, the server `abandon`s the ticket.
+pub trait Service: Send + Sync + 'static {
+    /// What one server thread needs to use the service.
+    type Worker: Send;
+
+    /// A worker for a server thread, which `wake` wakes.
+    fn worker(&self, wake: Wake) -> Self::Worker;
+
+    /// Takes a batch; returns how many requests, from the front, were answered into `sink` at once.
+    fn submit<S: Sink>(
+        &self,
+        worker: &mut Self::Worker,
+        now: Time,
+        ticket: Ticket,
+        requests: &[Request<'_>],
+        sink: &mut S,
+    ) -> usize;
+
+    /// A ticket whose remaining answers are all there.
+    fn next_ready(&self, worker: &mut Self::Worker) -> Option<Ticket>;
+
+    /// Hands over the remaining answers of a ticket named by `next_ready`.
+    fn deliver<S: Sink>(&self, worker: &mut Self::Worker, ticket: Ticket, sink: &mut S);
+
+    /// Nobody waits for this ticket any more.
+    fn abandon(&self, worker: &mut Self::Worker, ticket: Ticket);
+
+    /// See [`Engine::flush_all`].
+    fn flush_all(&self, at: Time, now: Time);
+
+    /// See [`Engine::stats`].
+    fn stats(&self) -> EngineStats;
+
+    /// See [`Engine::scan`].
+    fn scan(
+        &self,
+        cursor: ScanCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>),
+    ) -> Option<ScanCursor>;
+
+    /// See [`Engine::set_memory_limit`].
+    ///
+    /// # Errors
+    /// [`MemoryLimitError`] if that much cannot be had.
+    fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError>;
+
+    /// See [`Engine::maintain`].
+    fn maintain(&self, worker: &mut Self::Worker, now: Time) -> bool;
+
+    /// See [`Engine::log_evictions`].
+    fn log_evictions(&self, log: Option<EvictionLog>);
+}
+
+/// An engine as a service: every answer at once, nothing added.
+#[derive(Debug)]
+pub struct Immediate<E>(pub Arc<E>);
+
+impl<E: Engine> Service for Immediate<E> {
+    type Worker = E::Worker;
+
+    fn worker(&self, _wake: Wake) -> E::Worker {
+        self.0.worker()
+    }
+
+    #[inline]
+    fn submit<S: Sink>(
+        &self,
+        worker: &mut E::Worker,
+        now: Time,
+        _ticket: Ticket,
+        requests: &[Request<'_>],
+        sink: &mut S,
+    ) -> usize {
+        self.0.execute(worker, now, requests, sink);
+        requests.len()
+    }
+
+    fn next_ready(&self, _worker: &mut E::Worker) -> Option<Ticket> {
+        None
+    }
+
+    fn deliver<S: Sink>(&self, _worker: &mut E::Worker, ticket: Ticket, _sink: &mut S) {
+        unreachable!("an engine answers at once; {ticket:?} was never open");
+    }
+
+    fn abandon(&self, _worker: &mut E::Worker, _ticket: Ticket) {}
+
+    fn flush_all(&self, at: Time, now: Time) {
+        self.0.flush_all(at, now);
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.0.stats()
+    }
+
+    fn scan(
+        &self,
+        cursor: ScanCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>),
+    ) -> Option<ScanCursor> {
+        self.0.scan(cursor, limit, now, visit)
+    }
+
+    fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {
+        self.0.set_memory_limit(bytes)
+    }
+
+    fn maintain(&self, worker: &mut E::Worker, now: Time) -> bool {
+        self.0.maintain(worker, now)
+    }
+
+    fn log_evictions(&self, log: Option<EvictionLog>) {
+        self.0.log_evictions(log);
+    }
+}
