@@ -1,1 +1,46 @@
-//! Placeholder.
+//! Guira's synchronisation kernels.
+//!
+//! - [`Stripes`]: words that are spinlock and version at once; writers lock a pair, readers only look.
+//! - [`atomic`] and [`hint`]: the standard ones, or loom's under `--cfg loom`, so that the kernels that production runs are
+//!   the ones that loom checks.
+#![forbid(unsafe_code)]
+
+mod stripe;
+
+pub use stripe::{AllGuard, PairGuard, Stripes, Version};
+
+/// The atomics every kernel uses.
+#[cfg(not(loom))]
+pub mod atomic {
+    pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+/// The atomics every kernel uses, as loom checks them.
+#[cfg(loom)]
+pub mod atomic {
+    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+/// How to wait for another thread without a system call.
+pub mod hint {
+    /// Rounds of spinning before the processor is given away: longer than any critical section takes.
+    #[cfg(not(loom))]
+    const SPINS_MAX: u32 = 128;
+
+    /// Waits a little, the `round`th time in a row; gives the processor away when that was not enough.
+    #[inline]
+    pub fn spin(round: &mut u32) {
+        #[cfg(loom)]
+        {
+            *round += 1;
+            loom::thread::yield_now();
+        }
+        #[cfg(not(loom))]
+        if *round < SPINS_MAX {
+            *round += 1;
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The index: optimistic reads, locked changes, insertion with displacement.
+//!
+//! Always true: whoever holds any stripe holds the layout still, because the layout changes only under all of them; a read
+//! is believed only if the stripe of the bucket it came from and the layout are unchanged since before the read.
+
+use std::sync::Mutex;
+
+use guira_sync::{
+    PairGuard, Stripes,
+    atomic::{AtomicU32, Ordering},
+};
+
+use crate::{
+    bucket::{BUCKET_SLOTS, Bucket},
+    layout::{Directories, Layout, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS, Segment, SegmentSource},
+    path::{self, Move},
+    probe::{Probe, alternate},
+};
+
+/// Optimistic attempts before a read takes the lock like a writer: many more than writers that come and go can spoil, so
+/// only a reader that is out of luck for microseconds on end pays.
+const ATTEMPTS_MAX: u32 = 256;
+
+/// Displacement searches in a row, each spoilt by another writer, before a segment counts as full.
+const SEARCHES_MAX: u32 = 64;
+
+/// A concurrent cuckoo index from hashes to 32-bit payloads. See the crate's documentation.
+#[derive(Debug)]
+pub struct Index<S> {
+    pub(crate) stripes: Stripes,
+    pub(crate) directories: Directories,
+    /// Keys by first bucket, each changed under its stripe.
+    lens: Box<[AtomicU32]>,
+    /// Held by whoever grows the index.
+    pub(crate) growing: Mutex<()>,
+    pub(crate) source: S,
+}
+
+/// There is no room for a key: its segment is as full as it gets. Growing helps, or removing one of the keys that
+/// [`Locked::neighbours`] names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// Where a key lies, for as long as the [`Locked`] that said so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    bucket: u16,
+    slot: u8,
+}
+
+impl<S: SegmentSource> Index<S> {
+    /// An index of `segments` segments that may grow to `segments_max`.
+    ///
+    /// # Errors
+    /// [`Full`] if the source has no memory for that many.
+    pub fn new(source: S, segments: usize, segments_max: usize) -> Result<Self, Full> {
+        let directories = Directories::new(segments_max.max(segments));
+        let segments = segments.clamp(1, directories.segments_max());
+        let index = Self {
+            stripes: Stripes::new(SEGMENT_BUCKETS),
+            directories,
+            lens: (0..SEGMENT_BUCKETS).map(|_| AtomicU32::new(0)).collect(),
+            growing: Mutex::new(()),
+            source,
+        };
+        for at in 0..segments {
+            let segment = index.allocate_segment().ok_or(Full)?;
+            index.directories.set_segment(0, at, segment);
+        }
+        index.directories.publish(Layout { directory: 0, current: segments, next: 0, done: 0 });
+        Ok(index)
+    }
+
+    pub(crate) fn allocate_segment(&self) -> Option<*mut Segment> {
+        let segment = self.source.allocate()?.as_ptr();
+        // SAFETY: the source hands out memory for a whole segment that stays mapped (contract of `SegmentSource`), of atomics
+        // for which every bit pattern is valid; it is not in a directory yet, so nobody else writes to it.
+        for bucket in unsafe { &*segment } {
+            bucket.clear();
+        }
+        Some(segment)
+    }
+
+    /// The memory source.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Keys in the index; exact when nobody is writing.
+    pub fn len(&self) -> usize {
+        self.lens.iter().map(|len| len.load(Ordering::Relaxed) as usize).sum()
+    }
+
+    /// Whether there is no key; exact when nobody is writing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Segments held now.
+    pub fn segments(&self) -> usize {
+        let layout = self.layout();
+        let passed = if layout.next == 0 { 0 } else { layout.done * layout.current / layout.next };
+        layout.current + layout.done - passed
+    }
+
+    /// Slots in all segments.
+    pub fn capacity(&self) -> usize {
+        self.segments() * SEGMENT_SLOTS
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(&self) -> usize {
+        self.segments() * SEGMENT_BYTES
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::of_word(self.directories.word())
+    }
+
+    /// The segment in which `position` lies under the layout `word`; `None` if that layout is long gone.
+    #[inline]
+    fn segment_at(&self, word: u64, position: u32) -> Option<&Segment> {
+        let (directory, at) = Layout::of_word(word).place(position);
+        let segment = self.directories.segment(directory, at);
+        // SAFETY: a directory holds null or what the source handed out, which stays mapped as long as the source, a field of
+        // `self`, lives; a segment consists of atomics, for which every bit pattern is valid.
+        unsafe { segment.as_ref() }
+    }
+
+    #[inline]
+    fn word_is_unchanged(&self, word: u64) -> bool {
+        // Ordered behind the reads it validates by the Acquire fence in `Stripes::is_unchanged`.
+        self.directories.word_relaxed() == word
+    }
+
+    /// Asks for both buckets of a key ahead of their use.
+    #[inline]
+    pub fn prefetch(&self, probe: &Probe) {
+        if let Some(segment) = self.segment_at(self.directories.word(), probe.position) {
+            path::prefetch(&segment[usize::from(probe.first)]);
+            path::prefetch(&segment[usize::from(probe.second)]);
+        }
+    }
+
+    /// A payload that is likely to be the key's, of those that `likely` accepts, to be asked for ahead of its use. Only a
+    /// hint: it may be out of date or another key's.
+    #[inline]
+    pub fn hint(&self, probe: &Probe, mut likely: impl FnMut(u32) -> bool) -> Option<u32> {
+        let segment = self.segment_at(self.directories.word(), probe.position)?;
+        [probe.first, probe.second].into_iter().find_map(|number| {
+            let bucket = &segment[usize::from(number)];
+            bucket.matching(probe.tag).map(|slot| bucket.payload(slot)).find(|payload| likely(*payload))
+        })
+    }
+
+    /// Reads without writing a shared word. `examine` is called with the payload of every slot whose tag fits and says
+    /// `Some` if it is the key's. What it returns is given back only if the bucket did not change meanwhile; otherwise it is
+    /// dropped and all is repeated, so `examine` must put up with payloads of other keys and with memory that changes.
+    #[inline]
+    pub fn read<R>(&self, probe: &Probe, mut examine: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        for _ in 0..ATTEMPTS_MAX {
+            if let Ok(found) = self.try_read(probe, &mut examine) {
+                return found;
+            }
+        }
+        let locked = self.lock(probe);
+        let mut found = None;
+        let _place = locked.find(|payload| {
+            found = examine(payload);
+            found.is_some()
+        });
+        found
+    }
+
+    #[inline]
+    fn try_read<R>(&self, probe: &Probe, examine: &mut impl FnMut(u32) -> Option<R>) -> Result<Option<R>, Changed> {
+        let word = self.directories.word();
+        let segment = self.segment_at(word, probe.position).ok_or(Changed)?;
+        let first = (usize::from(probe.first), self.stripes.begin(usize::from(probe.first)));
+        let second = (usize::from(probe.second), self.stripes.begin(usize::from(probe.second)));
+        for (number, version) in [first, second] {
+            let bucket = &segment[number];
+            for slot in bucket.matching(probe.tag) {
+                if let Some(found) = examine(bucket.payload(slot)) {
+                    let valid = self.stripes.is_unchanged(number, version) && self.word_is_unchanged(word);
+                    return if valid { Ok(Some(found)) } else { Err(Changed) };
+                }
+            }
+        }
+        let valid = self.stripes.is_unchanged(first.0, first.1)
+            && self.stripes.is_unchanged(second.0, second.1)
+            && self.word_is_unchanged(word);
+        if valid { Ok(None) } else { Err(Changed) }
+    }
+
+    /// Locks the two buckets of a key: nobody else changes either, or the layout, until the result is dropped.
+    #[inline]
+    pub fn lock(&self, probe: &Probe) -> Locked<'_, S> {
+        let guard = self.stripes.lock_pair(usize::from(probe.first), usize::from(probe.second));
+        let segment =
+            self.segment_at(self.directories.word(), probe.position).expect("the layout in force has its segments");
+        Locked { index: self, guard, segment, probe: *probe }
+    }
+
+    /// Frees a slot in one of the key's buckets by displacement; another writer may take it again.
+    ///
+    /// # Errors
+    /// [`Full`] if no short chain of displacements frees one.
+    pub fn make_room(&self, probe: &Probe) -> Result<(), Full> {
+        for _ in 0..SEARCHES_MAX {
+            let word = self.directories.word();
+            let segment = self.segment_at(word, probe.position).ok_or(Full)?;
+            let path = path::search(segment, probe).ok_or(Full)?;
+            if path.moves().iter().all(|step| self.displace(word, segment, step)) {
+                return Ok(());
+            }
+        }
+        Err(Full)
+    }
+
+    /// Carries out one move, if everything still is as it was when the path was found.
+    fn displace(&self, word: u64, segment: &Segment, step: &Move) -> bool {
+        let to = alternate(step.bucket, step.tag);
+        let mut guard = self.stripes.lock_pair(usize::from(step.bucket), usize::from(to));
+        self.directories.word() == word
+            && move_item(&segment[usize::from(step.bucket)], &segment[usize::from(to)], step, || guard.start_writing())
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn displace_for_test(&self, step: &Move) -> bool {
+        let word = self.directories.word();
+        self.displace(word, self.segment_at(word, 0).expect("in force"), step)
+    }
+
+    #[inline]
+    fn count(&self, stripe: usize, change: impl FnOnce(u32) -> u32) {
+        let len = &self.lens[stripe];
+        len.store(change(len.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+}
+
+/// The read met a writer.
+struct Changed;
+
+/// The caller is the only writer to both buckets. `before` is called before the first store.
+pub(crate) fn move_item(from: &Bucket, to: &Bucket, step: &Move, before: impl FnOnce()) -> bool {
+    let slot = usize::from(step.slot);
+    if from.tag(slot) != step.tag || from.payload(slot) != step.payload {
+        return false;
+    }
+    let Some(free) = to.free().first() else { return false };
+    before();
+    to.set_payload(free, step.payload);
+    to.set_tag(free, step.tag);
+    from.set_tag(slot, 0);
+    true
+}
+
+/// The two buckets of a key, locked.
+#[derive(Debug)]
+pub struct Locked<'a, S> {
+    index: &'a Index<S>,
+    guard: PairGuard<'a>,
+    segment: &'a Segment,
+    probe: Probe,
+}
+
+impl<S: SegmentSource> Locked<'_, S> {
+    #[inline]
+    fn bucket(&self, number: u16) -> &Bucket {
+        &self.segment[usize::from(number)]
+    }
+
+    /// Where the key lies: the first slot whose tag fits and whose payload `is_it` accepts.
+    #[inline]
+    pub fn find(&self, mut is_it: impl FnMut(u32) -> bool) -> Option<Place> {
+        for number in [self.probe.first, self.probe.second] {
+            let bucket = self.bucket(number);
+            for slot in bucket.matching(self.probe.tag) {
+                if is_it(bucket.payload(slot)) {
+                    return Some(Place { bucket: number, slot: slot as u8 });
+                }
+            }
+        }
+        None
+    }
+
+    /// The payload at `place`.
+    #[inline]
+    pub fn payload(&self, place: Place) -> u32 {
+        self.bucket(place.bucket).payload(usize::from(place.slot))
+    }
+
+    /// Makes readers of these buckets repeat their read: to be called before what a payload names is changed in place.
+    #[inline]
+    pub fn start_writing(&mut self) {
+        self.guard.start_writing();
+    }
+
+    /// Gives the key another payload.
+    #[inline]
+    pub fn replace(&mut self, place: Place, payload: u32) {
+        self.guard.start_writing();
+        self.bucket(place.bucket).set_payload(usize::from(place.slot), payload);
+    }
+
+    /// Removes the key.
+    #[inline]
+    pub fn remove(&mut self, place: Place) {
+        self.guard.start_writing();
+        self.bucket(place.bucket).set_tag(usize::from(place.slot), 0);
+        self.index.count(self.probe.stripe(), |len| len.wrapping_sub(1));
+    }
+
+    /// Adds the key, which must not be there.
+    ///
+    /// # Errors
+    /// [`Full`] if neither bucket has a free slot; drop the lock, call [`Index::make_room`] and begin again.
+    #[inline]
+    pub fn insert(&mut self, payload: u32) -> Result<(), Full> {
+        let (number, slot) = [self.probe.first, self.probe.second]
+            .into_iter()
+            .find_map(|number| Some((number, self.bucket(number).free().first()?)))
+            .ok_or(Full)?;
+        self.guard.start_writing();
+        let bucket = self.bucket(number);
+        bucket.set_payload(slot, payload);
+        bucket.set_tag(slot, self.probe.tag);
+        self.index.count(self.probe.stripe(), |len| len.wrapping_add(1));
+        Ok(())
+    }
+
+    /// The payloads of all keys in both buckets.
+    pub fn neighbours(&self) -> impl Iterator<Item = u32> + '_ {
+        [self.probe.first, self.probe.second].into_iter().flat_map(move |number| {
+            let bucket = self.bucket(number);
+            (0..BUCKET_SLOTS).filter(|slot| bucket.tag(*slot) != 0).map(|slot| bucket.payload(slot))
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! Version stripes: an array of words, each a spinlock for writers and a version for readers (MemC3 3.2.1; Li 3.3.4).
+//!
+//! ```text
+//! bit 63 ................ 2   1         0
+//!     version                 writing   locked
+//! ```
+//! Always true: only the holder of `locked` changes the word; `writing` is set before the first change that readers could
+//! see and cleared together with the step to the next version; so a reader that saw the same version without `writing`
+//! before and after its reads has seen one state. A lock that was held without writing leaves readers undisturbed.
+//!
+//! Lock order: ascending stripe number; [`Stripes::lock_pair`] and [`Stripes::lock_all`] keep it.
+
+use crate::{
+    atomic::{AtomicU64, Ordering, fence},
+    hint,
+};
+
+const LOCKED: u64 = 1;
+const WRITING: u64 = 2;
+const VERSION_STEP: u64 = 4;
+
+/// What a reader saw of a stripe before it read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Version(u64);
+
+/// The stripes of one table.
+#[derive(Debug)]
+pub struct Stripes {
+    words: Box<[AtomicU64]>,
+}
+
+impl Stripes {
+    /// `len` stripes, a power of two.
+    ///
+    /// # Panics
+    /// If `len` is not a power of two.
+    pub fn new(len: usize) -> Self {
+        assert!(len.is_power_of_two(), "{len} stripes");
+        Self { words: (0..len).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Never: there is at least one.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    #[inline]
+    fn word(&self, stripe: usize) -> &AtomicU64 {
+        &self.words[stripe & (self.words.len() - 1)]
+    }
+
+    /// The version before an optimistic read; waits while a writer is at work.
+    #[inline]
+    pub fn begin(&self, stripe: usize) -> Version {
+        let word = self.word(stripe);
+        let mut round = 0;
+        loop {
+            // Acquire: pairs with the Release in `unlock`; what that writer wrote is visible.
+            let seen = word.load(Ordering::Acquire);
+            if seen & WRITING == 0 {
+                return Version(seen & !LOCKED);
+            }
+            hint::spin(&mut round);
+        }
+    }
+
+    /// Whether everything read since `begin` returned `version` belongs to one state.
+    #[inline]
+    pub fn is_unchanged(&self, stripe: usize, version: Version) -> bool {
+        // Acquire: pairs with the Release fence in `start_writing`; a read that saw a writer's store sees `writing`, or the
+        // next version, in the load below.
+        fence(Ordering::Acquire);
+        self.word(stripe).load(Ordering::Relaxed) & !LOCKED == version.0
+    }
+
+    /// Locks the stripes of two buckets, which may be one and the same.
+    #[inline]
+    pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_> {
+        let mask = self.words.len() - 1;
+        let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
+        lock(self.word(low));
+        if high != low {
+            lock(self.word(high));
+        }
+        PairGuard { stripes: self, low, high, writing: false }
+    }
+
+    /// Locks every stripe: writers wait, readers go on.
+    pub fn lock_all(&self) -> AllGuard<'_> {
+        for word in &self.words {
+            lock(word);
+        }
+        AllGuard { stripes: self }
+    }
+}
+
+#[inline]
+fn lock(word: &AtomicU64) {
+    let mut round = 0;
+    loop {
+        let seen = word.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `unlock`; what the last holder wrote is visible.
+        if seen & LOCKED == 0
+            && word.compare_exchange_weak(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return;
+        }
+        hint::spin(&mut round);
+    }
+}
+
+/// The caller holds the lock, so nobody else changes the word.
+#[inline]
+fn start_writing(word: &AtomicU64) {
+    word.store(word.load(Ordering::Relaxed) | WRITING, Ordering::Relaxed);
+}
+
+/// The caller holds the lock. Steps the version if something was written.
+#[inline]
+fn unlock(word: &AtomicU64) {
+    let held = word.load(Ordering::Relaxed);
+    let stepped = if held & WRITING == 0 { held } else { held.wrapping_add(VERSION_STEP) };
+    // Release: pairs with the Acquire in `begin` and `lock`; publishes what was written under the lock.
+    word.store(stepped & !(LOCKED | WRITING), Ordering::Release);
+}
+
+/// Two stripes held; released on drop.
+#[derive(Debug)]
+pub struct PairGuard<'a> {
+    stripes: &'a Stripes,
+    low: usize,
+    high: usize,
+    writing: bool,
+}
+
+impl PairGuard<'_> {
+    /// To be called before the first store that readers could see.
+    #[inline]
+    pub fn start_writing(&mut self) {
+        if self.writing {
+            return;
+        }
+        self.writing = true;
+        start_writing(self.stripes.word(self.low));
+        if self.high != self.low {
+            start_writing(self.stripes.word(self.high));
+        }
+        // Release: pairs with the Acquire fence in `is_unchanged`; whoever sees a later store sees `writing`.
+        fence(Ordering::Release);
+    }
+}
+
+impl Drop for PairGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.high != self.low {
+            unlock(self.stripes.word(self.high));
+        }
+        unlock(self.stripes.word(self.low));
+    }
+}
+
+/// Every stripe held; released on drop.
+#[derive(Debug)]
+pub struct AllGuard<'a> {
+    stripes: &'a Stripes,
+}
+
+impl Drop for AllGuard<'_> {
+    fn drop(&mut self) {
+        for word in self.stripes.words.iter().rev() {
+            unlock(word);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_without_writing_leaves_readers_undisturbed() {
+        let stripes = Stripes::new(4);
+        let version = stripes.begin(1);
+        drop(stripes.lock_pair(1, 2));
+        let guard = stripes.lock_all();
+        assert!(stripes.is_unchanged(1, stripes.begin(1)), "readers do not wait for the lock");
+        drop(guard);
+        assert!(stripes.is_unchanged(1, version));
+    }
+
+    #[test]
+    fn writing_steps_both_versions() {
+        let stripes = Stripes::new(4);
+        let (one, two, three) = (stripes.begin(1), stripes.begin(2), stripes.begin(3));
+        let mut guard = stripes.lock_pair(2, 1);
+        guard.start_writing();
+        assert!(!stripes.is_unchanged(1, one), "already while writing");
+        drop(guard);
+        assert!(!stripes.is_unchanged(1, one) && !stripes.is_unchanged(2, two));
+        assert!(stripes.is_unchanged(3, three));
+    }
+
+    #[test]
+    fn a_pair_may_be_one_stripe() {
+        let stripes = Stripes::new(2);
+        let before = stripes.begin(1);
+        let mut guard = stripes.lock_pair(1, 3);
+        guard.start_writing();
+        drop(guard);
+        assert!(!stripes.is_unchanged(1, before));
+        drop(stripes.lock_pair(1, 1));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+
+    use super::*;
+
+    /// Two words that only ever change together, under a pair of stripes.
+    struct Twins {
+        stripes: Stripes,
+        left: AtomicU64,
+        right: AtomicU64,
+    }
+
+    fn twins() -> Arc<Twins> {
+        Arc::new(Twins { stripes: Stripes::new(2), left: AtomicU64::new(0), right: AtomicU64::new(0) })
+    }
+
+    fn change(twins: &Twins) {
+        let mut guard = twins.stripes.lock_pair(0, 1);
+        guard.start_writing();
+        let next = twins.left.load(Ordering::Relaxed) + 1;
+        twins.left.store(next, Ordering::Relaxed);
+        twins.right.store(next, Ordering::Relaxed);
+    }
+
+    fn read(twins: &Twins, stripe: usize) -> Option<(u64, u64)> {
+        let version = twins.stripes.begin(stripe);
+        let seen = (twins.left.load(Ordering::Relaxed), twins.right.load(Ordering::Relaxed));
+        twins.stripes.is_unchanged(stripe, version).then_some(seen)
+    }
+
+    #[test]
+    fn loom_a_validated_read_is_never_torn() {
+        loom::model(|| {
+            let twins = twins();
+            let writer = {
+                let twins = Arc::clone(&twins);
+                loom::thread::spawn(move || change(&twins))
+            };
+            for stripe in [0, 1] {
+                if let Some((left, right)) = read(&twins, stripe) {
+                    assert_eq!(left, right);
+                }
+            }
+            writer.join().expect("writer");
+        });
+    }
+
+    #[test]
+    fn loom_writers_exclude_each_other() {
+        loom::model(|| {
+            let twins = twins();
+            let other = {
+                let twins = Arc::clone(&twins);
+                loom::thread::spawn(move || change(&twins))
+            };
+            change(&twins);
+            other.join().expect("writer");
+            assert_eq!(read(&twins, 0), Some((2, 2)));
+        });
+    }
+}
