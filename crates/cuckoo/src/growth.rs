@@ -14,9 +14,6 @@ use crate::{
     probe::{Probe, alternate},
 };
 
-/// A growth adds a quarter: after it the index is three quarters full, and a key is moved four times in its life on average.
-const GROWTH_DIVISOR: usize = 4;
-
 /// Occupancy, in percent, from which on the index should grow: the fullest segment of a thousand then is at 96 %.
 const FULL_PERCENT: usize = 92;
 
@@ -55,17 +52,19 @@ impl<S: SegmentSource> Index<S> {
         self.layout().next != 0
     }
 
-    /// Begins to grow by a quarter, or at least one segment, unless it is growing already.
+    /// Begins to grow to `segments`, as far as the maximum allows, unless it is growing already. Where memory is short a
+    /// quarter more at a time is a good measure: after it the index is three quarters full, and a key is moved four times in
+    /// its life on average.
     ///
     /// # Errors
     /// [`GrowError::AtMaximum`], or [`GrowError::Busy`].
-    pub fn begin_growth(&self) -> Result<(), GrowError> {
+    pub fn begin_growth(&self, segments: usize) -> Result<(), GrowError> {
         let _growing = self.growing.try_lock().map_err(|_| GrowError::Busy)?;
         let layout = self.layout();
         if layout.next != 0 {
             return Ok(());
         }
-        let next = (layout.current + (layout.current / GROWTH_DIVISOR).max(1)).min(self.directories.segments_max());
+        let next = segments.min(self.directories.segments_max());
         if next <= layout.current {
             return Err(GrowError::AtMaximum);
         }

@@ -202,6 +202,12 @@ impl<S: SegmentSource> Index<S> {
         Locked { index: self, guard, segment, probe: *probe }
     }
 
+    /// Calls `change` while the stripe is held: no key whose first bucket has this number changes meanwhile.
+    pub fn with_stripe<R>(&self, stripe: usize, change: impl FnOnce() -> R) -> R {
+        let _guard = self.stripes.lock_pair(stripe, stripe);
+        change()
+    }
+
     /// Frees a slot in one of the key's buckets by displacement; another writer may take it again.
     ///
     /// # Errors

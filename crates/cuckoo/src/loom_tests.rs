@@ -104,7 +104,7 @@ fn loom_growth_hides_no_key() {
     model(|| {
         let index = index(1);
         insert(&index, 5);
-        index.begin_growth().expect("may grow");
+        index.begin_growth(2).expect("may grow");
         let grower = {
             let index = Arc::clone(&index);
             thread::spawn(move || assert_eq!(index.grow_step(|_| (), hash), Ok(Growth::Underway)))

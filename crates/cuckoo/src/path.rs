@@ -98,7 +98,7 @@ fn path_to(nodes: &[Node; NODES_MAX], leaf: usize) -> Path {
 
 /// Asks for the cache line of `target` ahead of its use.
 #[inline]
-pub(crate) fn prefetch<T>(target: *const T) {
+pub fn prefetch<T>(target: *const T) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: a prefetch is a hint; it faults on no address.
     unsafe {

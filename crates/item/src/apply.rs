@@ -272,7 +272,7 @@ fn apply_arithmetic<'a>(arithmetic: Arithmetic, current: Option<&Current<'_>>, n
     };
     let Some(item) = current else {
         let Some((value, expiry)) = arithmetic.create else { return (Change::Keep, Answer::NotFound) };
-        let answer = Answer::Number { value, cas: next_cas, expiry, created: true };
+        let answer = Answer::Number { value, cas: next_cas, expiry_before: expiry, expiry, created: true };
         return (rewrite(value, 0, 0, expiry, false, false), answer);
     };
     if item.value_len == 0 || item.value.is_none() {
@@ -287,21 +287,32 @@ fn apply_arithmetic<'a>(arithmetic: Arithmetic, current: Option<&Current<'_>>, n
         ArithmeticMode::Decrement => before.saturating_sub(arithmetic.delta),
     };
     let expiry = arithmetic.touch.unwrap_or(item.expiry);
-    let answer = Answer::Number { value, cas: next_cas, expiry, created: false };
+    let answer = Answer::Number { value, cas: next_cas, expiry_before: item.expiry, expiry, created: false };
     (rewrite(value, item.value_len, item.flags, expiry, item.stale, item.win_sent), answer)
 }
 
-/// The number at the front of `text` as C's `strtoull` and memcached's `safe_strtoull` take it: white space and a plus
-/// sign may stand before it, and behind it the end or white space.
+/// The number at the front of `text` as C's `strtoull` and memcached's `safe_strtoull` take it: white space and a sign may
+/// stand before it, and behind it the end, white space or a NUL. A minus sign negates modulo 2^64; what is beyond 2^63 then is
+/// refused.
 fn leading_number(text: &[u8]) -> Option<u64> {
     let is_space = |byte: u8| byte == b' ' || (b'\t'..=b'\r').contains(&byte);
     let start = text.iter().position(|byte| !is_space(*byte))?;
-    let text = text[start..].strip_prefix(b"+").unwrap_or(&text[start..]);
+    let (negative, text) = match text[start] {
+        b'-' => (true, &text[start + 1..]),
+        b'+' => (false, &text[start + 1..]),
+        _ => (false, &text[start..]),
+    };
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    if digits == 0 || text.get(digits).is_some_and(|byte| !is_space(*byte)) {
+    if digits == 0 || text.get(digits).is_some_and(|byte| !is_space(*byte) && *byte != 0) {
         return None;
     }
-    text[..digits].iter().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+    let digits = text[..digits].iter();
+    let number =
+        digits.copied().try_fold(0u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
+    if !negative {
+        return Some(number);
+    }
+    Some(number.wrapping_neg()).filter(|number| *number <= i64::MAX as u64)
 }
 
 #[cfg(test)]

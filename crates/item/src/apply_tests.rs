@@ -91,6 +91,8 @@ fn numbers_wrap_up_stop_at_zero_and_keep_their_length() {
     assert_eq!(change(up, 2, b"18446744073709551615"), Ok((1, format!("1{}", " ".repeat(19)))));
     assert_eq!(change(up, 1, b"9 "), Ok((10, "10".into())));
     assert_eq!(change(up, 1, b" +5 apples"), Ok((6, format!("6{}", " ".repeat(9)))));
+    assert_eq!(change(up, 1, b"5\0x"), Ok((6, "6  ".into())));
+    assert_eq!(change(up, 1, b"-18446744073709551611"), Ok((6, format!("6{}", " ".repeat(20)))));
     for text in [&b""[..], b"x", b"1x", b"-1", b"18446744073709551616"] {
         assert_eq!(change(up, 1, text), Err(Answer::NonNumeric), "{text:?}");
     }

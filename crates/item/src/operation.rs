@@ -188,6 +188,8 @@ pub enum Answer {
         value: u64,
         /// New version.
         cas: u64,
+        /// Expiry before the operation touched it.
+        expiry_before: Expiry,
         /// Expiry after the operation.
         expiry: Expiry,
         /// It was created by this operation.

@@ -56,7 +56,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setting(text) => write!(f, "{text}"),
-            Self::Line { file, line, column, problem } if column.is_empty() => {
+            Self::Line { file, line, column: "", problem } => {
                 write!(f, "{file}: line {line}: {problem}")
             }
             Self::Line { file, line, column, problem } => {

@@ -110,11 +110,11 @@ mod tests {
         let zipf = Zipf::new(keys, 0.99);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         let draws = 300_000;
-        let mut first = 0;
+        let mut first = 0u32;
         for _ in 0..draws {
             let rank = zipf.sample(&mut rng);
             assert!(rank < keys);
-            first += u64::from(rank == 0);
+            first += u32::from(rank == 0);
         }
         // Harmonic number by Euler-Maclaurin: the integral, half of the last term, and zeta's constant part.
         let head: f64 = (1..=1000u32).map(|n| f64::from(n).powf(-0.99)).sum();

@@ -1,0 +1,42 @@
+//! Bulk loading: pipelined sets of small items, all of them fresh or overwriting, nothing evicted.
+
+use guira_loadgen::key_source::Popularity;
+use guira_loadgen::mix::Mix;
+use guira_loadgen::pacing::Pacing;
+use guira_loadgen::workload::Workload;
+
+use super::bench::{Bench, ROOMY_MIB};
+use super::error::BenchError;
+use super::report::ExperimentReport;
+
+const NAME: &str = "bulk-sets";
+const CLIENTS: usize = 4;
+const DEPTH: u32 = 4;
+
+pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+    let workload = Workload {
+        mix: Mix::get_set(0.0),
+        popularity: Popularity::Uniform,
+        ..Workload::small_items(bench.scaled(1_000_000, 2_000))
+    };
+    let words = format!(
+        "16 B keys, 32 B values, uniform over {} keys, sets pipelined by {} with {DEPTH} batches in flight on each of \
+         {CLIENTS} connections, one server thread",
+        workload.keys, workload.writes_per_turn
+    );
+    let mut report = ExperimentReport::new(NAME, "Bulk sets, pipelined", words);
+    let contestants = bench.contestants(NAME, &workload, bench.scaled(10_000, 100), ROOMY_MIB)?;
+    let progress = bench.progress(NAME, contestants.len());
+    for step in 0..bench.rounds * contestants.len() {
+        let contestant = &contestants[step % contestants.len()];
+        progress.at(step as u64);
+        let pacing = Pacing::Closed { depth: DEPTH };
+        let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
+        let tally = interval.outcome.tally;
+        if tally.errors + tally.refused > 0 {
+            return Err(BenchError::Invalid(format!("{NAME}, {}: sets were refused: {tally:?}", contestant.name)));
+        }
+        interval.record(&mut report, "", &contestant.name, tally.done);
+    }
+    Ok(report)
+}

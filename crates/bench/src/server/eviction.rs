@@ -1,0 +1,66 @@
+//! Eviction at work: a working set ten times the memory limit, a miss followed by a set (MemC3, section 5.3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guira_loadgen::interactive::PlayPlan;
+use guira_loadgen::read_through::{Draws, ReadThrough};
+use guira_loadgen::workload::Workload;
+
+use super::bench::{Bench, Contestant};
+use super::error::BenchError;
+use super::report::{self, ExperimentReport};
+
+const NAME: &str = "eviction";
+const CLIENTS: usize = 8;
+/// Bytes of key and value together.
+const ITEM_BYTES: u64 = 48;
+const TIMES: u64 = 10;
+
+pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+    let limit_mib: u64 = bench.scaled(100, 2);
+    let workload = Workload::small_items((limit_mib << 20) * TIMES / ITEM_BYTES);
+    let words = format!(
+        "16 B keys, 32 B values, zipf 0.99 over {} keys (keys and values {TIMES} times -m {limit_mib}), {}, multigets \
+         of 100, a miss followed by a set, {CLIENTS} connections, one server thread",
+        workload.keys, workload.mix
+    );
+    let mut report = ExperimentReport::new(NAME, "Eviction at work", words);
+    let draws = Arc::new(Draws::new(&workload, bench.scaled(8_000_000, 20_000), 0));
+    let fill: u64 = bench.scaled(8_000_000, 20_000);
+    let player = |contestant: &Contestant, number: usize, from: usize, operations: u64| {
+        let from = from + number * 1_000_003;
+        ReadThrough::new(&workload, contestant.peer.protocol(), Arc::clone(&draws), from, operations, false)
+    };
+    let plan = |contestant: &Contestant, measure: Option<Duration>| PlayPlan {
+        address: contestant.servers[0].address(),
+        protocol: contestant.peer.protocol(),
+        shape: player(contestant, 0, 0, 1).shape(),
+        warm_up: if measure.is_some() { bench.warm_up } else { Duration::ZERO },
+        measure,
+        core: bench.generator_cores(1).first().copied(),
+    };
+    let mut contestants = Vec::new();
+    for peer in bench.peers() {
+        let servers = vec![bench.start(peer, limit_mib)?];
+        let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] };
+        let mut players: Vec<_> =
+            (0..CLIENTS).map(|number| player(&contestant, number, 0, fill / CLIENTS as u64)).collect();
+        bench.play(NAME, &contestant, &plan(&contestant, None), &mut players)?;
+        contestants.push(contestant);
+    }
+    let progress = bench.progress(NAME, contestants.len());
+    for step in 0..bench.rounds * contestants.len() {
+        let contestant = &contestants[step % contestants.len()];
+        progress.at(step as u64);
+        let from = step / contestants.len() * 333_337;
+        let mut players: Vec<_> = (0..CLIENTS).map(|number| player(contestant, number, from, u64::MAX)).collect();
+        let interval = bench.play(NAME, contestant, &plan(contestant, Some(bench.measure)), &mut players)?;
+        let tally = interval.outcome.tally;
+        interval.record(&mut report, "", &contestant.name, tally.hits + tally.misses);
+        report.record("", &contestant.name, report::MISS_RATIO, interval.outcome.miss_ratio());
+        let rss_mib = contestant.rss_bytes()? as f64 / f64::from(1 << 20);
+        report.record("", &contestant.name, report::RSS, rss_mib);
+    }
+    Ok(report)
+}

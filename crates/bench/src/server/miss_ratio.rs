@@ -1,0 +1,54 @@
+//! Table 3's miss ratios, scaled: zipf over ten million small items, a miss followed by a set, small memory limits.
+//!
+//! One connection with one turn in flight, so that every server sees the very same order of operations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guira_loadgen::interactive::PlayPlan;
+use guira_loadgen::read_through::{Draws, ReadThrough};
+use guira_loadgen::workload::Workload;
+
+use super::bench::{Bench, Contestant};
+use super::error::BenchError;
+use super::report::{self, ExperimentReport};
+
+const NAME: &str = "miss-ratio";
+
+pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+    let workload = Workload::small_items(bench.scaled(10_000_000, 100_000));
+    let requests: u64 = bench.scaled(16_000_000, 60_000);
+    let words = format!(
+        "16 B keys, 32 B values, zipf 0.99 over {} keys, {requests} requests, {}, a miss followed by a set, from an \
+         empty server; each round draws other requests",
+        workload.keys, workload.mix
+    );
+    let mut report = ExperimentReport::new(NAME, "Miss ratio (Table 3, scaled)", words);
+    let limits = bench.scaled(vec![64, 128], vec![2]);
+    let progress = bench.progress(NAME, bench.peers().len() * limits.len());
+    for step in 0..bench.rounds * limits.len() {
+        let (round, limit_mib) = (step / limits.len(), limits[step % limits.len()]);
+        let draws = Arc::new(Draws::new(&workload, requests as usize, round as u64));
+        for (number, peer) in bench.peers().iter().enumerate() {
+            progress.at((step * bench.peers().len() + number) as u64);
+            let servers = vec![bench.start(peer, limit_mib)?];
+            let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] };
+            let player = ReadThrough::new(&workload, peer.protocol(), Arc::clone(&draws), 0, requests, false);
+            let plan = PlayPlan {
+                address: contestant.servers[0].address(),
+                protocol: peer.protocol(),
+                shape: player.shape(),
+                warm_up: Duration::ZERO,
+                measure: None,
+                core: bench.generator_cores(1).first().copied(),
+            };
+            let interval = bench.play(NAME, &contestant, &plan, &mut [player])?;
+            let (variant, tally) = (format!("-m {limit_mib}"), interval.outcome.tally);
+            report.record(&variant, peer.name(), report::MISS_RATIO, interval.outcome.miss_ratio());
+            interval.record(&mut report, &variant, peer.name(), tally.hits + tally.misses);
+            let rss_mib = contestant.rss_bytes()? as f64 / f64::from(1 << 20);
+            report.record(&variant, peer.name(), report::RSS, rss_mib);
+        }
+    }
+    Ok(report)
+}

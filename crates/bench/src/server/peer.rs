@@ -1,0 +1,173 @@
+//! The servers that are measured: how each is called, asked for its version and told its limits.
+//!
+//! A new peer is one line in [`Peer::all`] and one arm in [`Peer::arguments`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use guira_loadgen::protocol::Protocol;
+
+use super::error::BenchError;
+
+/// A kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerKind {
+    /// Guira itself.
+    Guira,
+    /// Debian's memcached.
+    Memcached,
+    /// Debian's redis-server.
+    Redis,
+    /// A server that answers every line with the same bytes: the floor that the kernel's TCP sets.
+    Echo,
+}
+
+/// A server program.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// What it is.
+    pub kind: PeerKind,
+    /// Its binary.
+    pub program: PathBuf,
+}
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Memory limit, MiB.
+    pub memory_mib: u64,
+    /// Worker threads.
+    pub threads: usize,
+    /// Cores it may use; empty for all.
+    pub cores: Vec<usize>,
+    /// Answer length of the echo peer, bytes.
+    pub echo_answer_bytes: usize,
+}
+
+impl Peer {
+    /// Name in reports.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            PeerKind::Guira => "guira",
+            PeerKind::Memcached => "memcached",
+            PeerKind::Redis => "redis",
+            PeerKind::Echo => "echo",
+        }
+    }
+
+    /// The protocol it is measured with.
+    pub fn protocol(&self) -> Protocol {
+        match self.kind {
+            PeerKind::Redis => Protocol::Resp,
+            _ => Protocol::MemcacheText,
+        }
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.kind {
+            PeerKind::Guira | PeerKind::Echo => "build it with `cargo build --release`",
+            PeerKind::Memcached => "install it with `apt-get install memcached`",
+            PeerKind::Redis => "install it with `apt-get install redis-server`",
+        }
+    }
+
+    /// The error for a binary that is not there.
+    pub fn missing(&self) -> BenchError {
+        BenchError::PeerMissing { peer: self.name(), program: self.program.clone(), remedy: self.remedy() }
+    }
+
+    /// Its version, as its binary tells it.
+    pub fn version(&self) -> Result<String, BenchError> {
+        if self.kind == PeerKind::Echo {
+            return Ok(format!("of guira {}", env!("CARGO_PKG_VERSION")));
+        }
+        let flag = if self.kind == PeerKind::Guira { "--version" } else { "-V" };
+        let flag = if self.kind == PeerKind::Redis { "--version" } else { flag };
+        let output = Command::new(&self.program).arg(flag).stdin(Stdio::null()).output();
+        let output = output.map_err(|_| self.missing())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().next().unwrap_or("unknown").trim().to_string())
+    }
+
+    /// The command that serves on `port` of the loopback address, kept to the setup's cores.
+    pub fn command(&self, port: u16, setup: &Setup) -> Command {
+        let mut command = if setup.cores.is_empty() {
+            Command::new(&self.program)
+        } else {
+            let cores: Vec<String> = setup.cores.iter().map(usize::to_string).collect();
+            let mut command = Command::new("taskset");
+            command.arg("-c").arg(cores.join(",")).arg(&self.program);
+            command
+        };
+        command.args(self.arguments(port, setup));
+        command
+    }
+
+    fn arguments(&self, port: u16, setup: &Setup) -> Vec<String> {
+        let (port, threads, memory) = (port.to_string(), setup.threads.to_string(), setup.memory_mib.to_string());
+        let memcached = || {
+            let mut arguments = vec!["-l", "127.0.0.1", "-p", &port, "-t", &threads, "-m", &memory, "-U", "0"];
+            if rustix::process::geteuid().is_root() {
+                // memcached refuses to serve as root unless told that this is meant.
+                arguments.extend(["-u", "root"]);
+            }
+            arguments.into_iter().map(str::to_string).collect::<Vec<_>>()
+        };
+        let text = match self.kind {
+            PeerKind::Memcached => return memcached(),
+            PeerKind::Guira => return std::iter::once("serve".to_string()).chain(memcached()).collect(),
+            PeerKind::Redis => format!(
+                "--bind 127.0.0.1 --port {port} --maxmemory {memory}mb --maxmemory-policy allkeys-lru \
+                 --appendonly no --daemonize no --io-threads {threads} --save"
+            ),
+            PeerKind::Echo => {
+                format!("bench echo-server --port {port} --answer-bytes {}", setup.echo_answer_bytes)
+            }
+        };
+        let mut arguments: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+        if self.kind == PeerKind::Redis {
+            // An empty save schedule: no snapshots.
+            arguments.push(String::new());
+        }
+        arguments
+    }
+
+    /// Where Debian puts `name`, searched along PATH as well.
+    pub fn find_program(name: &str) -> PathBuf {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let candidates = std::env::split_paths(&path).map(|folder| folder.join(name));
+        candidates.into_iter().find(|path| path.is_file()).unwrap_or_else(|| Path::new("/usr/bin").join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup() -> Setup {
+        Setup { memory_mib: 64, threads: 2, cores: vec![0, 1], echo_answer_bytes: 68 }
+    }
+
+    #[test]
+    fn guira_takes_memcacheds_flags_behind_serve() {
+        let peer = Peer { kind: PeerKind::Guira, program: "/x/guira".into() };
+        let command = peer.command(4711, &setup());
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert_eq!(command.get_program(), "taskset");
+        assert!(words.starts_with(&["-c".into(), "0,1".into(), "/x/guira".into(), "serve".into()]), "{words:?}");
+        assert!(words.windows(2).any(|pair| pair == ["-t", "2"]));
+    }
+
+    #[test]
+    fn a_missing_peer_names_its_package() {
+        let peer = Peer { kind: PeerKind::Memcached, program: "/nowhere/memcached".into() };
+        let line = peer.version().expect_err("must fail").to_string();
+        assert!(line.contains("apt-get install memcached"), "{line}");
+    }
+
+    #[test]
+    fn memcached_tells_its_version() {
+        let peer = Peer { kind: PeerKind::Memcached, program: Peer::find_program("memcached") };
+        assert!(peer.version().expect("installed").starts_with("memcached 1."));
+    }
+}

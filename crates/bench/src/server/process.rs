@@ -1,0 +1,233 @@
+//! A server under test as a process: started on a free port, watched through /proc, killed when dropped.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use guira_loadgen::blocking::Blocking;
+use guira_loadgen::error::LoadError;
+use guira_loadgen::protocol::Protocol;
+
+use super::error::BenchError;
+use super::peer::{Peer, Setup};
+
+/// Time a server has to accept connections; a large memory limit may take it a while to touch.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Tries with another port if somebody else takes the one we found free.
+const TRIES: usize = 3;
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// User and system time of all its threads, seconds.
+    pub cpu_s: f64,
+    /// Resident memory, huge pages included, bytes.
+    pub rss_bytes: u64,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    protocol: Protocol,
+    last_words: Arc<Mutex<String>>,
+    name: &'static str,
+}
+
+impl Server {
+    /// Starts `peer` and waits until it accepts connections.
+    pub fn start(peer: &Peer, setup: &Setup) -> Result<Self, BenchError> {
+        if !peer.program.is_file() {
+            return Err(peer.missing());
+        }
+        let mut result = Self::try_start(peer, setup);
+        for _ in 1..TRIES {
+            if result.is_ok() {
+                break;
+            }
+            result = Self::try_start(peer, setup);
+        }
+        result
+    }
+
+    fn try_start(peer: &Peer, setup: &Setup) -> Result<Self, BenchError> {
+        let port = free_port()?;
+        let mut command = peer.command(port, setup);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .map_err(|source| BenchError::System { doing: "starting a server through taskset", source })?;
+        let last_words = Arc::new(Mutex::new(String::new()));
+        if let Some(stderr) = child.stderr.take() {
+            // Reads to the end, so that a talkative server never blocks on a full pipe; ends with the server.
+            let last_words = Arc::clone(&last_words);
+            std::thread::spawn(move || {
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    if let (false, Ok(mut last)) = (line.trim().is_empty(), last_words.lock()) {
+                        *last = line;
+                    }
+                }
+            });
+        }
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server = Self { child, address, protocol: peer.protocol(), last_words, name: peer.name() };
+        server.wait_until_it_answers()?;
+        Ok(server)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "another process' port gives no event to wait for; there is a deadline"
+    )]
+    fn wait_until_it_answers(&mut self) -> Result<(), BenchError> {
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let words = self.last_words.lock().map(|words| words.clone()).unwrap_or_default();
+                let reason = if words.is_empty() { format!("it ended with {status}") } else { words };
+                return Err(BenchError::PeerFailed { peer: self.name, reason });
+            }
+            if TcpStream::connect_timeout(&self.address, Duration::from_millis(200)).is_ok() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let reason = format!("no answer on {} within {} s", self.address, START_MAX.as_secs());
+                return Err(BenchError::PeerFailed { peer: self.name, reason });
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has used since it started.
+    pub fn usage(&self) -> Result<Usage, BenchError> {
+        usage_of(self.pid())
+    }
+
+    /// Its counters by name.
+    pub fn counters(&self) -> Result<Counters, LoadError> {
+        Ok(Counters(Blocking::connect(self.address, self.protocol)?.counters()?))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server's counters.
+#[derive(Clone, Debug)]
+pub struct Counters(Vec<(String, String)>);
+
+impl Counters {
+    /// Counter `name`, if it is there and a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.0.iter().find(|(known, _)| known == name)?.1.parse().ok()
+    }
+
+    /// Items stored now: memcached's `curr_items`, or the keys of redis' database 0.
+    pub fn items(&self) -> u64 {
+        let redis = || {
+            let (_, text) = self.0.iter().find(|(name, _)| name == "db0")?;
+            text.strip_prefix("keys=")?.split(',').next()?.parse().ok()
+        };
+        self.number("curr_items").or_else(redis).unwrap_or(0)
+    }
+
+    /// Items evicted so far.
+    pub fn evictions(&self) -> u64 {
+        self.number("evictions").or_else(|| self.number("evicted_keys")).unwrap_or(0)
+    }
+}
+
+fn free_port() -> Result<u16, BenchError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = listener.and_then(|listener| Ok(listener.local_addr()?.port()));
+    port.map_err(|source| BenchError::System { doing: "looking for a free port", source })
+}
+
+fn usage_of(pid: u32) -> Result<Usage, BenchError> {
+    let folder = PathBuf::from(format!("/proc/{pid}"));
+    let read = |file: &str| {
+        std::fs::read_to_string(folder.join(file))
+            .map_err(|source| BenchError::System { doing: "reading a server's usage (it may have ended)", source })
+    };
+    let (stat, status) = (read("stat")?, read("status")?);
+    let ticks = cpu_ticks(&stat).ok_or_else(|| BenchError::Invalid(format!("/proc/{pid}/stat makes no sense")))?;
+    let cpu_s = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+    Ok(Usage { cpu_s, rss_bytes: (kib(&status, "VmRSS:") + kib(&status, "HugetlbPages:")) * 1024 })
+}
+
+/// Fields 14 and 15 of /proc/PID/stat. The name, field 2, may hold spaces and brackets, so count from its end.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn kib(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::peer::PeerKind;
+
+    fn setup() -> Setup {
+        Setup { memory_mib: 64, threads: 1, cores: vec![], echo_answer_bytes: 0 }
+    }
+
+    #[test]
+    fn cpu_ticks_survive_odd_names() {
+        let stat = "77 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20 0 1";
+        assert_eq!(cpu_ticks(stat), Some(154));
+        assert_eq!(cpu_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn our_own_usage_can_be_read() {
+        assert!(usage_of(std::process::id()).expect("we run").rss_bytes > 100_000);
+    }
+
+    #[test]
+    fn memcached_starts_answers_and_ends() {
+        let peer = Peer { kind: PeerKind::Memcached, program: Peer::find_program("memcached") };
+        let server = Server::start(&peer, &setup()).expect("starts");
+        assert_eq!(server.counters().expect("answers").items(), 0);
+        assert_eq!(server.counters().expect("answers").number("limit_maxbytes"), Some(64 << 20));
+        let pid = server.pid();
+        drop(server);
+        assert!(usage_of(pid).is_err(), "still there after drop");
+    }
+
+    #[test]
+    fn a_server_that_refuses_says_why() {
+        let peer = Peer { kind: PeerKind::Memcached, program: Peer::find_program("memcached") };
+        let error = Server::start(&peer, &Setup { threads: 0, ..setup() }).expect_err("no threads");
+        assert!(error.to_string().contains("threads"), "{error}");
+    }
+
+    #[test]
+    fn redis_counters_have_other_names() {
+        let counters = Counters(vec![("db0".into(), "keys=12,expires=0".into()), ("evicted_keys".into(), "3".into())]);
+        assert_eq!((counters.items(), counters.evictions()), (12, 3));
+    }
+}

@@ -1,0 +1,104 @@
+//! Unmodified clients: libmemcached's conformance test and tools, pymemcache, the Rust crate `memcache`.
+
+use std::{env, fs, path::PathBuf, process::Command};
+
+use crate::server::{Program, Server, client};
+
+/// The lines `[pass]` of libmemcached's conformance test for the text protocol.
+fn capabilities(program: Program) -> Vec<String> {
+    let server = Server::start(program, &[]);
+    let port = server.address().port().to_string();
+    // It exits with an error if a test fails: the comparison says more.
+    let output = Command::new("memccapable").args(["-a", "-h", "127.0.0.1", "-p", &port]).output();
+    let output = output.expect("memccapable; `make test` installs libmemcached-tools");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn memccapable_passes_all_that_memcached_passes() {
+    let expected = capabilities(Program::Memcached);
+    assert!(expected.len() > 20, "memccapable ran: {expected:#?}");
+    assert_eq!(capabilities(Program::Guira), expected);
+}
+
+#[test]
+fn libmemcached_tools_copy_list_and_remove() {
+    let server = Server::start(Program::Guira, &[]);
+    let servers = format!("--servers={}", server.address_text());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("poem");
+    // Longer than any buffer on the way.
+    let poem = "so much depends upon a red wheel barrow\n".repeat(10_000);
+    fs::write(&file, &poem).unwrap();
+
+    client("memccp", &[&servers, file.to_str().unwrap()]);
+    client("memcexist", &[&servers, "poem"]);
+    assert_eq!(client("memccat", &[&servers, "poem"]).trim_end(), poem.trim_end());
+    client("memctouch", &[&servers, "--expire=1000", "poem"]);
+    client("memcping", &[&servers]);
+    let stats = client("memcstat", &[&servers]);
+    for name in ["pid", "version", "curr_items", "get_hits", "limit_maxbytes", "threads"] {
+        assert!(stats.contains(&format!("\t {name}: ")), "{name} in {stats}");
+    }
+    client("memcrm", &[&servers, "poem"]);
+    let gone = Command::new("memcexist").args([&servers, "poem"]).output().unwrap();
+    assert!(!gone.status.success(), "poem was removed");
+    client("memccp", &[&servers, file.to_str().unwrap()]);
+    client("memcflush", &[&servers]);
+    let gone = Command::new("memcexist").args([&servers, "poem"]).output().unwrap();
+    assert!(!gone.status.success(), "everything was flushed");
+}
+
+/// The interpreter that has pymemcache: `scripts/install` puts it there.
+fn python() -> PathBuf {
+    if let Some(python) = env::var_os("GUIRA_PYTHON") {
+        return python.into();
+    }
+    let home = env::var_os("HOME").expect("HOME");
+    PathBuf::from(home).join(".cache/guira/python/bin/python")
+}
+
+#[test]
+fn pymemcache_works_unmodified() {
+    let server = Server::start(Program::Guira, &[]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/pymemcache_session.py");
+    let said = client(python(), &[script, &server.address().port().to_string()]);
+    assert_eq!(said.trim(), "all is well");
+}
+
+#[test]
+fn the_rust_client_works_unmodified() {
+    let server = Server::start(Program::Guira, &[]);
+    let url = format!("memcache://{}?protocol=ascii&timeout=30", server.address_text());
+    let client = memcache::connect(url).unwrap();
+
+    assert!(client.version().unwrap()[0].1.starts_with(|first: char| first.is_ascii_digit()));
+    client.flush().unwrap();
+    client.set("greeting", "hello", 0).unwrap();
+    assert_eq!(client.get::<String>("greeting").unwrap().as_deref(), Some("hello"));
+    client.append("greeting", ", world").unwrap();
+    client.prepend("greeting", ">> ").unwrap();
+    assert_eq!(client.get::<String>("greeting").unwrap().as_deref(), Some(">> hello, world"));
+    // This client tells only hard errors of add and replace: what was stored tells the rest.
+    client.add("greeting", "again", 0).unwrap();
+    client.replace("nothing", "bye", 0).unwrap();
+    assert_eq!(client.get::<String>("greeting").unwrap().as_deref(), Some(">> hello, world"));
+    assert_eq!(client.get::<String>("nothing").unwrap(), None);
+    client.replace("greeting", "bye", 1000).unwrap();
+
+    let several = client.gets::<String>(&["greeting", "nothing"]).unwrap();
+    assert_eq!(several.len(), 1);
+    let (_, _, version) = client.gets::<(Vec<u8>, u32, Option<u64>)>(&["greeting"]).unwrap()["greeting"].clone();
+    let version = version.unwrap();
+    assert!(client.cas("greeting", "hello again", 0, version).unwrap());
+    assert!(!client.cas("greeting", "too late", 0, version).unwrap());
+
+    client.set("number", 40, 0).unwrap();
+    assert_eq!(client.increment("number", 2).unwrap(), 42);
+    assert_eq!(client.decrement("number", 50).unwrap(), 0);
+    assert!(client.touch("number", 1000).unwrap());
+    assert!(client.delete("number").unwrap());
+    assert!(!client.delete("number").unwrap());
+    assert_eq!(client.get::<String>("number").unwrap(), None);
+    assert!(client.stats().unwrap()[0].1.contains_key("curr_items"));
+}

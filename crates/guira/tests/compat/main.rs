@@ -1,0 +1,17 @@
+//! The running program, seen from outside: by real clients, beside Debian's memcached, by hostile clients, and at its
+//! start and end.
+//!
+//! The program is cargo's own build of `guira`, or the one named by `GUIRA_BINARY` (an optimised build; or `memcached`
+//! itself, to try the tests on what they are modelled after). `make test` installs the clients and the peer.
+//! Always true: a test waits for a condition with a deadline, never for time to pass.
+#![forbid(unsafe_code)]
+
+mod clients;
+mod command_stream;
+mod condition;
+mod connection;
+mod differential;
+mod hostile;
+mod normalise;
+mod server;
+mod startup;

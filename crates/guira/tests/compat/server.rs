@@ -1,0 +1,218 @@
+//! A server process under test: Guira, or Debian's memcached as its peer.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io::Read,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::{condition::wait_for, connection::Connection};
+
+/// Whose process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// The program under test.
+    Guira,
+    /// Debian's memcached.
+    Memcached,
+}
+
+impl Program {
+    /// The file to run.
+    pub fn path(self) -> PathBuf {
+        match self {
+            Self::Guira => env::var_os("GUIRA_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_guira").into()).into(),
+            Self::Memcached => "memcached".into(),
+        }
+    }
+
+    /// Whether it takes memcached's flags directly, because it is called `memcached`.
+    pub fn is_memcached(self) -> bool {
+        self.path().file_name().is_some_and(|name| name == "memcached")
+    }
+
+    /// The program with `arguments`, as one would type them behind `guira serve` or `memcached`.
+    pub fn command(self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.path());
+        if self.is_memcached() {
+            // memcached refuses to run as root unless told to.
+            if fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+                command.args(["-u", "root"]);
+            }
+        } else {
+            command.arg("serve");
+        }
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn output(self, arguments: &[&str]) -> Output {
+        let program = self.path();
+        self.command(arguments)
+            .output()
+            .unwrap_or_else(|error| panic!("{}: {error}; `make test` installs what the tests need", program.display()))
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its number").port()
+}
+
+/// A process that is killed with its handle.
+pub struct Process {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Process {
+    /// Starts `command`, keeping what it complains about.
+    pub fn start(mut command: Command) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for its complaints");
+        let complaints = File::create(folder.path().join("stderr")).expect("a file for its complaints");
+        let child = command.stdout(Stdio::null()).stderr(complaints).spawn();
+        let child = child.unwrap_or_else(|error| {
+            panic!("{:?}: {error}; `make test` installs what the tests need", command.get_program())
+        });
+        Self { child, folder }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("a signal to a child of ours");
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("the state of a child of ours")
+    }
+
+    /// Waits until it ends.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_for("the process ends", || self.ended())
+    }
+
+    /// What it complained about so far.
+    pub fn complaints(&self) -> String {
+        let mut text = String::new();
+        if let Ok(mut file) = File::open(self.folder.path().join("stderr")) {
+            file.read_to_string(&mut text).ok();
+        }
+        text
+    }
+
+    /// Memory it has in use now (VmRSS), in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("/proc of a child of ours");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        kibibytes * 1024
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A server that answers on a TCP port of its own.
+pub struct Server {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts `program` on one thread with 64 MB and `arguments` besides, and waits until it answers.
+    pub fn start(program: Program, arguments: &[&str]) -> Self {
+        // Somebody else may take the port between our look and the server's start.
+        for _ in 0..5 {
+            if let Some(server) = Self::try_start(program, arguments) {
+                return server;
+            }
+        }
+        panic!("{program:?} does not start with {arguments:?}");
+    }
+
+    fn try_start(program: Program, arguments: &[&str]) -> Option<Self> {
+        let port = free_port();
+        let port_text = port.to_string();
+        let mut all = vec!["-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1", "-m", "64"];
+        all.extend(arguments);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut process = Process::start(program.command(&all));
+        let answers = wait_for("the server answers or ends", || match process.ended() {
+            Some(status) => {
+                eprintln!("{program:?} {all:?}: {status}: {}", process.complaints());
+                Some(false)
+            }
+            None => TcpStream::connect(address).is_ok().then_some(true),
+        });
+        answers.then_some(Self { process, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address_text(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// A new connection to it.
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// The process behind it.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Panics unless the process is still there.
+    pub fn assert_alive(&mut self) {
+        if let Some(status) = self.process.ended() {
+            let how = status.signal().map_or_else(|| status.to_string(), |signal| format!("signal {signal}"));
+            panic!("the server ended ({how}): {}", self.process.complaints());
+        }
+    }
+
+    /// One number out of `stats`.
+    pub fn stat(&self, name: &str) -> u64 {
+        let text = self.connect().ask(b"stats\r\n", b"END\r\n");
+        let text = String::from_utf8_lossy(&text);
+        let value = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        value.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("no number {name} in stats:\n{text}"))
+    }
+}
+
+/// Runs a client to its end; panics with what it printed unless it succeeds.
+pub fn client(program: impl Into<OsString>, arguments: &[&str]) -> String {
+    let program = program.into();
+    let output = Command::new(&program).args(arguments).stdin(Stdio::null()).output();
+    let output =
+        output.unwrap_or_else(|error| panic!("{program:?}: {error}; `make test` installs what the tests need"));
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program:?} {arguments:?}: {}\n{stdout}{stderr}", output.status);
+    stdout
+}

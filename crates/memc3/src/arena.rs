@@ -1,0 +1,356 @@
+//! The arena: one reservation of address space of `-m` bytes, cut into pages of 64 KiB, from which slabs and index
+//! segments come. Memory is taken from the operating system when a page is first used.
+//!
+//! ```text
+//! Place (32 bits, a payload of the index):   check bits | granule number
+//! ```
+//! Always true: the reservation stays mapped as long as the arena lives, with a guard of one page behind it, so reading up to
+//! a page's length from any place stays inside; all access to pages that other threads may see is atomic, by words.
+
+use std::{
+    ptr::NonNull,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering, fence},
+    },
+};
+
+use guira_cuckoo::{SEGMENT_BYTES, Segment, SegmentSource};
+
+use crate::config::ConfigError;
+
+/// Bytes of a page: an index segment's worth, small enough that a class with few items wastes little.
+pub(crate) const PAGE_LEN: usize = 64 << 10;
+const _: () = assert!(SEGMENT_BYTES == PAGE_LEN);
+
+/// Bytes of a huge page.
+const HUGE_PAGE_LEN: usize = 2 << 20;
+
+/// A page's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PageId(pub u32);
+
+/// Where a chunk begins: its number of granules from the start of the arena.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Place(pub u32);
+
+/// What the arena has to give.
+#[derive(Debug)]
+struct Pool {
+    /// Pages that were given back.
+    returned: Vec<PageId>,
+    /// Pages from here on have never been used.
+    fresh: u32,
+    /// Pages in use.
+    taken: usize,
+    /// Most pages in use at a time.
+    limit: usize,
+    /// Pages set aside for the index, which cannot evict to get one.
+    reserved: Vec<PageId>,
+}
+
+/// The reservation and its pages.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    base: NonNull<u8>,
+    reserved_len: usize,
+    pages: usize,
+    granule_shift: u32,
+    /// Granule numbers fit into so many bits; the bits above are the check bits.
+    place_bits: u32,
+    pool: Mutex<Pool>,
+}
+
+// SAFETY: the memory behind `base` belongs to the arena, is only accessed as atomics (or by whoever alone holds a chunk),
+// and the pool is behind a mutex.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves `pages` pages; takes no memory yet.
+    pub fn new(pages: usize, huge_pages: bool) -> Result<Self, ConfigError> {
+        let len = pages * PAGE_LEN;
+        let reserved_len = len + PAGE_LEN + HUGE_PAGE_LEN;
+        // SAFETY: a fresh anonymous private mapping at an address of the kernel's choice touches no memory of ours.
+        let mapped = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                reserved_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(ConfigError::NoAddressSpace { bytes: reserved_len });
+        }
+        // The arena begins on a huge page's border; what lies before it stays unused.
+        let skipped = mapped.align_offset(HUGE_PAGE_LEN);
+        // SAFETY: `skipped` is less than a huge page, which was added to the length.
+        let aligned = unsafe { mapped.cast::<u8>().add(skipped) };
+        if huge_pages {
+            // SAFETY: the range lies in the mapping; advice changes no contents. Without effect if the kernel has none.
+            unsafe { libc::madvise(aligned.cast(), len, libc::MADV_HUGEPAGE) };
+        }
+        // Give back the part before and keep `base` for unmapping what is left.
+        if skipped > 0 {
+            // SAFETY: the first `skipped` bytes of the mapping, a multiple of the page size, which nothing uses.
+            unsafe { libc::munmap(mapped, skipped) };
+        }
+        let mut granule_shift = 3;
+        while (len - 1) >> granule_shift > u32::MAX as usize {
+            granule_shift += 1;
+        }
+        let granules = len >> granule_shift;
+        Ok(Self {
+            base: NonNull::new(aligned).expect("a mapping is not null"),
+            reserved_len: reserved_len - skipped,
+            pages,
+            granule_shift,
+            place_bits: usize::BITS - granules.saturating_sub(1).leading_zeros(),
+            pool: Mutex::new(Pool { returned: Vec::new(), fresh: 0, taken: 0, limit: pages, reserved: Vec::new() }),
+        })
+    }
+
+    fn pool(&self) -> std::sync::MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pages in all.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Bytes to which every chunk is aligned: 8, or more in an arena above 32 GiB.
+    pub fn granule(&self) -> usize {
+        1 << self.granule_shift
+    }
+
+    /// Takes a page from the pool.
+    pub fn take_page(&self) -> Option<PageId> {
+        let mut pool = self.pool();
+        if pool.taken >= pool.limit {
+            return None;
+        }
+        let page = pool.returned.pop().or_else(|| {
+            let page = PageId(pool.fresh);
+            ((page.0 as usize) < self.pages).then(|| {
+                pool.fresh += 1;
+                page
+            })
+        })?;
+        pool.taken += 1;
+        // Release: pairs with the Acquire fence by which readers validate; whoever reads what is written to the page from
+        // here on also sees that the place it came from has been given up.
+        fence(Ordering::Release);
+        Some(page)
+    }
+
+    /// Gives a page back; whoever still reads from it will find out by its stripe.
+    pub fn give_page(&self, page: PageId) {
+        let mut pool = self.pool();
+        pool.taken -= 1;
+        if pool.taken >= pool.limit {
+            // SAFETY: the page is a whole number of the system's pages, in the mapping; nobody holds anything in it, and an
+            // optimistic reader that sees it turn to zeros does not validate.
+            unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, libc::MADV_DONTNEED) };
+        }
+        pool.returned.push(page);
+    }
+
+    /// Sets a taken page aside for the index.
+    pub fn reserve_for_index(&self, page: PageId) {
+        self.pool().reserved.push(page);
+    }
+
+    /// Pages set aside for the index.
+    pub fn reserved_for_index(&self) -> usize {
+        self.pool().reserved.len()
+    }
+
+    /// Pages in use, and the limit.
+    pub fn usage(&self) -> (usize, usize) {
+        let pool = self.pool();
+        (pool.taken, pool.limit)
+    }
+
+    /// Whether a page can be had without taking it from someone.
+    pub fn has_free_page(&self) -> bool {
+        let pool = self.pool();
+        pool.taken < pool.limit
+    }
+
+    /// Changes the limit, in pages, up to what was reserved.
+    pub fn set_limit(&self, pages: usize) {
+        self.pool().limit = pages.min(self.pages);
+    }
+
+    /// First byte of a page.
+    #[inline]
+    pub fn page(&self, page: PageId) -> *mut u8 {
+        debug_assert!((page.0 as usize) < self.pages);
+        // SAFETY: page numbers come from the pool, which counts up to `pages`, all inside the mapping.
+        unsafe { self.base.as_ptr().add(page.0 as usize * PAGE_LEN) }
+    }
+
+    /// The place `offset` bytes into a page; `offset` is a multiple of the granule.
+    #[inline]
+    pub fn place(&self, page: PageId, offset: usize) -> Place {
+        Place(((page.0 as usize * PAGE_LEN + offset) >> self.granule_shift) as u32)
+    }
+
+    /// The page a place lies in, and the offset in it in bytes.
+    #[inline]
+    pub fn locate(&self, place: Place) -> (PageId, usize) {
+        let at = (place.0 as usize) << self.granule_shift;
+        (PageId((at / PAGE_LEN) as u32), at % PAGE_LEN)
+    }
+
+    /// The words from a place on, or `None` for a place outside, as a torn read may deliver.
+    #[inline]
+    pub fn words(&self, place: Place) -> Option<Words<'_>> {
+        let at = (place.0 as usize) << self.granule_shift;
+        if at >= self.pages * PAGE_LEN {
+            return None;
+        }
+        // SAFETY: inside the mapping, by the comparison above.
+        let start = unsafe { NonNull::new_unchecked(self.base.as_ptr().add(at)) };
+        Some(Words { start: start.cast(), arena: std::marker::PhantomData })
+    }
+
+    /// Payload of the index: the place, and above it as many of the hash's spare bits as there is room for.
+    #[inline]
+    pub fn payload(&self, place: Place, spare_bits: u8) -> u32 {
+        place.0 | u32::from(spare_bits).checked_shl(self.place_bits).unwrap_or(0)
+    }
+
+    /// The place in a payload, whatever its check bits.
+    #[inline]
+    pub fn payload_place(&self, payload: u32) -> Place {
+        Place(payload & self.place_mask())
+    }
+
+    /// The place in a payload whose check bits fit the hash.
+    #[inline]
+    pub fn checked_place(&self, payload: u32, spare_bits: u8) -> Option<Place> {
+        let check = u32::from(spare_bits).checked_shl(self.place_bits).unwrap_or(0);
+        let mask = self.place_mask();
+        (payload & !mask == check & !mask).then_some(Place(payload & mask))
+    }
+
+    #[inline]
+    fn place_mask(&self) -> u32 {
+        1u32.checked_shl(self.place_bits).map_or(u32::MAX, |bit| bit - 1)
+    }
+
+    /// The whole arena, for tests that forbid writing to it.
+    #[cfg(test)]
+    pub fn span(&self) -> (*mut u8, usize) {
+        (self.base.as_ptr(), self.pages * PAGE_LEN)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: `base` and `reserved_len` are what is left of the mapping made in `new`; every borrow of the arena has ended.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved_len) };
+    }
+}
+
+// SAFETY: pages stay mapped as long as the arena, and are accessed atomically; a page is handed out to one taker at a time.
+unsafe impl SegmentSource for Arena {
+    fn allocate(&self) -> Option<NonNull<Segment>> {
+        let reserved = self.pool().reserved.pop();
+        let page = reserved.or_else(|| self.take_page())?;
+        fence(Ordering::Release);
+        NonNull::new(self.page(page).cast())
+    }
+
+    fn release(&self, segment: NonNull<Segment>) {
+        let at = segment.as_ptr() as usize - self.base.as_ptr() as usize;
+        self.give_page(PageId((at / PAGE_LEN) as u32));
+    }
+}
+
+/// The words of memory from some place on: atomic, and readable for at least a page's length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words<'a> {
+    start: NonNull<AtomicU64>,
+    arena: std::marker::PhantomData<&'a Arena>,
+}
+
+/// Words that may be read from any place: a page's length, which the guard page makes safe everywhere.
+pub(crate) const WORDS_MAX: usize = PAGE_LEN / 8;
+
+impl<'a> Words<'a> {
+    /// The word at `index`, below [`WORDS_MAX`].
+    #[inline]
+    pub fn word(self, index: usize) -> &'a AtomicU64 {
+        assert!(index < WORDS_MAX);
+        // SAFETY: `start` lies in the arena and is 8-byte aligned (places are); a page's length behind any place is mapped,
+        // by the guard page; the arena outlives 'a; an AtomicU64 may have any bits.
+        unsafe { &*self.start.as_ptr().add(index) }
+    }
+
+    /// The word at `index`, relaxed.
+    #[inline]
+    pub fn load(self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Relaxed)
+    }
+
+    /// Sets the word at `index`, relaxed. The caller holds the chunk, or its key's stripe.
+    #[inline]
+    pub fn store(self, index: usize, word: u64) {
+        self.word(index).store(word, Ordering::Relaxed);
+    }
+
+    /// Address of the byte at `offset`.
+    #[inline]
+    pub fn address(self, offset: usize) -> *const u8 {
+        assert!(offset <= PAGE_LEN);
+        // SAFETY: as for `word`.
+        unsafe { self.start.as_ptr().cast::<u8>().add(offset) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_and_go_within_the_limit() {
+        let arena = Arena::new(3, false).expect("address space");
+        let pages: Vec<_> = std::iter::from_fn(|| arena.take_page()).collect();
+        assert_eq!(pages.len(), 3);
+        arena.give_page(pages[1]);
+        assert_eq!(arena.take_page(), Some(pages[1]));
+        arena.set_limit(2);
+        arena.give_page(pages[0]);
+        assert_eq!((arena.take_page(), arena.usage()), (None, (2, 2)));
+    }
+
+    #[test]
+    fn payloads_carry_place_and_check_bits() {
+        let arena = Arena::new(16, false).expect("address space");
+        let place = arena.place(PageId(15), PAGE_LEN - 8);
+        assert_eq!(arena.locate(place), (PageId(15), PAGE_LEN - 8));
+        let payload = arena.payload(place, 0xa5);
+        assert_eq!(arena.payload_place(payload), place);
+        assert_eq!(arena.checked_place(payload, 0xa5), Some(place));
+        assert_eq!(arena.checked_place(payload, 0x5a), None);
+        assert!(arena.words(place).is_some());
+        assert!(arena.words(Place(place.0 + 1)).is_none());
+    }
+
+    #[test]
+    fn large_arenas_have_coarser_granules() {
+        for (gigabytes, granule) in [(1usize, 8), (32, 8), (33, 16), (64, 16), (65, 32), (256, 64)] {
+            let Ok(arena) = Arena::new(gigabytes * (1 << 30) / PAGE_LEN, false) else { continue };
+            assert_eq!(arena.granule(), granule, "{gigabytes} GiB");
+            let last = arena.place(PageId(arena.pages() as u32 - 1), 0);
+            assert_eq!(arena.checked_place(arena.payload(last, 0xff), 0xff), Some(last));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Background work, in slices: the index grows, expired items are freed, a lowered memory limit is carried out; and the scan
+//! that dumps look through.
+
+use guira_cuckoo::{GrowError, Growth};
+use guira_item::{ItemInfo, ScanCursor, Time};
+
+use crate::{
+    arena::{PageId, Place},
+    counters::Counters,
+    engine::{KeyCopy, Shared, Worker},
+    eviction::Verdict,
+    item::{Header, More},
+};
+
+/// Pages looked through for expired items in one slice: 4 MiB, a millisecond or two.
+const CRAWLED_PAGES: usize = 64;
+
+/// While the index is this small a part of memory, it doubles; from there on it grows by quarters.
+const SMALL_INDEX_PAGES: usize = 64;
+
+impl Shared {
+    /// One slice of background work; true if there is more to do at once.
+    pub(crate) fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
+        let counters = std::sync::Arc::clone(&worker.counters);
+        if self.index.should_grow() || self.index.is_growing() {
+            return self.grow(now, &counters);
+        }
+        let (taken, limit) = self.arena.usage();
+        if taken > limit {
+            return self.steal_page(None, now, &counters);
+        }
+        self.crawl(worker, now)
+    }
+
+    /// One step of growth; true if it went on. Growth takes memory from items if there is no other.
+    pub(crate) fn grow(&self, now: Time, counters: &Counters) -> bool {
+        let segments = self.index.segments();
+        let more = if segments < self.arena.pages() / SMALL_INDEX_PAGES { segments } else { segments.div_ceil(4) };
+        if self.index.begin_growth(segments + more).is_err() {
+            return false;
+        }
+        if self.arena.reserved_for_index() == 0 {
+            if !self.arena.has_free_page() && (!self.config.evictions_enabled || !self.steal_page(None, now, counters)) {
+                return false;
+            }
+            if let Some(page) = self.arena.take_page() {
+                self.arena.reserve_for_index(page);
+            }
+        }
+        let prefetch = |payload| guira_cuckoo::prefetch(self.words(self.arena.payload_place(payload)).address(0));
+        match self.index.grow_step(prefetch, |payload| self.hash_at(self.arena.payload_place(payload))) {
+            Ok(Growth::Underway | Growth::Complete) | Err(GrowError::Busy) => true,
+            Ok(Growth::Idle) | Err(_) => false,
+        }
+    }
+
+    /// Looks through the next pages for expired items; true at the end of neither the pages nor the patience.
+    fn crawl(&self, worker: &mut Worker, now: Time) -> bool {
+        let pages = self.arena.pages() as u32;
+        for _ in 0..CRAWLED_PAGES {
+            if worker.crawl_page >= pages {
+                worker.crawl_page = 0;
+                return false;
+            }
+            self.crawl_page(PageId(worker.crawl_page), now, &worker.counters);
+            worker.crawl_page += 1;
+        }
+        true
+    }
+
+    fn crawl_page(&self, page: PageId, now: Time, counters: &Counters) {
+        let Some(class) = self.slabs.class_of(page) else { return };
+        for index in 0..self.slabs.chunks_used(page) {
+            let place = self.slabs.chunk(&self.arena, class, page, index);
+            let Some(words) = self.arena.words(place) else { return };
+            let header = Header::of(words);
+            if !header.is_item() {
+                continue;
+            }
+            counters.crawler_checked(1);
+            // Only items with an expiry have a second word, so most are passed by their header alone.
+            if !header.has_more() || !More::of(header, words).expiry.is_past(now) {
+                continue;
+            }
+            let verdict = |_: Header, more: More| if more.expiry.is_past(now) { Verdict::Take } else { Verdict::Spare };
+            if let Some(unlinked) = self.unlink(place, verdict) {
+                counters.crawler_reclaimed(1);
+                counters.reclaimed(1);
+                counters.expired_unfetched(u64::from(!unlinked.header.is_fetched()));
+                self.free_item(unlinked, counters);
+            }
+        }
+    }
+
+    /// See [`guira_item::Engine::scan`]. The cursor is a page and a chunk.
+    pub(crate) fn scan(
+        &self,
+        cursor: ScanCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>),
+    ) -> Option<ScanCursor> {
+        let mut page = PageId((cursor.0 >> 32) as u32);
+        let mut index = cursor.0 as u32 as usize;
+        let mut looked = 0;
+        while (page.0 as usize) < self.arena.pages() {
+            if let Some(class) = self.slabs.class_of(page) {
+                while index < self.slabs.chunks_used(page) {
+                    if looked == limit {
+                        return Some(ScanCursor(u64::from(page.0) << 32 | index as u64));
+                    }
+                    looked += 1;
+                    self.visit(self.slabs.chunk(&self.arena, class, page, index), now, visit);
+                    index += 1;
+                }
+            } else {
+                looked = (looked + 1).min(limit);
+            }
+            page.0 += 1;
+            index = 0;
+        }
+        None
+    }
+
+    /// Shows the item at `place`, if there is one, under its stripe.
+    fn visit(&self, place: Place, now: Time, visit: &mut dyn FnMut(&ItemInfo<'_>)) {
+        let mut shown = |probe: &guira_cuckoo::Probe, header: Header, key: &[u8]| {
+            if self.is_live(probe, header, More::of(header, self.words(place)), now) {
+                visit(&self.info(place, header, key, now));
+            }
+        };
+        let Some(words) = self.arena.words(place) else { return };
+        let mut key = KeyCopy::default();
+        let header = Header::of(words);
+        if !header.is_item() {
+            return;
+        }
+        let probe = self.probe(key.of(words, header));
+        let payload = self.arena.payload(place, probe.spare_bits());
+        let locked = self.index.lock(&probe);
+        if locked.find(|candidate| candidate == payload).is_some() {
+            let header = Header::of(words);
+            shown(&probe, header, key.of(words, header));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! The engine itself: a batch is hashed, its buckets are asked for, then its items, and then each request is carried out in
+//! order, by the optimistic read or by the locked change.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+use guira_cuckoo::{Index, Probe, Segment, SegmentSource};
+use guira_item::{
+    Engine, EngineStats, EvictionLog, ItemInfo, Key, MemoryLimitError, Operation, Request, ScanCursor, Sink, Time,
+};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+
+use crate::{
+    arena::{Arena, PAGE_LEN, Place, Words},
+    config::{Config, ConfigError},
+    counters::{Counters, Totals},
+    item::{self, Header, More},
+    policy,
+    slabs::Slabs,
+};
+
+/// Requests whose cache lines are asked for at a time: enough to keep the memory busy, few enough to stay in the first cache.
+const PIPELINE_LEN: usize = 64;
+
+/// The index begins with one segment for so many pages.
+const PAGES_PER_FIRST_SEGMENT: usize = 256;
+
+/// A cache in memory. Cheap to share: clones are the same cache.
+#[derive(Clone, Debug)]
+pub struct Memc3 {
+    shared: Arc<Shared>,
+}
+
+/// What one thread needs to use the engine.
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) counters: Arc<Counters>,
+    probes: Vec<Probe>,
+    /// Bytes of a value that is being put together.
+    pub(crate) scratch: Vec<u8>,
+    /// Where the crawler goes on.
+    pub(crate) crawl_page: u32,
+}
+
+/// Versions handed out, and the last one that a flush has swept away, for the keys of one stripe.
+#[derive(Debug, Default)]
+struct StripeVersions {
+    last: AtomicU64,
+    flushed: AtomicU64,
+}
+
+/// What all workers share.
+pub(crate) struct Shared {
+    pub arena: Arc<Arena>,
+    pub index: Index<IndexMemory>,
+    pub slabs: Slabs,
+    pub config: Config,
+    secrets: RapidSecrets,
+    versions: Box<[StripeVersions]>,
+    /// Whether there has been a flush, so that versions have to be compared at all.
+    flushed: AtomicBool,
+    /// Second at which a flush is due; 0: none.
+    flush_at_s: AtomicU32,
+    pub notes_uses: bool,
+    pub keeps_nodes: bool,
+    pub is_logging: AtomicBool,
+    pub eviction_log: Mutex<Option<EvictionLog>>,
+    counters: Mutex<Vec<Arc<Counters>>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// The arena as the index sees it.
+#[derive(Debug)]
+pub(crate) struct IndexMemory(Arc<Arena>);
+
+// SAFETY: the arena keeps the promises, and lives at least as long as this.
+unsafe impl SegmentSource for IndexMemory {
+    fn allocate(&self) -> Option<std::ptr::NonNull<Segment>> {
+        self.0.allocate()
+    }
+
+    fn release(&self, segment: std::ptr::NonNull<Segment>) {
+        self.0.release(segment);
+    }
+}
+
+impl Memc3 {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the settings make no sense or the memory cannot be reserved.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let pages = config.pages();
+        let arena = Arc::new(Arena::new(pages, config.huge_pages)?);
+        let first = (pages / PAGES_PER_FIRST_SEGMENT).max(1);
+        let index = Index::new(IndexMemory(Arc::clone(&arena)), first, pages.div_ceil(2))
+            .map_err(|_| ConfigError::NoAddressSpace { bytes: config.memory_limit })?;
+        let slabs = Slabs::new(&config, &arena);
+        let shared = Shared {
+            arena,
+            index,
+            slabs,
+            secrets: RapidSecrets::seed(config.hash_seed),
+            versions: (0..guira_cuckoo::SEGMENT_BUCKETS).map(|_| StripeVersions::default()).collect(),
+            flushed: AtomicBool::new(false),
+            flush_at_s: AtomicU32::new(0),
+            notes_uses: policy::notes_uses(config.eviction),
+            keeps_nodes: policy::node_len(config.eviction) > 0,
+            is_logging: AtomicBool::new(false),
+            eviction_log: Mutex::new(None),
+            counters: Mutex::default(),
+            config,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Shared {
+    /// Where a key looks.
+    #[inline]
+    pub fn probe(&self, key: &[u8]) -> Probe {
+        Probe::new(rapidhash_v3_seeded(key, &self.secrets))
+    }
+
+    /// The hash of the key of the item at `place`. The caller keeps the item from changing.
+    pub fn hash_at(&self, place: Place) -> u64 {
+        let words = self.words(place);
+        let header = Header::of(words);
+        let mut key = KeyCopy::default();
+        rapidhash_v3_seeded(key.of(words, header), &self.secrets)
+    }
+
+    /// The words of a chunk that exists.
+    #[inline]
+    pub fn words(&self, place: Place) -> Words<'_> {
+        self.arena.words(place).expect("a chunk lies in the arena")
+    }
+
+    /// The item of a payload, if it can be the key's at all and, by the bytes that stand there now, is.
+    #[inline]
+    pub fn item_of_key(&self, payload: u32, probe: &Probe, key: Key<'_>) -> Option<(Place, Words<'_>, Header)> {
+        let place = self.arena.checked_place(payload, probe.spare_bits())?;
+        let words = self.arena.words(place)?;
+        let header = Header::of(words);
+        let key = key.as_bytes();
+        (header.key_len() == key.len() && item::key_is(words, header.key_offset(), key)).then_some((place, words, header))
+    }
+
+    /// Whether an item is there for clients: neither expired nor flushed.
+    #[inline]
+    pub fn is_live(&self, probe: &Probe, header: Header, more: More, now: Time) -> bool {
+        !more.expiry.is_past(now)
+            && (!self.flushed.load(Ordering::Relaxed)
+                || header.version() > self.versions[probe.stripe()].flushed.load(Ordering::Relaxed))
+    }
+
+    /// The version after the last one under a stripe. The caller holds it.
+    pub fn next_version(&self, probe: &Probe) -> u64 {
+        let last = self.versions[probe.stripe()].last.load(Ordering::Relaxed);
+        if last >= item::VERSION_MAX { 1 } else { last + 1 }
+    }
+
+    /// Notes that `version` is in use. The caller holds the stripe.
+    pub fn use_version(&self, probe: &Probe, version: u64) {
+        self.versions[probe.stripe()].last.store(version, Ordering::Relaxed);
+    }
+
+    /// Carries out a flush that is due.
+    #[inline]
+    fn flush_if_due(&self, now: Time) {
+        let due = self.flush_at_s.load(Ordering::Relaxed);
+        if due != 0
+            && due <= now.0
+            && self.flush_at_s.compare_exchange(due, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.flush();
+        }
+    }
+
+    /// Everything stored so far is gone.
+    fn flush(&self) {
+        self.flushed.store(true, Ordering::Relaxed);
+        for (stripe, versions) in self.versions.iter().enumerate() {
+            self.index.with_stripe(stripe, || {
+                versions.flushed.store(versions.last.load(Ordering::Relaxed), Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Bytes of an item: header, key, value.
+    pub fn total_len(&self, header: Header, words: Words<'_>) -> usize {
+        let value_len = if header.is_large() { crate::large::value_len(header, words) } else { 0 };
+        header.chunk_len() + value_len
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for counters in self.counters.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            totals.add(counters);
+        }
+        totals
+    }
+}
+
+/// A key copied out of a chunk whose bytes may change meanwhile.
+pub(crate) struct KeyCopy {
+    bytes: [u8; 8 + 256 + 8],
+}
+
+impl Default for KeyCopy {
+    fn default() -> Self {
+        Self { bytes: [0; 8 + 256 + 8] }
+    }
+}
+
+impl KeyCopy {
+    /// The key of the item with `header`.
+    pub fn of(&mut self, words: Words<'_>, header: Header) -> &[u8] {
+        let len = header.key_len();
+        item::copy_out(words, header.key_offset(), len, &mut self.bytes, 8);
+        &self.bytes[8..8 + len]
+    }
+}
+
+impl Engine for Memc3 {
+    type Worker = Worker;
+
+    fn worker(&self) -> Worker {
+        let counters = Arc::new(Counters::default());
+        self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
+        Worker { counters, probes: Vec::with_capacity(PIPELINE_LEN), scratch: Vec::new(), crawl_page: 0 }
+    }
+
+    fn execute<S: Sink>(&self, worker: &mut Worker, now: Time, requests: &[Request<'_>], sink: &mut S) {
+        let shared = &self.shared;
+        shared.slabs.set_now(now);
+        shared.flush_if_due(now);
+        for (turn, batch) in requests.chunks(PIPELINE_LEN).enumerate() {
+            let mut probes = std::mem::take(&mut worker.probes);
+            probes.clear();
+            probes.extend(batch.iter().map(|request| {
+                let probe = shared.probe(request.key.as_bytes());
+                shared.index.prefetch(&probe);
+                probe
+            }));
+            if batch.len() > 1 {
+                for probe in &probes {
+                    shared.prefetch_item(probe);
+                }
+            }
+            for (offset, (request, probe)) in batch.iter().zip(&probes).enumerate() {
+                let index = turn * PIPELINE_LEN + offset;
+                match &request.operation {
+                    Operation::Get(get) if get.touch.is_none() && get.recache.is_none() => {
+                        shared.get(worker, now, probe, request, get, index, sink);
+                    }
+                    _ => shared.change(worker, now, probe, request, index, sink),
+                }
+            }
+            worker.probes = probes;
+        }
+    }
+
+    fn flush_all(&self, at: Time, now: Time) {
+        if at <= now {
+            self.shared.flush_at_s.store(0, Ordering::Relaxed);
+            self.shared.flush();
+        } else {
+            self.shared.flush_at_s.store(at.0, Ordering::Relaxed);
+        }
+    }
+
+    fn stats(&self) -> EngineStats {
+        let shared = &self.shared;
+        let totals = shared.totals();
+        let now = shared.slabs.now();
+        let classes: Vec<_> = shared.slabs.ids().filter_map(|class| shared.slabs.stats(class, now)).collect();
+        let slots = shared.index.capacity() as u64;
+        EngineStats {
+            engine: "memc3",
+            eviction: shared.config.eviction.name(),
+            curr_items: shared.index.len() as u64,
+            total_items: totals.total_items,
+            bytes: totals.bytes,
+            limit_maxbytes: (shared.arena.usage().1 * PAGE_LEN) as u64,
+            total_malloced: classes.iter().map(|class| class.total_pages * PAGE_LEN as u64).sum(),
+            hash_bytes: shared.index.bytes() as u64,
+            hash_power_level: slots.next_power_of_two().trailing_zeros(),
+            hash_slots: slots,
+            hash_is_expanding: shared.index.is_growing(),
+            evictions: classes.iter().map(|class| class.evicted).sum(),
+            evicted_unfetched: classes.iter().map(|class| class.evicted_unfetched).sum(),
+            reclaimed: totals.reclaimed,
+            expired_unfetched: totals.expired_unfetched,
+            crawler_reclaimed: totals.crawler_reclaimed,
+            crawler_items_checked: totals.crawler_checked,
+            out_of_memory: totals.out_of_memory,
+            slabs_moved: shared.slabs.pages_moved.load(Ordering::Relaxed),
+            classes,
+        }
+    }
+
+    fn scan(
+        &self,
+        cursor: ScanCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>),
+    ) -> Option<ScanCursor> {
+        self.shared.scan(cursor, limit, now, visit)
+    }
+
+    fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {
+        let max = self.shared.arena.pages() * PAGE_LEN;
+        let min = self.shared.index.bytes() + 16 * PAGE_LEN;
+        match bytes {
+            _ if bytes > max => Err(MemoryLimitError::TooLarge { max }),
+            _ if bytes < min => Err(MemoryLimitError::TooSmall { min }),
+            _ => {
+                self.shared.arena.set_limit(bytes / PAGE_LEN);
+                Ok(())
+            }
+        }
+    }
+
+    fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
+        self.shared.slabs.set_now(now);
+        self.shared.flush_if_due(now);
+        self.shared.maintain(worker, now)
+    }
+
+    fn log_evictions(&self, log: Option<EvictionLog>) {
+        self.shared.is_logging.store(log.is_some(), Ordering::Relaxed);
+        *self.shared.eviction_log.lock().unwrap_or_else(PoisonError::into_inner) = log;
+    }
+}

@@ -1,0 +1,267 @@
+//! Where memory comes from when there is none left: from victims of the class's policy, a batch at a time, and from other
+//! classes' pages.
+//!
+//! Always true: an item leaves the index under its stripe before its chunk is free; whoever finds a victim verifies under the
+//! stripe that it is still the item in that chunk.
+
+use std::sync::{PoisonError, atomic::Ordering};
+
+use guira_cuckoo::Probe;
+use guira_item::{ItemInfo, Key, Time};
+
+use crate::{
+    arena::{PageId, Place},
+    config::Eviction,
+    counters::Counters,
+    engine::{KeyCopy, Shared},
+    item::{Header, More},
+    size_classes::ClassId,
+    slabs::Event,
+};
+
+/// Items evicted at a time: their buckets are asked for together, and the chunks serve the next stores.
+const VICTIMS_LEN: usize = 16;
+
+/// Attempts to find memory before a store is refused: each evicts or moves a page unless others are faster.
+const ATTEMPTS_MAX: usize = 64;
+
+/// An item that has left the index; its chunk is still to be freed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unlinked {
+    pub place: Place,
+    pub header: Header,
+}
+
+/// What to do with an item that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It goes.
+    Take,
+    /// It stays.
+    Spare,
+    /// It stays and counts as not used from now on.
+    SpareAndAge,
+}
+
+impl Shared {
+    /// A chunk of a class: a free one, one of a fresh page, or one from which an item was evicted.
+    pub(crate) fn allocate(&self, class: ClassId, now: Time, counters: &Counters) -> Option<Place> {
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(place) = self.slabs.take(&self.arena, class) {
+                return Some(place);
+            }
+            if let Some(page) = self.arena.take_page() {
+                self.slabs.adopt(&self.arena, class, page);
+                continue;
+            }
+            if !self.config.evictions_enabled {
+                break;
+            }
+            self.review(class, now, counters);
+            if self.evict_from(class, now, counters) == 0 {
+                self.steal_page(Some(class), now, counters);
+            }
+        }
+        counters.out_of_memory(1);
+        self.slabs.lock(class).stats.out_of_memory += 1;
+        None
+    }
+
+    /// Evicts a batch from a class; returns how many items went.
+    fn evict_from(&self, class: ClassId, now: Time, counters: &Counters) -> usize {
+        let mut victims = Vec::with_capacity(VICTIMS_LEN);
+        self.slabs.victims(&self.arena, &mut self.slabs.lock(class), VICTIMS_LEN, &mut victims);
+        self.evict(&victims, Some(class), now, counters)
+    }
+
+    /// Evicts the items in `victims`, as far as they are still there; returns how many went.
+    fn evict(&self, victims: &[Place], reviewed: Option<ClassId>, now: Time, counters: &Counters) -> usize {
+        for place in victims {
+            if let Some(words) = self.arena.words(*place) {
+                let mut key = KeyCopy::default();
+                self.index.prefetch(&self.probe(key.of(words, Header::of(words))));
+            }
+        }
+        let spares_recent = !matches!(self.config.eviction, Eviction::Lru | Eviction::Random) && reviewed.is_some();
+        let verdict = |header: Header, _: More| match header.is_recent() && spares_recent {
+            false => Verdict::Take,
+            // Only the class of its head would ever age a large item, so the hand that meets a piece does.
+            true if header.is_large() => Verdict::SpareAndAge,
+            true => Verdict::Spare,
+        };
+        let mut gone = 0;
+        for place in victims {
+            let Some(unlinked) = self.unlink(*place, verdict) else { continue };
+            gone += 1;
+            if self.keeps_nodes {
+                // Policies without a hand that passes pages: a page is as old as its last victim.
+                self.slabs.swept(self.arena.locate(*place).0);
+            }
+            self.count_eviction(unlinked, now, counters);
+            self.free_item(unlinked, counters);
+        }
+        if let Some(class) = reviewed {
+            self.slabs.lock(class).evicted_since_review += gone;
+        }
+        gone
+    }
+
+    fn count_eviction(&self, unlinked: Unlinked, now: Time, counters: &Counters) {
+        let words = self.words(unlinked.place);
+        let more = More::of(unlinked.header, words);
+        if more.expiry.is_past(now) {
+            counters.reclaimed(1);
+            counters.expired_unfetched(u64::from(!unlinked.header.is_fetched()));
+            return;
+        }
+        if let Some(class) = self.slabs.class_of(self.arena.locate(unlinked.place).0) {
+            let mut class = self.slabs.lock(class);
+            class.stats.evicted += 1;
+            class.stats.evicted_unfetched += u64::from(!unlinked.header.is_fetched());
+        }
+        if self.is_logging.load(Ordering::Relaxed) {
+            let mut key = KeyCopy::default();
+            let info = self.info(unlinked.place, unlinked.header, key.of(words, unlinked.header), now);
+            if let Some(log) = self.eviction_log.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                log(&info);
+            }
+        }
+    }
+
+    /// What is told about an item that the caller keeps from changing.
+    pub(crate) fn info<'k>(&self, place: Place, header: Header, key: &'k [u8], now: Time) -> ItemInfo<'k> {
+        let words = self.words(place);
+        let more = More::of(header, words);
+        let page = self.arena.locate(place).0;
+        ItemInfo {
+            key,
+            cas: header.version(),
+            flags: more.flags,
+            expiry: more.expiry,
+            idle_s: self.slabs.idle_s(page, now),
+            fetched: header.is_fetched(),
+            class: self.slabs.class_of(page).map_or(0, |class| u32::from(class.0) + 1),
+            total_len: self.total_len(header, words),
+        }
+    }
+
+    /// Takes the item at `place` out of the index if `verdict`, asked under its stripe, says so. Bytes at `place` may change
+    /// while its key is read; then no slot of the index fits, or what fits is a live item all the same.
+    pub(crate) fn unlink(&self, place: Place, verdict: impl FnOnce(Header, More) -> Verdict) -> Option<Unlinked> {
+        let words = self.arena.words(place)?;
+        let seen = Header::of(words);
+        if !seen.is_item() {
+            return None;
+        }
+        let mut key = KeyCopy::default();
+        let probe = self.probe(key.of(words, seen));
+        let payload = self.arena.payload(place, probe.spare_bits());
+        let mut locked = self.index.lock(&probe);
+        let slot = locked.find(|candidate| candidate == payload)?;
+        let header = Header::of(words);
+        match verdict(header, More::of(header, words)) {
+            Verdict::Take => {
+                locked.remove(slot);
+                Some(Unlinked { place, header })
+            }
+            Verdict::Spare => None,
+            Verdict::SpareAndAge => {
+                Header::age(words);
+                None
+            }
+        }
+    }
+
+    /// Frees the memory of an item that has left the index.
+    pub(crate) fn free_item(&self, unlinked: Unlinked, counters: &Counters) {
+        let len = self.total_len(unlinked.header, self.words(unlinked.place)) as u64;
+        counters.bytes(0u64.wrapping_sub(len));
+        if unlinked.header.is_large() {
+            self.drop_reference(unlinked.place);
+        } else {
+            self.slabs.free(&self.arena, &[unlinked.place]);
+        }
+    }
+
+    /// Removes a key's item if it is over.
+    pub(crate) fn reclaim(&self, probe: &Probe, key: Key<'_>, now: Time, counters: &Counters) {
+        let mut locked = self.index.lock(probe);
+        let mut found = None;
+        let slot = locked.find(|payload| {
+            found = self.item_of_key(payload, probe, key);
+            found.is_some()
+        });
+        let (Some(slot), Some((place, words, header))) = (slot, found) else { return };
+        if self.is_live(probe, header, More::of(header, words), now) {
+            return;
+        }
+        locked.remove(slot);
+        drop(locked);
+        counters.reclaimed(1);
+        counters.expired_unfetched(u64::from(!header.is_fetched()));
+        self.free_item(Unlinked { place, header }, counters);
+    }
+
+    /// Makes room in the two buckets of `probe` by evicting one of the keys in them, an unused one if there is one.
+    pub(crate) fn evict_neighbour(&self, probe: &Probe, now: Time, counters: &Counters) -> bool {
+        let mut neighbours: Vec<Place> =
+            self.index.lock(probe).neighbours().map(|payload| self.arena.payload_place(payload)).collect();
+        neighbours.sort_by_key(|place| Header::of(self.words(*place)).is_recent());
+        neighbours.iter().any(|place| self.evict(&[*place], None, now, counters) > 0)
+    }
+
+    /// Empties a page: what its policy would keep moves to other chunks of the class, the rest is evicted. The page goes to the pool
+    /// with its last chunk, at once unless a value in it is being sent or written.
+    pub(crate) fn empty_page(&self, class: ClassId, page: PageId, now: Time, counters: &Counters) {
+        let mut victims = Vec::new();
+        for index in 0..self.slabs.chunks_used(page) {
+            let place = self.slabs.chunk(&self.arena, class, page, index);
+            let words = self.words(place);
+            let header = Header::of(words);
+            if header.is_piece() {
+                victims.push(crate::large::owner(words));
+                continue;
+            }
+            // With CLOCK the page is the one behind its hand, and what is not marked would go next anyway.
+            let stays = self.keeps_nodes || header.is_recent();
+            if header.is_item() && !(stays && self.relocate(class, place, now, counters)) {
+                victims.push(place);
+            }
+        }
+        self.evict(&victims, None, now, counters);
+    }
+
+    /// Moves an item in one chunk to another chunk of its class; false if it is large, gone, or no chunk is to be had.
+    fn relocate(&self, class: ClassId, place: Place, now: Time, counters: &Counters) -> bool {
+        let words = self.words(place);
+        let seen = Header::of(words);
+        if seen.is_large() || !seen.is_item() {
+            return false;
+        }
+        let taken = self.slabs.take(&self.arena, class).or_else(|| {
+            self.evict_from(class, now, counters);
+            self.slabs.take(&self.arena, class)
+        });
+        let Some(to) = taken else { return false };
+        let mut key = KeyCopy::default();
+        let probe = self.probe(key.of(words, seen));
+        let payload = |place| self.arena.payload(place, probe.spare_bits());
+        let mut locked = self.index.lock(&probe);
+        let slot = locked.find(|candidate| candidate == payload(place));
+        let Some(slot) = slot.filter(|_| !Header::of(words).is_large()) else {
+            drop(locked);
+            self.slabs.free(&self.arena, &[to]);
+            return false;
+        };
+        let to_words = self.words(to);
+        // Word 0, which makes it an item, comes last.
+        (0..self.slabs.sizes.chunk_len(class) / 8).rev().for_each(|index| to_words.store(index, words.load(index)));
+        locked.replace(slot, payload(to));
+        drop(locked);
+        if self.keeps_nodes {
+            self.slabs.tell(&self.arena, to, Event::MovedFrom(place));
+        }
+        self.slabs.free(&self.arena, &[place]);
+        true
+    }
+}

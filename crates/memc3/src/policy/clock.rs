@@ -1,0 +1,67 @@
+//! CLOCK (Corbató 1968; MemC3, section 4): a hand goes round the chunks of a class and takes the first item whose recency
+//! bit, set by a read, is not set; it clears the bits it passes.
+
+use super::Policy;
+use crate::{arena::Place, item::Header, large, slabs::ClassMemory};
+
+/// The hand.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    /// Page, by its number in the class.
+    page: usize,
+    /// Chunk in the page.
+    chunk: usize,
+}
+
+impl Policy for Clock {
+    fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>) {
+        // After two rounds every bit has been seen cleared.
+        let mut pages_left = 2 * memory.pages().len() + 1;
+        let mut missing = wanted;
+        while missing > 0 && pages_left > 0 {
+            let Some(page) = memory.pages().get(self.page).copied() else {
+                if self.page == 0 {
+                    return;
+                }
+                self.page = 0;
+                continue;
+            };
+            let used = memory.chunks_used(page);
+            while self.chunk < used && missing > 0 {
+                let place = memory.chunk(page, self.chunk);
+                self.chunk += 1;
+                if let Some(victim) = judge(memory, place) {
+                    victims.push(victim);
+                    missing -= 1;
+                }
+            }
+            if self.chunk >= used {
+                memory.swept(page);
+                self.chunk = 0;
+                self.page += 1;
+                pages_left -= 1;
+            }
+        }
+    }
+
+    fn page_left(&mut self, index: usize) {
+        if self.page == index {
+            self.chunk = 0;
+        }
+    }
+}
+
+/// The item to take if the hand at `place` finds one that was not read since it last came by. At a piece of a large item
+/// that is the large item, which the caller spares and unmarks if it was read.
+fn judge(memory: &ClassMemory<'_>, place: Place) -> Option<Place> {
+    let words = memory.words(place)?;
+    let header = Header::of(words);
+    if !header.is_item() {
+        return large::judged_owner(words);
+    }
+    if header.is_recent() {
+        Header::age(words);
+        return None;
+    }
+    Some(place)
+}

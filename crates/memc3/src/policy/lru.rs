@@ -1,0 +1,46 @@
+//! Strict LRU: every read moves its item to the end of a list, under the class's lock. The baseline of MemC3's Table 3, exact
+//! and slow with several threads.
+
+use super::{
+    Policy,
+    list::{self, List},
+};
+use crate::{arena::Place, slabs::ClassMemory};
+
+/// Items by last use.
+#[derive(Debug, Default)]
+pub(crate) struct Lru {
+    list: List,
+}
+
+impl Policy for Lru {
+    fn stored(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
+        self.removed(memory, chunk);
+        self.list.push(memory, chunk);
+    }
+
+    fn removed(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
+        if list::is_linked(memory, chunk) {
+            self.list.remove(memory, chunk);
+        }
+    }
+
+    fn moved(&mut self, memory: &ClassMemory<'_>, from: Place, to: Place) {
+        if !list::is_linked(memory, from) || list::is_linked(memory, to) {
+            return;
+        }
+        self.list.replace(memory, from, to);
+    }
+
+    fn used(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
+        if list::is_linked(memory, chunk) {
+            self.list.remove(memory, chunk);
+            self.list.push(memory, chunk);
+        }
+    }
+
+    fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>) {
+        let oldest = std::iter::successors(self.list.oldest(), |chunk| self.list.newer(memory, *chunk));
+        victims.extend(oldest.take(wanted));
+    }
+}

@@ -1,0 +1,61 @@
+//! SIEVE (Zhang et al., NSDI'24): items stay in order of arrival; a hand goes from old to new, spares and unmarks what was
+//! read, takes what was not, and stays where it is, so that new items are tried before old ones are tried again.
+
+use super::{
+    Policy,
+    list::{self, List},
+};
+use crate::{arena::Place, item::Header, slabs::ClassMemory};
+
+/// The queue and the hand.
+#[derive(Debug, Default)]
+pub(crate) struct Sieve {
+    list: List,
+    /// The next one to be judged; none: the oldest.
+    hand: Option<Place>,
+}
+
+impl Policy for Sieve {
+    fn stored(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
+        self.removed(memory, chunk);
+        self.list.push(memory, chunk);
+    }
+
+    fn removed(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
+        if list::is_linked(memory, chunk) {
+            if self.hand == Some(chunk) {
+                self.hand = self.list.newer(memory, chunk);
+            }
+            self.list.remove(memory, chunk);
+        }
+    }
+
+    fn moved(&mut self, memory: &ClassMemory<'_>, from: Place, to: Place) {
+        if !list::is_linked(memory, from) || list::is_linked(memory, to) {
+            return;
+        }
+        self.list.replace(memory, from, to);
+        if self.hand == Some(from) {
+            self.hand = Some(to);
+        }
+    }
+
+    fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>) {
+        let mut missing = wanted.min(self.list.len());
+        // After two rounds every mark has been seen cleared.
+        for _ in 0..2 * self.list.len() + wanted {
+            if missing == 0 {
+                return;
+            }
+            let Some(chunk) = self.hand.or(self.list.oldest()) else { return };
+            self.hand = self.list.newer(memory, chunk);
+            let Some(words) = memory.words(chunk) else { continue };
+            if Header::of(words).is_recent() {
+                Header::age(words);
+            } else {
+                victims.push(chunk);
+                missing -= 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The optimistic read: finds, compares and copies without a lock and without writing, then asks whether it was disturbed.
+
+use std::sync::Arc;
+
+use guira_cuckoo::Probe;
+use guira_item::{Answer, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
+
+use crate::{
+    arena::Place,
+    engine::{Shared, Worker},
+    item::{self, Header, More},
+    large::{self, Pin},
+    slabs::Event,
+};
+
+/// Bytes from the start of an item within which most items lie.
+const CACHE_LINE_LEN: usize = 64;
+
+/// What a read found.
+enum Found {
+    /// The value is in the sink; this was its header.
+    Value(Hit, Header, Place),
+    /// It was there and is over.
+    Dead,
+    /// The key is there but the read needs the lock: a large value, or marks that this read may change.
+    NeedsLock,
+}
+
+impl Shared {
+    /// Asks for the item that a read of the key is likely to need.
+    #[inline]
+    pub(crate) fn prefetch_item(&self, probe: &Probe) {
+        let likely = |payload| self.arena.checked_place(payload, probe.spare_bits()).is_some();
+        let hint = self.index.hint(probe, likely);
+        if let Some(words) = hint.and_then(|payload| self.arena.words(self.arena.payload_place(payload))) {
+            guira_cuckoo::prefetch(words.address(0));
+            guira_cuckoo::prefetch(words.address(CACHE_LINE_LEN - 8));
+        }
+    }
+
+    /// Answers a read that changes nothing, or hands it to `change` if it turns out to.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request, kept in registers")]
+    pub(crate) fn get<S: Sink>(
+        self: &Arc<Self>,
+        worker: &mut Worker,
+        now: Time,
+        probe: &Probe,
+        request: &Request<'_>,
+        get: &Get,
+        index: usize,
+        sink: &mut S,
+    ) {
+        let found = self.index.read(probe, |payload| {
+            let (place, words, header) = self.item_of_key(payload, probe, request.key)?;
+            let more = More::of(header, words);
+            if !self.is_live(probe, header, more, now) {
+                return Some(Found::Dead);
+            }
+            if header.is_large() || (get.wins && more.stale) {
+                return Some(Found::NeedsLock);
+            }
+            let hit = self.hit(place, header, more, header.value_len(), header.chunk_len(), now);
+            if get.value {
+                let value = header.key_offset() + header.key_len();
+                item::copy_out(words, value, hit.value_len, sink.reserve(index, &hit), VALUE_SLACK_LEN);
+            }
+            Some(Found::Value(hit, header, place))
+        });
+        match found {
+            Some(Found::Value(hit, header, place)) => {
+                if get.bump && (self.notes_uses || !header.is_used()) {
+                    self.note_use(probe, place, header);
+                }
+                if get.value {
+                    sink.commit(index, &hit);
+                } else {
+                    sink.metadata(index, &hit);
+                }
+            }
+            None if get.vivify.is_none() => sink.answer(index, Answer::Miss),
+            Some(Found::Dead) if get.vivify.is_none() => {
+                self.reclaim(probe, request.key, now, &worker.counters);
+                sink.answer(index, Answer::Miss);
+            }
+            _ => self.change(worker, now, probe, request, index, sink),
+        }
+    }
+
+    /// What is known about an item.
+    #[inline]
+    pub(crate) fn hit(
+        &self,
+        place: Place,
+        header: Header,
+        more: More,
+        value_len: usize,
+        total_len: usize,
+        now: Time,
+    ) -> Hit {
+        let page = self.arena.locate(place).0;
+        Hit {
+            flags: more.flags,
+            cas: header.version(),
+            value_len,
+            expiry_before: more.expiry,
+            expiry: more.expiry,
+            fetched: header.is_fetched(),
+            idle_s: self.slabs.idle_s(page, now),
+            stale: more.stale,
+            win_sent: more.win_sent,
+            won: false,
+            created: false,
+            class: self.slabs.class_of(page).map_or(0, |class| u32::from(class.0) + 1),
+            total_len,
+        }
+    }
+
+    /// Marks the item as read and recently used, which only the first read after the eviction hand came by has to do.
+    #[cold]
+    fn note_use(&self, probe: &Probe, place: Place, seen: Header) {
+        if !seen.is_used() {
+            let locked = self.index.lock(probe);
+            // Under the stripe and still in the index: the word is this item's header and not something new in its place.
+            let payload = self.arena.payload(place, probe.spare_bits());
+            if locked.find(|candidate| candidate == payload).is_some() {
+                let words = self.words(place);
+                words.store(0, Header::of(words).used().0);
+            }
+        }
+        if self.notes_uses {
+            self.slabs.tell(&self.arena, place, Event::Used);
+        }
+    }
+
+    /// Delivers the value of an item that the caller holds under its stripe.
+    pub(crate) fn deliver<S: Sink>(self: &Arc<Self>, place: Place, hit: &Hit, wants_value: bool, index: usize, sink: &mut S) {
+        if !wants_value {
+            sink.metadata(index, hit);
+            return;
+        }
+        let words = self.words(place);
+        let header = Header::of(words);
+        if header.is_large() {
+            debug_assert_eq!(hit.value_len, large::value_len(header, words));
+            sink.pinned(index, hit, Box::new(Pin::new(self, place)));
+            return;
+        }
+        let value = header.key_offset() + header.key_len();
+        item::copy_out(words, value, hit.value_len, sink.reserve(index, hit), VALUE_SLACK_LEN);
+        sink.commit(index, hit);
+    }
+}

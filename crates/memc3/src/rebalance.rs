@@ -1,0 +1,81 @@
+//! Memory between classes: a page goes from the class whose items last longest to the one that needs memory.
+//!
+//! A class's age is how many pages all hands together have passed since its own hand passed its oldest page: how long an
+//! item lasts there, in units of work, so that it says the same at any speed. A class that nobody stores to grows old by
+//! itself and gives its pages to those that are in use: memory is never stuck in the wrong class.
+
+use guira_item::Time;
+
+use crate::{
+    arena::PageId,
+    counters::Counters,
+    engine::Shared,
+    size_classes::ClassId,
+};
+
+/// A class takes a page from another whose items last so many times longer than its own: the pages move before the
+/// difference costs many hits, and do not go back and forth.
+const AGE_RATIO: u32 = 2;
+
+/// Free pages' worth of chunks from which on a class gives some away whatever its age (memcached's automover: two).
+const SPARE_PAGES: usize = 2;
+
+/// Pages tried for one that can be emptied at once; the others follow when the values in them have been sent.
+const PAGES_TRIED_MAX: usize = 8;
+
+impl Shared {
+    /// Every page's worth of evictions a class asks whether another class's page would serve better.
+    pub(crate) fn review(&self, class: ClassId, now: Time, counters: &Counters) {
+        let own_age = {
+            let mut locked = self.slabs.lock(class);
+            if locked.evicted_since_review < self.slabs.sizes.chunks_per_page(class) {
+                return;
+            }
+            locked.evicted_since_review = 0;
+            self.slabs.age_turns(&locked).map_or(0, |(age, _)| age)
+        };
+        let enough = own_age.saturating_mul(AGE_RATIO).saturating_add(AGE_RATIO);
+        if let Some((donor, page)) = self.donor(Some(class), enough) {
+            self.drain(donor, page, now, counters);
+        }
+    }
+
+    /// Frees a page for the pool, whoever has to give it. `wanting` gives one of its own only if nobody else can.
+    pub(crate) fn steal_page(&self, wanting: Option<ClassId>, now: Time, counters: &Counters) -> bool {
+        for _ in 0..PAGES_TRIED_MAX {
+            let Some((donor, page)) = self.donor(wanting, 0).or_else(|| self.donor(None, 0)) else { return false };
+            if self.drain(donor, page, now, counters) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The class and page to take: one with pages to spare, or else the one whose oldest page is oldest, above `age_min`.
+    fn donor(&self, except: Option<ClassId>, age_min: u32) -> Option<(ClassId, PageId)> {
+        let mut oldest: Option<(u32, ClassId, PageId)> = None;
+        for class in self.slabs.ids().filter(|class| Some(*class) != except) {
+            let locked = self.slabs.lock(class);
+            if let Some(page) = self.slabs.spare_page(&locked, SPARE_PAGES) {
+                return Some((class, page));
+            }
+            let Some((age, page)) = self.slabs.age_turns(&locked) else { continue };
+            if age >= age_min && oldest.is_none_or(|(most, ..)| age > most) {
+                oldest = Some((age, class, page));
+            }
+        }
+        oldest.map(|(_, class, page)| (class, page))
+    }
+
+    /// Empties a page; true if it reached the pool.
+    fn drain(&self, class: ClassId, page: PageId, now: Time, counters: &Counters) -> bool {
+        let started = {
+            let mut locked = self.slabs.lock(class);
+            self.slabs.start_draining(&self.arena, &mut locked, page)
+        };
+        if started && self.slabs.is_draining(page) {
+            self.empty_page(class, page, now, counters);
+        }
+        started && !self.slabs.is_draining(page)
+    }
+}

@@ -1,0 +1,441 @@
+//! Slab memory: size classes, each a set of pages cut into chunks, each with its own eviction policy.
+//!
+//! ```text
+//! page:   policy's nodes (8 bytes a chunk, if it keeps any) ...   chunk 0 | chunk 1 | ... | chunk n-1
+//! free chunk:   word 0 = 0   word 1 = number of the next free chunk of the page
+//! ```
+//! Always true: a page belongs to one class, or to none; its description changes only under its class's lock; a chunk that
+//! is not an item's has a header that says so; chunks from `fresh` on have never been handed out since the page was cut.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
+
+use guira_item::{ClassStats, Time};
+
+use crate::{
+    arena::{Arena, PAGE_LEN, PageId, Place, Words},
+    config::{Config, Eviction},
+    item::Header,
+    policy::{self, Policy, clock::Clock},
+    size_classes::{ClassId, SizeClasses},
+};
+
+/// No class: the page is in the pool, or the index's.
+const NO_CLASS: u8 = u8::MAX;
+
+/// End of a page's list of free chunks.
+const NO_CHUNK: u16 = u16::MAX;
+
+/// What is known about a page. Written under the lock of its class; others only look, and verify what they act on.
+#[derive(Debug)]
+struct Page {
+    class: AtomicU8,
+    /// 1 while the page is being emptied: its free chunks are not handed out any more.
+    draining: AtomicU8,
+    /// First free chunk that has been used before.
+    free: AtomicU16,
+    /// Free chunks that have been used before.
+    free_len: AtomicU16,
+    /// Chunks from here on have not been used.
+    fresh: AtomicU16,
+    /// When the eviction hand last left the page, or when it was cut.
+    swept_at_s: AtomicU32,
+    /// The same in turns of any hand.
+    swept_turn: AtomicU32,
+}
+
+impl Page {
+    fn new() -> Self {
+        Self {
+            class: AtomicU8::new(NO_CLASS),
+            draining: AtomicU8::new(0),
+            free: AtomicU16::new(NO_CHUNK),
+            free_len: AtomicU16::new(0),
+            fresh: AtomicU16::new(0),
+            swept_at_s: AtomicU32::new(0),
+            swept_turn: AtomicU32::new(0),
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// A size class.
+#[derive(Debug)]
+pub(crate) struct Class {
+    id: ClassId,
+    pages: Vec<PageId>,
+    /// Pages with a free chunk, each once, none of them draining.
+    partial: Vec<PageId>,
+    used_chunks: u64,
+    policy: Box<dyn Policy>,
+    /// Finds pieces of large items, whose heads are another class's, when the policy knows of nothing to evict.
+    pieces_hand: Clock,
+    /// Items evicted since the class last asked whether another one could do better without a page.
+    pub evicted_since_review: usize,
+    pub stats: ClassStats,
+}
+
+/// All classes.
+#[derive(Debug)]
+pub(crate) struct Slabs {
+    pub sizes: SizeClasses,
+    classes: Box<[Mutex<Class>]>,
+    pages: Box<[Page]>,
+    node_len: usize,
+    /// Pages that hands have passed, over all classes: the clock by which ages are compared.
+    turns: AtomicU32,
+    /// Seconds of the last operation, for what has no time of its own.
+    now_s: AtomicU32,
+    pub pages_moved: AtomicU64,
+}
+
+impl Slabs {
+    pub fn new(config: &Config, arena: &Arena) -> Self {
+        let node_len = policy::node_len(config.eviction);
+        let sizes = SizeClasses::new(config.chunk_len_min, config.growth_factor, arena.granule(), node_len);
+        let classes = (0..sizes.len() as u8).map(|id| Mutex::new(Class::new(ClassId(id), config.eviction))).collect();
+        Self {
+            sizes,
+            classes,
+            pages: (0..arena.pages()).map(|_| Page::new()).collect(),
+            node_len,
+            turns: AtomicU32::new(0),
+            now_s: AtomicU32::new(0),
+            pages_moved: AtomicU64::new(0),
+        }
+    }
+
+    /// Remembers the time for whatever has none of its own.
+    pub fn set_now(&self, now: Time) {
+        if self.now_s.load(Ordering::Relaxed) != now.0 {
+            self.now_s.store(now.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The time last remembered.
+    pub fn now(&self) -> Time {
+        Time(self.now_s.load(Ordering::Relaxed))
+    }
+
+    fn page(&self, page: PageId) -> &Page {
+        &self.pages[page.0 as usize]
+    }
+
+    /// Locks a class.
+    pub fn lock(&self, class: ClassId) -> MutexGuard<'_, Class> {
+        self.classes[usize::from(class.0)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All classes' numbers.
+    pub fn ids(&self) -> impl Iterator<Item = ClassId> + use<> {
+        (0..self.classes.len() as u8).map(ClassId)
+    }
+
+    /// The class a page belongs to now.
+    #[inline]
+    pub fn class_of(&self, page: PageId) -> Option<ClassId> {
+        let class = self.page(page).class.load(Ordering::Relaxed);
+        (class != NO_CLASS).then_some(ClassId(class))
+    }
+
+    /// Seconds since the hand last passed the page: an upper bound of how long ago an item marked as recent was read, a lower
+    /// bound for one that is not.
+    #[inline]
+    pub fn idle_s(&self, page: PageId, now: Time) -> u32 {
+        now.0.saturating_sub(self.page(page).swept_at_s.load(Ordering::Relaxed))
+    }
+
+    /// Where chunk `index` of a page lies.
+    pub fn chunk(&self, arena: &Arena, class: ClassId, page: PageId, index: usize) -> Place {
+        arena.place(page, self.sizes.chunks_offset(class) + index * self.sizes.chunk_len(class))
+    }
+
+    /// Chunks of a page that have been handed out at some time.
+    pub fn chunks_used(&self, page: PageId) -> usize {
+        usize::from(self.page(page).fresh.load(Ordering::Relaxed))
+    }
+
+    fn chunk_index(&self, class: ClassId, offset: usize) -> usize {
+        (offset - self.sizes.chunks_offset(class)) / self.sizes.chunk_len(class)
+    }
+
+    /// Takes a free chunk of a class.
+    pub fn take(&self, arena: &Arena, class: ClassId) -> Option<Place> {
+        let mut locked = self.lock(class);
+        let id = *locked.partial.last()?;
+        let page = self.page(id);
+        let free = page.free.load(Ordering::Relaxed);
+        let fresh = page.fresh.load(Ordering::Relaxed);
+        let index = if free == NO_CHUNK {
+            page.fresh.store(fresh + 1, Ordering::Relaxed);
+            fresh
+        } else {
+            let words = arena.words(self.chunk(arena, class, id, usize::from(free))).expect("a chunk of the arena");
+            page.free.store(words.load(1) as u16, Ordering::Relaxed);
+            page.free_len.fetch_sub(1, Ordering::Relaxed);
+            free
+        };
+        locked.used_chunks += 1;
+        let fresh_left = usize::from(page.fresh.load(Ordering::Relaxed)) < self.sizes.chunks_per_page(class);
+        if page.free.load(Ordering::Relaxed) == NO_CHUNK && !fresh_left {
+            locked.partial.pop();
+        }
+        let place = self.chunk(arena, class, id, usize::from(index));
+        arena.words(place).expect("a chunk of the arena").store(0, 0);
+        // Release: pairs with the Acquire fence by which readers validate; whoever reads what is written to the chunk from
+        // here on also sees that its former item has left the index.
+        std::sync::atomic::fence(Ordering::Release);
+        Some(place)
+    }
+
+    /// Gives chunks back, which nobody can find any more. Pages that are being emptied and now are go to the pool.
+    pub fn free(&self, arena: &Arena, places: &[Place]) {
+        let mut rest = places;
+        while let Some(first) = rest.first() {
+            let class = self.class_of(arena.locate(*first).0).expect("a chunk in use belongs to a class");
+            let same = rest.iter().take_while(|place| self.class_of(arena.locate(**place).0) == Some(class)).count();
+            let mut locked = self.lock(class);
+            for place in &rest[..same] {
+                self.free_one(arena, &mut locked, *place);
+            }
+            rest = &rest[same..];
+        }
+    }
+
+    fn free_one(&self, arena: &Arena, class: &mut Class, place: Place) {
+        let (id, offset) = arena.locate(place);
+        let page = self.page(id);
+        let words = arena.words(place).expect("a chunk of the arena");
+        if self.node_len > 0 {
+            class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages }, place);
+        }
+        words.store(0, 0);
+        words.store(1, u64::from(page.free.load(Ordering::Relaxed)));
+        let had_room = self.has_room(page, class.id);
+        page.free.store(self.chunk_index(class.id, offset) as u16, Ordering::Relaxed);
+        let free_len = page.free_len.fetch_add(1, Ordering::Relaxed) + 1;
+        class.used_chunks -= 1;
+        if page.is_draining() {
+            if free_len == page.fresh.load(Ordering::Relaxed) {
+                self.retire(arena, class, id);
+            }
+        } else if !had_room {
+            class.partial.push(id);
+        }
+    }
+
+    fn has_room(&self, page: &Page, class: ClassId) -> bool {
+        page.free.load(Ordering::Relaxed) != NO_CHUNK
+            || usize::from(page.fresh.load(Ordering::Relaxed)) < self.sizes.chunks_per_page(class)
+    }
+
+    /// Cuts a page of the pool into chunks for a class.
+    pub fn adopt(&self, arena: &Arena, class: ClassId, id: PageId) {
+        let mut locked = self.lock(class);
+        let page = self.page(id);
+        if self.node_len > 0 {
+            let words = arena.words(arena.place(id, 0)).expect("a page of the arena");
+            (0..self.sizes.chunks_per_page(class) * self.node_len / 8).for_each(|index| words.store(index, 0));
+        }
+        page.draining.store(0, Ordering::Relaxed);
+        page.free.store(NO_CHUNK, Ordering::Relaxed);
+        page.free_len.store(0, Ordering::Relaxed);
+        page.fresh.store(0, Ordering::Relaxed);
+        page.class.store(class.0, Ordering::Relaxed);
+        self.swept(id);
+        locked.pages.push(id);
+        locked.partial.push(id);
+    }
+
+    /// Begins to empty a page: no chunk of it is handed out any more. False if it is not the class's or is being emptied.
+    pub fn start_draining(&self, arena: &Arena, class: &mut Class, id: PageId) -> bool {
+        let page = self.page(id);
+        if self.class_of(id) != Some(class.id) || page.is_draining() {
+            return false;
+        }
+        page.draining.store(1, Ordering::Relaxed);
+        class.partial.retain(|partial| *partial != id);
+        if page.free_len.load(Ordering::Relaxed) == page.fresh.load(Ordering::Relaxed) {
+            self.retire(arena, class, id);
+        }
+        true
+    }
+
+    /// Whether a page is being emptied and is not yet.
+    pub fn is_draining(&self, id: PageId) -> bool {
+        self.class_of(id).is_some() && self.page(id).is_draining()
+    }
+
+    fn retire(&self, arena: &Arena, class: &mut Class, id: PageId) {
+        let index = class.pages.iter().position(|page| *page == id).expect("the page is the class's");
+        class.policy.page_left(index);
+        class.pieces_hand.page_left(index);
+        class.pages.swap_remove(index);
+        self.page(id).class.store(NO_CLASS, Ordering::Relaxed);
+        self.pages_moved.fetch_add(1, Ordering::Relaxed);
+        arena.give_page(id);
+    }
+
+    /// Notes that a hand has passed a page.
+    pub fn swept(&self, id: PageId) {
+        let page = self.page(id);
+        page.swept_at_s.store(self.now_s.load(Ordering::Relaxed), Ordering::Relaxed);
+        page.swept_turn.store(self.turns.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Tells a class's policy what its items went through; for policies that keep nodes.
+    pub fn tell(&self, arena: &Arena, place: Place, event: Event) {
+        let Some(id) = self.class_of(arena.locate(place).0) else { return };
+        let mut locked = self.lock(id);
+        let class = &mut *locked;
+        // The item may have gone before the class was locked, even with its page. A chunk that is one of this class and says
+        // that it has an item has not been freed yet, and the policy will hear of it when it is.
+        let (page, offset) = arena.locate(place);
+        let is_chunk = self.class_of(page) == Some(id)
+            && offset >= self.sizes.chunks_offset(id)
+            && (offset - self.sizes.chunks_offset(id)).is_multiple_of(self.sizes.chunk_len(id))
+            && self.chunk_index(id, offset) < self.chunks_used(page);
+        if !is_chunk || !arena.words(place).is_some_and(|words| Header::of(words).is_item()) {
+            return;
+        }
+        let memory = ClassMemory { slabs: self, arena, class: id, pages: &class.pages };
+        match event {
+            Event::Stored => class.policy.stored(&memory, place),
+            Event::MovedFrom(from) => class.policy.moved(&memory, from, place),
+            Event::Used => class.policy.used(&memory, place),
+        }
+    }
+
+    /// Chunks of a class whose items should go.
+    pub fn victims(&self, arena: &Arena, class: &mut Class, wanted: usize, victims: &mut Vec<Place>) {
+        let memory = ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages };
+        class.policy.victims(&memory, wanted, victims);
+        if victims.is_empty() {
+            class.pieces_hand.victims(&memory, wanted, victims);
+        }
+    }
+
+    /// Turns since the hand of the class passed its oldest page: how long items last there. `None` without pages.
+    pub fn age_turns(&self, class: &Class) -> Option<(u32, PageId)> {
+        let now = self.turns.load(Ordering::Relaxed);
+        class
+            .pages
+            .iter()
+            .filter(|page| !self.page(**page).is_draining())
+            .map(|page| (now.wrapping_sub(self.page(*page).swept_turn.load(Ordering::Relaxed)), *page))
+            .max_by_key(|(age, _)| *age)
+    }
+
+    /// The page of the class with the most free chunks, if the class has at least `pages` pages' worth of them.
+    pub fn spare_page(&self, class: &Class, pages: usize) -> Option<PageId> {
+        let chunks = self.sizes.chunks_per_page(class.id);
+        let free = class.pages.len() * chunks - class.used_chunks as usize;
+        if free < pages * chunks {
+            return None;
+        }
+        let free_of = |page: &PageId| {
+            let page = self.page(*page);
+            chunks - usize::from(page.fresh.load(Ordering::Relaxed)) + usize::from(page.free_len.load(Ordering::Relaxed))
+        };
+        class.partial.iter().copied().max_by_key(free_of)
+    }
+
+    /// Numbers about a class; `None` for one without pages.
+    pub fn stats(&self, class: ClassId, now: Time) -> Option<ClassStats> {
+        let locked = self.lock(class);
+        let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max()?;
+        let chunks = self.sizes.chunks_per_page(class);
+        Some(ClassStats {
+            class: u32::from(class.0) + 1,
+            chunk_size: self.sizes.chunk_len(class),
+            chunks_per_page: chunks,
+            total_pages: locked.pages.len() as u64,
+            used_chunks: locked.used_chunks,
+            free_chunks: (locked.pages.len() * chunks) as u64 - locked.used_chunks,
+            age_s: oldest_s,
+            ..locked.stats
+        })
+    }
+}
+
+/// What an item went through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    Stored,
+    MovedFrom(Place),
+    Used,
+}
+
+impl Class {
+    fn new(id: ClassId, eviction: Eviction) -> Self {
+        Self {
+            id,
+            pages: Vec::new(),
+            partial: Vec::new(),
+            used_chunks: 0,
+            policy: policy::new(eviction),
+            pieces_hand: Clock::default(),
+            evicted_since_review: 0,
+            stats: ClassStats::default(),
+        }
+    }
+}
+
+/// What a policy sees of its class.
+#[derive(Debug)]
+pub(crate) struct ClassMemory<'a> {
+    slabs: &'a Slabs,
+    arena: &'a Arena,
+    class: ClassId,
+    pages: &'a [PageId],
+}
+
+impl<'a> ClassMemory<'a> {
+    /// The class's pages.
+    pub fn pages(&self) -> &'a [PageId] {
+        self.pages
+    }
+
+    /// Chunks of a page that have been handed out at some time; the others hold nothing.
+    pub fn chunks_used(&self, page: PageId) -> usize {
+        self.slabs.chunks_used(page)
+    }
+
+    /// Where a chunk lies.
+    pub fn chunk(&self, page: PageId, index: usize) -> Place {
+        self.slabs.chunk(self.arena, self.class, page, index)
+    }
+
+    /// What stands in a chunk.
+    pub fn words(&self, place: Place) -> Option<Words<'a>> {
+        self.arena.words(place)
+    }
+
+    /// The hand has passed a page.
+    pub fn swept(&self, page: PageId) {
+        self.slabs.swept(page);
+    }
+
+    fn node_word(&self, chunk: Place) -> &'a AtomicU64 {
+        let (page, offset) = self.arena.locate(chunk);
+        let index = self.slabs.chunk_index(self.class, offset);
+        self.arena.words(self.arena.place(page, 0)).expect("a page of the arena").word(index)
+    }
+
+    /// The policy's node of a chunk.
+    pub fn node(&self, chunk: Place) -> u64 {
+        self.node_word(chunk).load(Ordering::Relaxed)
+    }
+
+    /// Sets the policy's node of a chunk.
+    pub fn set_node(&self, chunk: Place, node: u64) {
+        self.node_word(chunk).store(node, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(PAGE_LEN / 24 < NO_CHUNK as usize, "a chunk's number fits");

@@ -1,0 +1,499 @@
+//! The locked change: finds the item under its stripes, asks `apply` what becomes of it, and does that; memory is taken and
+//! values are copied before the lock, so that the critical section is a few stores.
+//!
+//! Always true: no memory is taken while stripes are held; what was prepared outside is used only if it still fits what the
+//! lock shows, and is given back otherwise.
+
+use std::sync::Arc;
+
+use guira_cuckoo::{Full, Locked, Place as Slot, Probe};
+use guira_item::{
+    Answer, Change, Current, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time, apply,
+};
+
+use crate::{
+    arena::{Place, Words},
+    counters::Counters,
+    engine::{IndexMemory, Shared, Worker},
+    eviction::Unlinked,
+    item::{self, Header, More, Writer},
+    large,
+    size_classes::ClassId,
+    slabs::Event,
+};
+
+/// Attempts of one change: each is spoilt only by another change of the same key, or of the same two buckets.
+const ATTEMPTS_MAX: usize = 1_000;
+
+/// The shape of an item in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Shape {
+    /// Class of its chunk, or of its head.
+    class: ClassId,
+    /// Length of its value if that lies in pieces.
+    large_len: Option<usize>,
+}
+
+/// Memory for an item of some shape, taken before the lock.
+struct Spare {
+    shape: Shape,
+    place: Place,
+    pieces: Vec<Place>,
+    /// Key and value are in place already: the value of a store that depends on nothing, with this second word.
+    filled: Option<More>,
+}
+
+/// The item that is there.
+struct Found<'a> {
+    slot: Slot,
+    place: Place,
+    words: Words<'a>,
+    header: Header,
+    more: More,
+    is_live: bool,
+    value_len: usize,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Done,
+    /// Memory of this shape is needed.
+    Needs(Shape),
+    /// There is no slot for a new key.
+    NoSlot,
+}
+
+impl Shared {
+    /// Carries out any operation.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    pub(crate) fn change<S: Sink>(
+        self: &Arc<Self>,
+        worker: &mut Worker,
+        now: Time,
+        probe: &Probe,
+        request: &Request<'_>,
+        index: usize,
+        sink: &mut S,
+    ) {
+        let mut spare = self.foreseen_shape(probe, request).and_then(|shape| self.spare(shape, request, now, worker));
+        for _ in 0..ATTEMPTS_MAX {
+            match self.attempt(worker, now, probe, request, &mut spare, index, sink) {
+                Attempt::Done => {
+                    self.give_back(spare);
+                    return;
+                }
+                Attempt::Needs(shape) => {
+                    self.give_back(spare.take());
+                    spare = self.spare(shape, request, now, worker);
+                    if spare.is_none() {
+                        break;
+                    }
+                }
+                Attempt::NoSlot => {
+                    if self.make_slot(probe, now, &worker.counters).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.give_back(spare);
+        self.fail_for_memory(probe, request, &worker.counters);
+        sink.answer(index, Answer::OutOfMemory);
+    }
+
+    /// memcached lets go of what a set that found no memory would have replaced, so that no stale value stays.
+    fn fail_for_memory(&self, probe: &Probe, request: &Request<'_>, counters: &Counters) {
+        if !matches!(request.operation, Operation::Store(Store { mode: StoreMode::Set, .. })) {
+            return;
+        }
+        let mut locked = self.index.lock(probe);
+        if let Some(found) = self.find(&locked, probe, request.key, Time(0)) {
+            locked.remove(found.slot);
+            drop(locked);
+            self.free_item(Unlinked { place: found.place, header: found.header }, counters);
+        }
+    }
+
+    /// The memory that a store will need, if that can be told before the lock and is not there already.
+    fn foreseen_shape(&self, probe: &Probe, request: &Request<'_>) -> Option<Shape> {
+        let Operation::Store(store) = &request.operation else { return None };
+        if !matches!(store.mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace) {
+            return None;
+        }
+        let shape = self.shape(request.key, store.value.len(), fresh_more(store))?;
+        let there = self.index.read(probe, |payload| {
+            let (place, _, header) = self.item_of_key(payload, probe, request.key)?;
+            Some((self.slabs.class_of(self.arena.locate(place).0), header.is_large()))
+        });
+        let fits = |(class, is_large): (Option<ClassId>, bool)| class == Some(shape.class) && !is_large && shape.large_len.is_none();
+        let wanted = match store.mode {
+            StoreMode::Add => there.is_none(),
+            StoreMode::Replace => there.is_some_and(|there| !fits(there)),
+            _ => !there.is_some_and(fits),
+        };
+        wanted.then_some(shape)
+    }
+
+    /// The shape of an item; `None` if it is larger than the largest.
+    fn shape(&self, key: Key<'_>, value_len: usize, more: More) -> Option<Shape> {
+        let key_len = key.as_bytes().len();
+        let len = item::item_len(key_len, value_len, more);
+        if value_len <= item::VALUE_LEN_MAX
+            && let Some(class) = self.slabs.sizes.fitting(len)
+        {
+            return Some(Shape { class, large_len: None });
+        }
+        let class = self.slabs.sizes.fitting(item::large_head_len(key_len, more))?;
+        (len <= self.config.item_len_max).then_some(Shape { class, large_len: Some(value_len) })
+    }
+
+    /// Takes memory of a shape, and fills it if the value is known.
+    fn spare(&self, shape: Shape, request: &Request<'_>, now: Time, worker: &mut Worker) -> Option<Spare> {
+        let place = self.allocate(shape.class, now, &worker.counters)?;
+        let mut spare = Spare { shape, place, pieces: Vec::new(), filled: None };
+        if let Some(value_len) = shape.large_len {
+            let Some(pieces) = self.allocate_pieces(value_len, now, &worker.counters) else {
+                self.give_back(Some(spare));
+                return None;
+            };
+            spare.pieces = pieces;
+        }
+        if let Operation::Store(store) = &request.operation
+            && matches!(store.mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace)
+        {
+            let more = fresh_more(store);
+            if self.shape(request.key, store.value.len(), more) == Some(shape) {
+                self.fill(&spare, request.key, more, &[store.value]);
+                spare.filled = Some(more);
+            }
+        }
+        Some(spare)
+    }
+
+    fn give_back(&self, spare: Option<Spare>) {
+        if let Some(Spare { place, pieces, .. }) = spare {
+            // A piece that was filled says so in its header, but nobody can find it.
+            self.slabs.free(&self.arena, &pieces);
+            self.slabs.free(&self.arena, &[place]);
+        }
+    }
+
+    /// Writes everything but word 0, which makes it an item.
+    fn fill(&self, spare: &Spare, key: Key<'_>, more: More, value: &[&[u8]]) {
+        let words = self.words(spare.place);
+        let key = key.as_bytes();
+        if more.is_needed() {
+            words.store(1, more.word());
+        }
+        let mut writer = Writer::new(words, 8 + more.len());
+        writer.put(key);
+        if spare.shape.large_len.is_none() {
+            value.iter().for_each(|part| writer.put(part));
+            writer.finish();
+        } else {
+            writer.finish();
+            self.fill_pieces(spare.place, Header::new_large(key.len(), more, 0), &spare.pieces, value);
+        }
+    }
+
+    /// The key's item. The caller holds its stripes.
+    fn find<'s>(
+        &'s self,
+        locked: &Locked<'_, IndexMemory>,
+        probe: &Probe,
+        key: Key<'_>,
+        now: Time,
+    ) -> Option<Found<'s>> {
+        let mut found = None;
+        let slot = locked.find(|payload| {
+            found = self.item_of_key(payload, probe, key);
+            found.is_some()
+        })?;
+        let (place, words, header) = found?;
+        let more = More::of(header, words);
+        let value_len = if header.is_large() { large::value_len(header, words) } else { header.value_len() };
+        Some(Found { slot, place, words, header, more, is_live: self.is_live(probe, header, more, now), value_len })
+    }
+
+    /// One attempt, from lock to answer.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request and what was prepared for it")]
+    fn attempt<S: Sink>(
+        self: &Arc<Self>,
+        worker: &mut Worker,
+        now: Time,
+        probe: &Probe,
+        request: &Request<'_>,
+        spare: &mut Option<Spare>,
+        index: usize,
+        sink: &mut S,
+    ) -> Attempt {
+        let mut locked = self.index.lock(probe);
+        let found = self.find(&locked, probe, request.key, now);
+        let live = found.as_ref().filter(|found| found.is_live);
+        let mut number = Vec::new();
+        if let (Operation::Arithmetic(_), Some(found)) = (&request.operation, live)
+            && !found.header.is_large()
+        {
+            number = self.value_of(found);
+        }
+        let current = live.map(|found| {
+            let hit = self.hit(found.place, found.header, found.more, found.value_len, 0, now);
+            Current {
+                flags: found.more.flags,
+                cas: found.header.version(),
+                expiry: found.more.expiry,
+                value_len: found.value_len,
+                value: (!found.header.is_large()).then_some(&number[..]),
+                fetched: found.header.is_fetched(),
+                stale: found.more.stale,
+                win_sent: found.more.win_sent,
+                idle_s: hit.idle_s,
+                class: hit.class,
+                total_len: self.total_len(found.header, found.words),
+            }
+        });
+        let version = self.next_version(probe);
+        let (change, answer) = apply(&request.operation, current.as_ref(), now, version);
+        let mut old = None;
+        let mut stored = None;
+        match change {
+            Change::Keep => {
+                if let Some(found) = found.as_ref().filter(|found| !found.is_live) {
+                    locked.remove(found.slot);
+                    old = Some((found.place, found.header));
+                }
+            }
+            Change::Remove => {
+                if let Some(found) = &found {
+                    locked.remove(found.slot);
+                    old = Some((found.place, found.header));
+                }
+            }
+            Change::Mark { expiry, stale, win_sent, new_version } => {
+                let found = found.as_ref().expect("only what is there is marked");
+                let more = More { flags: found.more.flags, expiry, stale, win_sent };
+                let version = if new_version { version } else { found.header.version() };
+                if found.header.has_more() {
+                    locked.start_writing();
+                    found.words.store(1, more.word());
+                    found.words.store(0, found.header.with_version(version).0);
+                } else if more.is_needed() {
+                    // The item has no room for a second word: it moves to a chunk that has.
+                    match self.rewrite(worker, &mut locked, probe, request, Some(found), spare, NewValue::Append(&[]), more, version) {
+                        Ok(replaced) => old = replaced,
+                        Err(attempt) => return attempt,
+                    }
+                } else if new_version {
+                    locked.start_writing();
+                    found.words.store(0, found.header.with_version(version).0);
+                }
+                if new_version {
+                    self.use_version(probe, version);
+                }
+            }
+            Change::Rewrite { value, flags, expiry, stale, win_sent } => {
+                let more = More { flags, expiry, stale, win_sent };
+                match self.rewrite(worker, &mut locked, probe, request, found.as_ref(), spare, value, more, version) {
+                    Ok(replaced) => old = replaced,
+                    Err(Attempt::Done) => {
+                        // Larger than the largest item.
+                        drop(locked);
+                        sink.answer(index, Answer::TooLarge);
+                        return Attempt::Done;
+                    }
+                    Err(attempt) => return attempt,
+                }
+                self.use_version(probe, version);
+                worker.counters.total_items(1);
+                if self.keeps_nodes {
+                    stored = self.find(&locked, probe, request.key, now).map(|found| found.place);
+                }
+            }
+        }
+        match answer {
+            Err(answer) => sink.answer(index, answer),
+            Ok(hit) => self.answer_read(&mut locked, probe, request, hit, now, index, sink),
+        }
+        drop(locked);
+        if let Some((place, header)) = old {
+            self.free_item(Unlinked { place, header }, &worker.counters);
+        }
+        if let Some(place) = stored {
+            self.slabs.tell(&self.arena, place, Event::Stored);
+        }
+        Attempt::Done
+    }
+
+    /// Delivers a read that was carried out under the lock, and notes the use.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one answer")]
+    fn answer_read<S: Sink>(
+        self: &Arc<Self>,
+        locked: &mut Locked<'_, IndexMemory>,
+        probe: &Probe,
+        request: &Request<'_>,
+        hit: Hit,
+        now: Time,
+        index: usize,
+        sink: &mut S,
+    ) {
+        let Operation::Get(get) = &request.operation else { unreachable!("only a read is answered by a hit") };
+        let found = match self.find(locked, probe, request.key, now) {
+            Some(found) => found,
+            // A touch with a time in the past has ended it; the value is still there to be sent.
+            None => unreachable!("the item that was hit is locked"),
+        };
+        let total_len = self.total_len(found.header, found.words);
+        let class = self.hit(found.place, found.header, found.more, 0, 0, now).class;
+        if get.bump {
+            found.words.store(0, found.header.used().0);
+        }
+        self.deliver(found.place, &Hit { total_len, class, ..hit }, get.value, index, sink);
+    }
+
+    /// Gives the key a new value. `Ok` with what it replaced, if that is to be freed; `Err(Done)` if it is too large.
+    #[expect(clippy::too_many_arguments, reason = "what is there, what shall be there, and the memory for it")]
+    fn rewrite(
+        &self,
+        worker: &mut Worker,
+        locked: &mut Locked<'_, IndexMemory>,
+        probe: &Probe,
+        request: &Request<'_>,
+        found: Option<&Found<'_>>,
+        spare: &mut Option<Spare>,
+        value: NewValue<'_>,
+        more: More,
+        version: u64,
+    ) -> Result<Option<(Place, Header)>, Attempt> {
+        let current_len = found.filter(|found| found.is_live).map_or(0, |found| found.value_len);
+        let value_len = value.len_with(current_len);
+        let key_len = request.key.as_bytes().len();
+        let Some(shape) = self.shape(request.key, value_len, more) else { return Err(Attempt::Done) };
+        let header = match shape.large_len {
+            None => Header::new(key_len, value_len, more, version),
+            Some(_) => Header::new_large(key_len, more, version),
+        };
+        let new_len = header.chunk_len() + shape.large_len.unwrap_or(0);
+        if let Some(found) = found
+            && shape.large_len.is_none()
+            && !found.header.is_large()
+            && self.slabs.class_of(self.arena.locate(found.place).0) == Some(shape.class)
+        {
+            let old_len = self.total_len(found.header, found.words);
+            self.rewrite_in_place(worker, locked, found, request.key, value, more, header);
+            worker.counters.bytes((new_len as u64).wrapping_sub(old_len as u64));
+            return Ok(None);
+        }
+        let Some(taken) = spare.take_if(|spare| spare.shape == shape) else { return Err(Attempt::Needs(shape)) };
+        let is_filled = taken.filled == Some(more) && matches!(value, NewValue::Bytes(_));
+        if !is_filled {
+            let (before, after, pad) = parts(&value);
+            let present = if matches!(value, NewValue::Append(_) | NewValue::Prepend(_)) {
+                found.map(|found| self.value_of(found)).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            let padding = vec![b' '; pad];
+            self.fill(&taken, request.key, more, &[before, &present, after, &padding]);
+        }
+        let payload = self.arena.payload(taken.place, probe.spare_bits());
+        let words = self.words(taken.place);
+        match found {
+            Some(found) => {
+                // An overwritten item keeps the place in line that it had earned.
+                words.store(0, if found.is_live { header.recent().0 } else { header.0 });
+                locked.replace(found.slot, payload);
+            }
+            None => {
+                words.store(0, header.0);
+                if locked.insert(payload) == Err(Full) {
+                    words.store(0, 0);
+                    *spare = Some(taken);
+                    return Err(Attempt::NoSlot);
+                }
+            }
+        }
+        worker.counters.bytes(new_len as u64);
+        Ok(found.map(|found| (found.place, found.header)))
+    }
+
+    /// Writes over the item that is there, in its chunk, which is as large as the new one needs.
+    #[expect(clippy::too_many_arguments, reason = "what is there and what shall be there")]
+    fn rewrite_in_place(
+        &self,
+        worker: &mut Worker,
+        locked: &mut Locked<'_, IndexMemory>,
+        found: &Found<'_>,
+        key: Key<'_>,
+        value: NewValue<'_>,
+        more: More,
+        header: Header,
+    ) {
+        let mut present = std::mem::take(&mut worker.scratch);
+        present.clear();
+        if found.is_live && matches!(value, NewValue::Append(_) | NewValue::Prepend(_)) {
+            present.extend_from_slice(&self.value_of(found));
+        }
+        let (before, after, pad) = parts(&value);
+        let words = found.words;
+        locked.start_writing();
+        if more.is_needed() {
+            words.store(1, more.word());
+        }
+        let mut writer = Writer::new(words, 8 + more.len());
+        writer.put(key.as_bytes());
+        writer.put(before);
+        writer.put(&present);
+        writer.put(after);
+        writer.fill(b' ', pad);
+        writer.finish();
+        words.store(0, if found.is_live { header.recent().0 } else { header.0 });
+        worker.scratch = present;
+    }
+
+    /// A copy of the value of an item under its stripe.
+    fn value_of(&self, found: &Found<'_>) -> Vec<u8> {
+        let mut value = Vec::with_capacity(found.value_len + 16);
+        if found.header.is_large() {
+            self.copy_large(found.place, &mut value);
+        } else {
+            value.resize(8 + found.value_len + 8, 0);
+            let offset = found.header.key_offset() + found.header.key_len();
+            item::copy_out(found.words, offset, found.value_len, &mut value, 8);
+            value.truncate(8 + found.value_len);
+            value.drain(..8);
+        }
+        value
+    }
+
+    /// Makes room for a new key: by displacement, by growth, or by evicting a neighbour.
+    fn make_slot(&self, probe: &Probe, now: Time, counters: &Counters) -> Result<(), Full> {
+        if self.index.make_room(probe).is_ok() {
+            return Ok(());
+        }
+        // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
+        // that went on filling would have segments whose keys do not fit into the next one.
+        while self.grow(now, counters) && self.index.is_growing() {
+            std::thread::yield_now();
+        }
+        if self.index.make_room(probe).is_ok()
+            || (self.config.evictions_enabled && self.evict_neighbour(probe, now, counters))
+        {
+            return Ok(());
+        }
+        Err(Full)
+    }
+}
+
+/// The second word of an item that a store creates.
+fn fresh_more(store: &Store<'_>) -> More {
+    More { flags: store.flags, expiry: store.expiry, stale: false, win_sent: false }
+}
+
+/// Bytes before the present value, bytes after it, and spaces behind.
+fn parts<'v>(value: &'v NewValue<'_>) -> (&'v [u8], &'v [u8], usize) {
+    match value {
+        NewValue::Bytes(bytes) | NewValue::Prepend(bytes) => (bytes, &[], 0),
+        NewValue::Append(bytes) => (&[], bytes, 0),
+        NewValue::Number(decimal) => (decimal.digits(), &[], decimal.padded_len() - decimal.digits().len()),
+    }
+}

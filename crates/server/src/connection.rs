@@ -1,0 +1,557 @@
+//! One client's connection: what it has sent and was not yet understood, what it was answered and has not yet taken, and
+//! what it is doing now.
+//!
+//! ```text
+//! socket -> [pending | fresh] -> parse -> batch -> service -> output -> socket
+//!            own Vec   the desk's buffer                      the desk's buffer; what the socket
+//!            (rare)                                           does not take stays as `backlog`
+//! ```
+//! Always true: while there is a backlog nothing is read or parsed, so a slow reader owes at most the answers to one
+//! buffer of commands; an idle connection owns no buffer; the bytes in `pending` and `backlog` are counted in
+//! [`Shared`](crate::shared::Shared) and bounded over all connections.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use guira_item::{Service, Ticket};
+use guira_memcache::{Next, Session};
+use mio::{Interest, Token};
+
+use crate::connections_report::RollCall;
+use crate::control::{self, Outcome};
+use crate::desk::{Desk, OUTPUT_LEN_SEND, Outbox, Parsing, Progress, READ_LEN, Resume};
+use crate::dump::Dump;
+use crate::stream::Stream;
+use crate::watchers::Watcher;
+
+/// Pieces handed to one `writev`: the kernel copies this table, and more pieces save little.
+const PIECES_MAX: usize = 64;
+
+/// memcached's line when the memory for requests is used up.
+const OUT_OF_MEMORY_READING: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
+
+/// What a connection is doing.
+#[derive(Debug)]
+enum Doing {
+    /// Reading and answering commands.
+    Commands,
+    /// Waiting for the rest of a batch's answers.
+    Later,
+    /// Waiting for the list of all connections.
+    RollCall,
+    /// Sending a dump of the items.
+    Dump(Box<Dump>),
+    /// Sending log lines until it closes.
+    Watch(Arc<Watcher>),
+}
+
+/// What is to happen after a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// Nothing until the next event.
+    Wait,
+    /// Another turn, once the others have had theirs.
+    Again,
+}
+
+/// Why a connection is to be closed; shown to watchers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// One side wanted it.
+    Normal,
+    /// The socket failed, or a limit was passed.
+    Error,
+    /// It was silent for too long.
+    Idle,
+}
+
+impl Ended {
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Error => "error",
+            Self::Idle => "idle_timeout",
+        }
+    }
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    token: Token,
+    generation: u32,
+    session: Session,
+    /// Bytes that were read and not consumed: the front part of a command, or commands of a later turn.
+    pending: Vec<u8>,
+    /// Bytes of `pending` counted in the sum over all connections.
+    pending_counted: usize,
+    /// Length `pending` must reach before parsing makes sense.
+    need_len: usize,
+    /// `need_len` is what the command will be, not only more than there is.
+    need_is_exact: bool,
+    backlog: Option<Box<Outbox>>,
+    /// Bytes of it counted in the sum over all connections.
+    backlog_counted: usize,
+    doing: Doing,
+    pub(crate) last_active_ms: u64,
+    /// The socket may hold unread bytes.
+    pub(crate) readable: bool,
+    /// The peer has closed: a short read does not mean that all was read.
+    pub(crate) hung_up: bool,
+    /// `pending` may hold whole commands.
+    unparsed: bool,
+    /// The batch at the front of `pending` is answered up to here.
+    resume: Option<Resume>,
+    /// Stands in the worker's list of those who want another turn.
+    pub(crate) queued: bool,
+    wants_writable: bool,
+    /// Close once everything is sent.
+    closing: bool,
+    /// The server stops: close once what was read is answered.
+    pub(crate) last_orders: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Stream, token: Token, generation: u32, session: Session, now_ms: u64) -> Self {
+        Self {
+            stream,
+            token,
+            generation,
+            session,
+            pending: Vec::new(),
+            pending_counted: 0,
+            need_len: 0,
+            need_is_exact: false,
+            backlog: None,
+            backlog_counted: 0,
+            doing: Doing::Commands,
+            last_active_ms: now_ms,
+            readable: false,
+            hung_up: false,
+            unparsed: false,
+            resume: None,
+            queued: false,
+            wants_writable: false,
+            closing: false,
+            last_orders: false,
+        }
+    }
+
+    /// Names this connection's open batch, and never another's.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(u64::from(self.generation) << 32 | self.token.0 as u64)
+    }
+
+    pub(crate) fn waits_for_answers(&self) -> bool {
+        matches!(self.doing, Doing::Later)
+    }
+
+    /// Whether silence counts: it does not while the server is the one that is late, nor for watchers.
+    pub(crate) fn may_idle_out(&self) -> bool {
+        matches!(self.doing, Doing::Commands)
+    }
+
+    pub(crate) fn watcher(&self) -> Option<&Arc<Watcher>> {
+        match &self.doing {
+            Doing::Watch(watcher) => Some(watcher),
+            _ => None,
+        }
+    }
+
+    /// memcached's word for what the connection is doing.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.doing {
+            _ if self.backlog.is_some() => "conn_mwrite",
+            Doing::Commands if self.pending.is_empty() => "conn_read",
+            Doing::Commands => "conn_nread",
+            Doing::Later => "conn_io_queue",
+            Doing::RollCall => "conn_parse_cmd",
+            Doing::Dump(_) | Doing::Watch(_) => "conn_watch",
+        }
+    }
+
+    /// Does some of what there is to do, and no more than is fair to the others.
+    pub(crate) fn turn<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<After, Ended> {
+        if self.backlog.is_some() {
+            self.open_backlog(desk);
+            self.send(desk)?;
+        }
+        if self.backlog.is_none() {
+            self.work(desk)?;
+            self.send(desk)?;
+        }
+        let idle = self.backlog.is_none();
+        let busy = match self.doing {
+            Doing::Commands => !self.closing && (self.readable || self.unparsed),
+            Doing::Dump(_) => true,
+            Doing::Watch(_) => self.readable,
+            Doing::Later | Doing::RollCall => false,
+        };
+        if idle && self.closing {
+            return Err(Ended::Normal);
+        }
+        if idle && self.last_orders && !busy && !matches!(self.doing, Doing::Later | Doing::RollCall) {
+            return Err(Ended::Normal);
+        }
+        Ok(if idle && busy { After::Again } else { After::Wait })
+    }
+
+    fn work<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        match &mut self.doing {
+            Doing::Later | Doing::RollCall => Ok(()),
+            Doing::Dump(dump) => {
+                if dump.step(&desk.shared.service, desk.now.time, desk.shared.watch.clock(), &mut desk.outbox.output) {
+                    self.doing = Doing::Commands;
+                    self.unparsed = !self.pending.is_empty();
+                }
+                Ok(())
+            }
+            Doing::Watch(watcher) => {
+                watcher.take_lines(&mut desk.outbox.output, &desk.shared.tallies.rare);
+                if self.readable { self.discard(desk) } else { Ok(()) }
+            }
+            Doing::Commands if self.unparsed => self.parse_pending(desk),
+            Doing::Commands if self.readable && !self.closing => self.read(desk),
+            Doing::Commands => Ok(()),
+        }
+    }
+
+    /// The rest of the open batch's answers have come.
+    pub(crate) fn deliver<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<After, Ended> {
+        if !matches!(self.doing, Doing::Later) {
+            return Ok(After::Wait);
+        }
+        self.doing = Doing::Commands;
+        self.open_backlog(desk);
+        self.parse_pending(desk)?;
+        self.send(desk)?;
+        self.turn(desk)
+    }
+
+    /// The list of connections that this one waits for is there.
+    pub(crate) fn deliver_roll_call<S: Service>(
+        &mut self,
+        desk: &mut Desk<S>,
+        list: &RollCall,
+    ) -> Result<After, Ended> {
+        if !matches!(self.doing, Doing::RollCall) || self.ticket() != list.asker() {
+            return Ok(After::Wait);
+        }
+        self.doing = Doing::Commands;
+        self.unparsed = !self.pending.is_empty();
+        self.open_backlog(desk);
+        list.write(&mut desk.outbox.output);
+        self.send(desk)?;
+        self.turn(desk)
+    }
+
+    fn read<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        let held_len = self.pending.len();
+        if held_len > READ_LEN / 2 || self.need_len > READ_LEN {
+            return self.read_long(desk);
+        }
+        let mut tools = desk.take_tools();
+        tools.input[..held_len].copy_from_slice(&self.pending);
+        let result = match self.read_into(&mut tools.input[held_len..], desk) {
+            Ok(0) => Ok(()),
+            Ok(read_len) => {
+                let fresh = &tools.input[held_len..held_len + read_len];
+                if held_len + read_len >= self.need_len {
+                    let parsed = self.parse(desk, &mut tools.parsing, &tools.input[..held_len + read_len]);
+                    parsed.and_then(|consumed| self.keep(desk, &tools.input[consumed..held_len + read_len]))
+                } else {
+                    self.pending.extend_from_slice(fresh);
+                    self.count_pending(desk)
+                }
+            }
+            Err(ended) => Err(ended),
+        };
+        desk.put_back(tools);
+        result
+    }
+
+    /// Reads the rest of a long command to where its front part lies.
+    fn read_long<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        let held_len = self.pending.len();
+        // At most double: memory follows what has arrived, not what was announced.
+        let step_len = held_len.max(READ_LEN);
+        let missing_len = self.need_len.saturating_sub(held_len).max(1);
+        let room_len = if self.need_is_exact { missing_len.min(step_len) } else { step_len };
+        self.pending.reserve_exact(room_len);
+        self.count_pending(desk)?;
+        if self.closing {
+            return Ok(());
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.resize(held_len + room_len, 0);
+        let result = self.read_into(&mut pending[held_len..], desk);
+        pending.truncate(held_len + result.unwrap_or(0));
+        let worth = pending.len() >= self.need_len;
+        self.pending = pending;
+        if result? > 0 && worth { self.parse_pending(desk) } else { Ok(()) }
+    }
+
+    /// One read; 0 if there was nothing to read after all.
+    fn read_into<S: Service>(&mut self, into: &mut [u8], desk: &mut Desk<S>) -> Result<usize, Ended> {
+        loop {
+            match self.stream.read(into) {
+                Ok(0) => return Err(Ended::Normal),
+                Ok(read_len) => {
+                    // A short read has emptied the socket: whatever comes next is a new edge.
+                    self.readable = read_len == into.len() || self.hung_up;
+                    self.last_active_ms = desk.now.elapsed_ms;
+                    desk.traffic.bytes_read += read_len as u64;
+                    return Ok(read_len);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(Ended::Error),
+            }
+        }
+    }
+
+    /// A watcher has nothing to say; its silence is read to notice its end.
+    fn discard<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        let mut tools = desk.take_tools();
+        let result = self.read_into(&mut tools.input, desk);
+        desk.put_back(tools);
+        result.map(|_| ())
+    }
+
+    fn parse_pending<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        let mut bytes = std::mem::take(&mut self.pending);
+        let mut tools = desk.take_tools();
+        let parsed = self.parse(desk, &mut tools.parsing, &bytes);
+        desk.put_back(tools);
+        let consumed = parsed?;
+        if consumed < bytes.len() {
+            bytes.drain(..consumed);
+            // What a long command has left behind.
+            if bytes.capacity() > 4 * bytes.len() {
+                bytes.shrink_to_fit();
+            }
+            self.pending = bytes;
+        }
+        self.count_pending(desk)
+    }
+
+    /// Parses and answers commands from `bytes`; returns how many bytes are done with.
+    fn parse<S: Service>(&mut self, desk: &mut Desk<S>, parsing: &mut Parsing, bytes: &[u8]) -> Result<usize, Ended> {
+        let shared = Arc::clone(&desk.shared);
+        let mut consumed = 0;
+        self.unparsed = false;
+        self.need_len = 0;
+        self.need_is_exact = false;
+        for _ in 0..shared.settings.batches_per_turn_max {
+            parsing.scratch.reset();
+            let input = &bytes[consumed..];
+            let mut batch = std::mem::take(&mut parsing.batch).recycle();
+            let before = self.session.clone();
+            let mut resume = self.resume.take();
+            let now = resume.map_or(desk.now.time, |resume| resume.now);
+            let protocol = &shared.settings.protocol;
+            let parsed = self.session.parse(protocol, shared.watch.clock(), now, input, &parsing.scratch, &mut batch);
+            while !batch.is_empty() {
+                match desk.answer(&batch, self.ticket(), now, resume, self.stream.raw_fd()) {
+                    Progress::Done => break,
+                    Progress::Full(at) => {
+                        resume = Some(at);
+                        self.send(desk)?;
+                        if self.backlog.is_none() {
+                            continue;
+                        }
+                        self.unparsed = true;
+                    }
+                    Progress::Later(at) => {
+                        resume = Some(at);
+                        self.doing = Doing::Later;
+                    }
+                }
+                // The same bytes will make the same batch again when it goes on.
+                self.session = before;
+                self.resume = resume;
+                parsing.batch = batch.recycle();
+                return Ok(consumed);
+            }
+            parsing.batch = batch.recycle();
+            let next = parsed.next;
+            consumed += parsed.consumed;
+            match next {
+                Next::NeedInput { total_len } => {
+                    let rest_len = bytes.len() - consumed;
+                    self.need_len = total_len;
+                    self.need_is_exact = total_len > rest_len + 1;
+                    return Ok(consumed);
+                }
+                Next::More => {}
+                Next::Control(command) => {
+                    desk.publish();
+                    let outcome = control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox.output);
+                    self.follow(desk, outcome);
+                }
+                Next::Close => {
+                    self.closing = true;
+                    return Ok(bytes.len());
+                }
+            }
+            if self.closing {
+                return Ok(bytes.len());
+            }
+            self.unparsed = consumed < bytes.len();
+            if !matches!(self.doing, Doing::Commands) || !self.unparsed {
+                return Ok(consumed);
+            }
+            if desk.outbox.output.len() >= OUTPUT_LEN_SEND {
+                self.send(desk)?;
+                if self.backlog.is_some() {
+                    return Ok(consumed);
+                }
+            }
+        }
+        desk.traffic.conn_yields += 1;
+        Ok(consumed)
+    }
+
+    fn follow<S: Service>(&mut self, desk: &mut Desk<S>, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Close => self.closing = true,
+            Outcome::Dump(dump) => self.doing = Doing::Dump(dump),
+            Outcome::Watch(set) => {
+                let waker = Arc::clone(&desk.shared.mailboxes[desk.index].waker);
+                let watcher = desk.shared.watchers.add(&desk.shared.service, set, waker, desk.shared.watch);
+                self.doing = Doing::Watch(watcher);
+            }
+            Outcome::RollCall => {
+                self.doing = Doing::RollCall;
+                RollCall::start(&desk.shared, desk.index, self.ticket());
+            }
+        }
+    }
+
+    fn keep<S: Service>(&mut self, desk: &Desk<S>, rest: &[u8]) -> Result<(), Ended> {
+        if rest.is_empty() {
+            self.pending = Vec::new();
+        } else {
+            self.pending.clear();
+            self.pending.extend_from_slice(rest);
+        }
+        self.count_pending(desk)
+    }
+
+    /// Keeps the sum over all connections right, and within its bound.
+    fn count_pending<S: Service>(&mut self, desk: &Desk<S>) -> Result<(), Ended> {
+        let held = self.pending.capacity();
+        if held == self.pending_counted {
+            return Ok(());
+        }
+        let sum = &desk.shared.input_len;
+        if held < self.pending_counted {
+            sum.fetch_sub(self.pending_counted - held, Relaxed);
+        } else {
+            sum.fetch_add(held - self.pending_counted, Relaxed);
+        }
+        let grown = held > self.pending_counted;
+        self.pending_counted = held;
+        if grown && sum.load(Relaxed) > desk.shared.settings.input_len_max && !self.closing {
+            return Err(Ended::Error);
+        }
+        Ok(())
+    }
+
+    /// Takes the backlog up again: what follows is written behind it.
+    fn open_backlog<S: Service>(&mut self, desk: &mut Desk<S>) {
+        if let Some(backlog) = self.backlog.take() {
+            debug_assert!(desk.outbox.output.is_empty());
+            desk.outbox = *backlog;
+            desk.shared.output_len.fetch_sub(self.backlog_counted, Relaxed);
+            self.backlog_counted = 0;
+        }
+    }
+
+    /// Sends what is in the outbox; what the socket does not take becomes the backlog.
+    fn send<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        if self.backlog.is_some() {
+            debug_assert!(desk.outbox.output.is_empty());
+            return Ok(());
+        }
+        if desk.outbox.output.is_empty() {
+            return self.want_writable(desk, false);
+        }
+        desk.publish();
+        while !desk.outbox.output.is_empty() {
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let count = desk.outbox.output.io_slices(&mut pieces);
+            let offered: usize = pieces[..count].iter().map(|piece| piece.len()).sum();
+            let written = match &pieces[..count] {
+                [piece] => self.stream.write(piece),
+                pieces => self.stream.write_vectored(pieces),
+            };
+            match written {
+                Ok(0) => return Err(Ended::Error),
+                Ok(sent) => {
+                    desk.outbox.sent(sent);
+                    desk.traffic.bytes_written += sent as u64;
+                    self.last_active_ms = desk.now.elapsed_ms;
+                    if sent < offered {
+                        return self.hold(desk);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.hold(desk),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(Ended::Error),
+            }
+        }
+        desk.outbox.output.shrink_to_idle();
+        self.want_writable(desk, false)
+    }
+
+    #[cold]
+    fn hold<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        let outbox = std::mem::take(&mut desk.outbox);
+        // Pinned values lie in the engine's memory, which has a bound of its own.
+        self.backlog_counted = outbox.own_len();
+        let sum = desk.shared.output_len.fetch_add(self.backlog_counted, Relaxed) + self.backlog_counted;
+        self.backlog = Some(Box::new(outbox));
+        if sum > desk.shared.settings.output_len_max {
+            desk.traffic.response_obj_oom += 1;
+            return Err(Ended::Error);
+        }
+        self.want_writable(desk, true)
+    }
+
+    #[inline]
+    fn want_writable<S: Service>(&mut self, desk: &Desk<S>, wanted: bool) -> Result<(), Ended> {
+        if wanted == self.wants_writable {
+            return Ok(());
+        }
+        self.wants_writable = wanted;
+        let interest = if wanted { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        self.stream.reregister(&desk.registry, self.token, interest).map_err(|_| Ended::Error)
+    }
+
+    /// Says goodbye on the way out if a limit was passed, and takes the connection out of all sums.
+    pub(crate) fn end<S: Service>(&mut self, desk: &mut Desk<S>, ended: Ended) {
+        let shared = &desk.shared;
+        if ended == Ended::Error
+            && self.pending_counted > 0
+            && shared.input_len.load(Relaxed) > shared.settings.input_len_max
+        {
+            desk.traffic.read_buf_oom += 1;
+            let _: io::Result<usize> = self.stream.write(OUT_OF_MEMORY_READING);
+        }
+        if matches!(self.doing, Doing::Later) {
+            shared.service.abandon(&mut desk.worker, self.ticket());
+        }
+        if let Doing::Watch(watcher) = &self.doing {
+            shared.watchers.remove(&shared.service, watcher, shared.watch);
+        }
+        shared.input_len.fetch_sub(self.pending_counted, Relaxed);
+        shared.output_len.fetch_sub(self.backlog_counted, Relaxed);
+        desk.outbox.clear();
+    }
+}

@@ -1,0 +1,130 @@
+//! Carries out the commands that are not about single keys.
+//!
+//! Always true: everything the same connection asked before has been answered into `output` already.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use guira_item::{Service, Time};
+use guira_memcache::{Control, Crawler, Output, Stats, WatchSet};
+
+use crate::dump::{Dump, Form};
+use crate::shared::{Shared, Stop};
+use crate::stats;
+
+/// What the connection has to do next.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nothing: it has been answered.
+    Done,
+    /// Close.
+    Close,
+    /// Send this.
+    Dump(Box<Dump>),
+    /// Become a watcher.
+    Watch(WatchSet),
+    /// List all connections.
+    RollCall,
+}
+
+/// Carries out `command` at `now`.
+pub(crate) fn carry_out<S: Service>(
+    shared: &Shared<S>,
+    command: &Control<'_>,
+    now: Time,
+    output: &mut Output,
+) -> Outcome {
+    let mut say = |line: &[u8], noreply: bool| {
+        if !noreply {
+            output.push(line);
+        }
+        Outcome::Done
+    };
+    match *command {
+        Control::Stats(which) => report(shared, which, output),
+        Control::FlushAll { at, noreply } => {
+            shared.service.flush_all(at, now);
+            say(b"OK\r\n", noreply)
+        }
+        Control::Version => say(format!("VERSION {}\r\n", shared.settings.version).as_bytes(), false),
+        Control::Verbosity { level, noreply } => {
+            shared.verbosity.store(level, Relaxed);
+            if let Some(hook) = &shared.settings.on_verbosity {
+                hook(level);
+            }
+            say(b"OK\r\n", noreply)
+        }
+        Control::Shutdown { graceful } => {
+            shared.stop(if graceful { Stop::Graceful } else { Stop::Now });
+            Outcome::Close
+        }
+        Control::Crawler(crawler) => crawl(shared, crawler, output),
+        Control::SlabsReassign { .. } => say(b"OK\r\n", false),
+        Control::Watch { set } => {
+            output.push(b"OK\r\n");
+            Outcome::Watch(set)
+        }
+        Control::CacheMemlimit { megabytes, noreply } => {
+            let bytes = (megabytes as usize).saturating_mul(1 << 20);
+            match shared.service.set_memory_limit(bytes) {
+                Ok(()) => say(b"OK\r\n", noreply),
+                Err(_) => say(b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n", noreply),
+            }
+        }
+    }
+}
+
+fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output) -> Outcome {
+    match which {
+        Stats::General => stats::write(&stats::general(shared), output),
+        Stats::Settings => stats::write(&stats::settings(shared), output),
+        Stats::Items => stats::write(&stats::items(&shared.service.stats()), output),
+        Stats::Slabs => stats::write(&stats::slabs(&shared.service.stats()), output),
+        Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
+        Stats::SizesEnable => output.push(b"STAT sizes_status error\r\nSTAT sizes_error not_supported\r\nEND\r\n"),
+        Stats::SizesDisable => stats::write(&[("sizes_status".into(), "disabled".into())], output),
+        Stats::Conns => return Outcome::RollCall,
+        Stats::Reset => {
+            shared.tallies.reset();
+            output.push(b"RESET\r\n");
+        }
+        Stats::DetailSwitch { on } => {
+            shared.detail_enabled.store(on, Relaxed);
+            output.push(b"OK\r\n");
+        }
+        Stats::DetailDump => output.push(b"END\r\n"),
+        Stats::Cachedump { class, limit } => {
+            return Outcome::Dump(Dump::of_class(Form::Cachedump { limit }, class));
+        }
+        Stats::Other(b"extstore") => output.push(b"END\r\n"),
+        Stats::Other(_) => output.push(b"ERROR\r\n"),
+    }
+    Outcome::Done
+}
+
+fn crawl<S: Service>(shared: &Shared<S>, crawler: Crawler<'_>, output: &mut Output) -> Outcome {
+    let mut dump = |form, classes| {
+        if !shared.crawler_enabled.load(Relaxed) {
+            output.push(b"CLIENT_ERROR lru crawler disabled\r\n");
+            return Outcome::Done;
+        }
+        match Dump::of(form, classes) {
+            Some(dump) => Outcome::Dump(dump),
+            None => {
+                output.push(b"BADCLASS invalid class id\r\n");
+                Outcome::Done
+            }
+        }
+    };
+    match crawler {
+        Crawler::Metadump { classes } => return dump(Form::Metadata, classes),
+        Crawler::Enable => shared.crawler_enabled.store(true, Relaxed),
+        Crawler::Disable => shared.crawler_enabled.store(false, Relaxed),
+        Crawler::Crawl { .. } => {
+            shared.tallies.rare.crawler_starts.fetch_add(1, Relaxed);
+            shared.wake_janitor();
+        }
+        Crawler::Sleep { .. } | Crawler::ToCrawl { .. } => {}
+    }
+    output.push(b"OK\r\n");
+    Outcome::Done
+}

@@ -1,0 +1,186 @@
+//! Prometheus metrics under the names of prometheus/memcached_exporter, so that dashboards and alerts made for it work.
+//!
+//! Always true: every metric is a row of `stats` under another name; nothing is counted for Prometheus alone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use guira_item::Service;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::shared::Shared;
+use crate::stats;
+
+/// What the exposition is called in HTTP.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+use Kind::{Counter, Gauge};
+
+/// Row of `stats`, metric (a counter's `_total` is added when written), kind, help.
+const GENERAL: &[(&str, &str, Kind, &str)] = &[
+    ("uptime", "memcached_uptime_seconds", Gauge, "Number of seconds since the server started"),
+    ("time", "memcached_time_seconds", Gauge, "Current Unix time according to the server"),
+    ("rusage_user", "memcached_process_user_cpu_seconds", Counter, "Accumulated user time of this process"),
+    ("rusage_system", "memcached_process_system_cpu_seconds", Counter, "Accumulated system time of this process"),
+    ("bytes_read", "memcached_read_bytes", Counter, "Bytes read from the network"),
+    ("bytes_written", "memcached_written_bytes", Counter, "Bytes sent to the network"),
+    ("curr_connections", "memcached_current_connections", Gauge, "Open connections"),
+    ("max_connections", "memcached_max_connections", Gauge, "Connections allowed at a time"),
+    ("total_connections", "memcached_connections", Counter, "Connections opened since the start"),
+    ("rejected_connections", "memcached_connections_rejected", Counter, "Connections rejected at the -c limit"),
+    ("conn_yields", "memcached_connections_yielded", Counter, "Connections that yielded at the -R limit"),
+    ("listen_disabled_num", "memcached_connections_listener_disabled", Counter, "Times the listener was paused"),
+    ("accepting_conns", "memcached_accepting_connections", Gauge, "Whether connections are accepted now"),
+    ("bytes", "memcached_current_bytes", Gauge, "Bytes used by items"),
+    ("limit_maxbytes", "memcached_limit_bytes", Gauge, "Bytes the server may use for storage"),
+    ("curr_items", "memcached_current_items", Gauge, "Items stored now"),
+    ("total_items", "memcached_items", Counter, "Items stored since the start"),
+    ("evictions", "memcached_items_evicted", Counter, "Items removed to free memory for new ones"),
+    ("reclaimed", "memcached_items_reclaimed", Counter, "Entries stored in the memory of expired ones"),
+    ("store_too_large", "memcached_item_too_large", Counter, "Stores refused for the item's length"),
+    ("store_no_memory", "memcached_item_no_memory", Counter, "Stores refused for lack of memory"),
+    ("lru_crawler_starts", "memcached_lru_crawler_starts", Counter, "Times a crawler was started"),
+    ("crawler_reclaimed", "memcached_lru_crawler_reclaimed", Counter, "Items freed by the crawler"),
+    ("crawler_items_checked", "memcached_lru_crawler_items_checked", Counter, "Items examined by the crawler"),
+    ("moves_to_cold", "memcached_lru_crawler_moves_to_cold", Counter, "Items moved to the cold LRU (none here)"),
+    ("moves_to_warm", "memcached_lru_crawler_moves_to_warm", Counter, "Items moved to the warm LRU (none here)"),
+    ("moves_within_lru", "memcached_lru_crawler_moves_within_lru", Counter, "Items moved within an LRU (none here)"),
+    ("direct_reclaims", "memcached_direct_reclaims", Counter, "Times workers had to evict directly"),
+    ("total_malloced", "memcached_malloced_bytes", Gauge, "Bytes of memory in slab pages"),
+    ("hash_bytes", "memcached_hash_bytes", Gauge, "Bytes of the index"),
+];
+
+/// Row of `stats`, labels `command` and `status` of `memcached_commands_total`.
+const COMMANDS: &[(&str, &str, &str)] = &[
+    ("get_hits", "get", "hit"),
+    ("get_misses", "get", "miss"),
+    ("delete_hits", "delete", "hit"),
+    ("delete_misses", "delete", "miss"),
+    ("incr_hits", "incr", "hit"),
+    ("incr_misses", "incr", "miss"),
+    ("decr_hits", "decr", "hit"),
+    ("decr_misses", "decr", "miss"),
+    ("cas_hits", "cas", "hit"),
+    ("cas_misses", "cas", "miss"),
+    ("cas_badval", "cas", "badval"),
+    ("touch_hits", "touch", "hit"),
+    ("touch_misses", "touch", "miss"),
+    ("cmd_flush", "flush", "hit"),
+];
+
+/// Row of `stats items` or `stats slabs` of a class, metric, kind, help; the label is `slab`.
+const CLASSES: &[(&str, &str, Kind, &str)] = &[
+    ("number", "memcached_slab_current_items", Gauge, "Items in this class"),
+    ("age", "memcached_slab_items_age_seconds", Gauge, "Age of the oldest item"),
+    ("evicted", "memcached_slab_items_evicted", Counter, "Items removed to make room"),
+    ("evicted_nonzero", "memcached_slab_items_evicted_nonzero", Counter, "Of these, with an expiry"),
+    ("evicted_time", "memcached_slab_items_evicted_time_seconds", Gauge, "Idle time of the item evicted last"),
+    ("evicted_unfetched", "memcached_slab_items_evicted_unfetched", Counter, "Items evicted and never read"),
+    ("expired_unfetched", "memcached_slab_items_expired_unfetched", Counter, "Items expired and never read"),
+    ("crawler_reclaimed", "memcached_slab_items_crawler_reclaimed", Counter, "Items freed by the crawler"),
+    ("outofmemory", "memcached_slab_items_outofmemory", Counter, "Requests that found no memory"),
+    ("reclaimed", "memcached_slab_items_reclaimed", Counter, "Entries stored in the memory of expired ones"),
+    ("tailrepairs", "memcached_slab_items_tailrepairs", Counter, "Repairs (none here)"),
+    ("moves_to_cold", "memcached_slab_items_moves_to_cold", Gauge, "Items moved to the cold LRU (none here)"),
+    ("moves_to_warm", "memcached_slab_items_moves_to_warm", Gauge, "Items moved to the warm LRU (none here)"),
+    ("moves_within_lru", "memcached_slab_items_moves_within_lru", Gauge, "Items moved within an LRU (none here)"),
+    ("number_hot", "memcached_slab_hot_items", Gauge, "Items in the hot LRU (none here)"),
+    ("number_warm", "memcached_slab_warm_items", Gauge, "Items in the warm LRU (none here)"),
+    ("number_cold", "memcached_slab_cold_items", Gauge, "Items in the cold LRU (all)"),
+    ("age_hot", "memcached_slab_hot_age_seconds", Gauge, "Age of the oldest hot item"),
+    ("age_warm", "memcached_slab_warm_age_seconds", Gauge, "Age of the oldest warm item"),
+    ("mem_requested", "memcached_slab_mem_requested_bytes", Gauge, "Bytes of items in this class"),
+    ("chunk_size", "memcached_slab_chunk_size_bytes", Gauge, "Bytes of a chunk"),
+    ("chunks_per_page", "memcached_slab_chunks_per_page", Gauge, "Chunks in a page"),
+    ("total_pages", "memcached_slab_current_pages", Gauge, "Pages of this class"),
+    ("total_chunks", "memcached_slab_current_chunks", Gauge, "Chunks of this class"),
+    ("used_chunks", "memcached_slab_chunks_used", Gauge, "Chunks that hold an item"),
+    ("free_chunks", "memcached_slab_chunks_free", Gauge, "Chunks that are free"),
+    ("free_chunks_end", "memcached_slab_chunks_free_end", Gauge, "Free chunks at the end of the last page"),
+];
+
+struct Snapshot<S: Service>(Arc<Shared<S>>);
+
+impl<S: Service> fmt::Debug for Snapshot<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Snapshot")
+    }
+}
+
+/// The registry of a server; encoding it reads the numbers.
+pub(crate) fn registry<S: Service>(shared: Arc<Shared<S>>) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Snapshot(shared)));
+    registry
+}
+
+fn write_one(encoder: prometheus_client::encoding::MetricEncoder<'_>, kind: Kind, value: f64) -> fmt::Result {
+    match kind {
+        Counter => ConstCounter::new(value).encode(encoder),
+        Gauge => ConstGauge::new(value).encode(encoder),
+    }
+}
+
+fn metric_type(kind: Kind) -> MetricType {
+    if kind == Counter { MetricType::Counter } else { MetricType::Gauge }
+}
+
+impl<S: Service> Collector for Snapshot<S> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let shared = &self.0;
+        let mut rows = stats::general(shared);
+        let engine = shared.service.stats();
+        rows.push(("total_malloced".into(), engine.total_malloced.to_string().into()));
+        let rows: HashMap<_, _> = rows.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+        let value = |name: &str| rows.get(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+
+        let up = encoder.encode_descriptor("memcached_up", "Whether the server answers", None, MetricType::Gauge)?;
+        write_one(up, Gauge, 1.0)?;
+        let help = "The version of this server";
+        let mut version = encoder.encode_descriptor("memcached_version", help, None, MetricType::Gauge)?;
+        write_one(version.encode_family(&[("version", shared.settings.version)])?, Gauge, 1.0)?;
+        for (row, metric, kind, help) in GENERAL {
+            write_one(encoder.encode_descriptor(metric, help, None, metric_type(*kind))?, *kind, value(row))?;
+        }
+        let help = "Requests by command and status";
+        let mut commands = encoder.encode_descriptor("memcached_commands", help, None, MetricType::Counter)?;
+        for (row, command, status) in COMMANDS {
+            let labels = [("command", *command), ("status", *status)];
+            write_one(commands.encode_family(&labels)?, Counter, value(row))?;
+        }
+        // memcached counts a cas as a set as well.
+        let sets = value("cmd_set") - value("cas_hits") - value("cas_misses") - value("cas_badval");
+        let labels = [("command", "set"), ("status", "hit")];
+        write_one(commands.encode_family(&labels)?, Counter, sets.max(0.0))?;
+
+        let mut classes: Vec<(String, HashMap<String, f64>)> = Vec::new();
+        for class in &engine.classes {
+            let mut values = HashMap::new();
+            let one = guira_item::EngineStats { classes: vec![*class], ..Default::default() };
+            for (name, value) in stats::items(&one).into_iter().chain(stats::slabs(&one)) {
+                let name = name.rsplit(':').next().unwrap_or_default().to_owned();
+                values.insert(name, value.parse().unwrap_or(0.0));
+            }
+            classes.push((class.class.to_string(), values));
+        }
+        for (row, metric, kind, help) in CLASSES.iter().filter(|_| !classes.is_empty()) {
+            let mut family = encoder.encode_descriptor(metric, help, None, metric_type(*kind))?;
+            for (class, values) in &classes {
+                let value = values.get(*row).copied().unwrap_or(0.0);
+                write_one(family.encode_family(&[("slab", class.as_str())])?, *kind, value)?;
+            }
+        }
+        Ok(())
+    }
+}

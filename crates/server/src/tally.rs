@@ -1,0 +1,161 @@
+//! Counters of the worker threads: each writes its own, anyone may add them up.
+//!
+//! Always true: a worker's numbers lie on cache lines no other thread writes, so counting costs no traffic between cores.
+//! Relaxed everywhere: the numbers order nothing.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use guira_memcache::Counters;
+
+const WORDS_PER_LINE: usize = 8;
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line([AtomicU64; WORDS_PER_LINE]);
+
+macro_rules! traffic {
+    ($($name:ident: $meaning:literal,)*) => {
+        /// What a worker counts beside commands.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Traffic {
+            $(#[doc = $meaning] pub(crate) $name: u64,)*
+        }
+
+        impl Traffic {
+            fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+        }
+    };
+}
+
+traffic! {
+    bytes_read: "Bytes from clients.",
+    bytes_written: "Bytes to clients.",
+    conn_yields: "Turns that ended with work left.",
+    idle_kicks: "Connections closed for silence.",
+    read_buf_oom: "Connections closed because unfinished commands took too much memory.",
+    response_obj_oom: "Connections closed because unread answers took too much memory.",
+    log_worker_written: "Log lines made for watchers.",
+}
+
+/// One worker's numbers, as others see them.
+#[derive(Debug)]
+pub(crate) struct WorkerTally {
+    lines: Box<[Line]>,
+    /// Connections this worker holds or is about to be handed.
+    pub(crate) connections: AtomicUsize,
+}
+
+impl WorkerTally {
+    pub(crate) fn new() -> Self {
+        let words = Counters::default().iter().count() + Traffic::default().iter().count();
+        let lines = (0..words.div_ceil(WORDS_PER_LINE)).map(|_| Line::default()).collect();
+        Self { lines, connections: AtomicUsize::new(0) }
+    }
+
+    /// Shows the owner's numbers to the others.
+    #[inline]
+    pub(crate) fn publish(&self, commands: &Counters, traffic: &Traffic) {
+        let words = self.lines.iter().flat_map(|line| &line.0);
+        for (word, (_, number)) in words.zip(commands.iter().chain(traffic.iter())) {
+            word.store(number, Relaxed);
+        }
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.lines.iter().flat_map(|line| &line.0).map(|word| word.load(Relaxed))
+    }
+}
+
+/// Numbers that are rare enough to be shared.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    pub(crate) connections_total: AtomicU64,
+    pub(crate) connections_rejected: AtomicU64,
+    pub(crate) listen_disabled: AtomicU64,
+    pub(crate) listen_disabled_us: AtomicU64,
+    pub(crate) crawler_starts: AtomicU64,
+    pub(crate) maintenance_rounds: AtomicU64,
+    pub(crate) watcher_lines_sent: AtomicU64,
+}
+
+/// All workers' numbers.
+#[derive(Debug)]
+pub(crate) struct Tallies {
+    pub(crate) workers: Vec<WorkerTally>,
+    pub(crate) rare: Rare,
+    /// Subtracted since `stats reset`.
+    baseline: Mutex<Vec<u64>>,
+}
+
+/// The sums, by name.
+pub(crate) type Totals = HashMap<&'static str, u64>;
+
+impl Tallies {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            workers: (0..workers).map(|_| WorkerTally::new()).collect(),
+            rare: Rare::default(),
+            baseline: Mutex::default(),
+        }
+    }
+
+    /// Connections open now.
+    pub(crate) fn connections(&self) -> usize {
+        self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum()
+    }
+
+    fn sums(&self) -> Vec<u64> {
+        let mut sums = Vec::new();
+        for worker in &self.workers {
+            for (index, number) in worker.numbers().enumerate() {
+                if sums.len() <= index {
+                    sums.push(0);
+                }
+                sums[index] += number;
+            }
+        }
+        sums
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let sums = self.sums();
+        let baseline = self.baseline.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (commands, traffic) = (Counters::default(), Traffic::default());
+        let names = commands.iter().chain(traffic.iter()).map(|(name, _)| name);
+        let since = |index: usize, sum: u64| sum - baseline.get(index).copied().unwrap_or(0);
+        names.zip(sums.iter().enumerate()).map(|(name, (index, sum))| (name, since(index, *sum))).collect()
+    }
+
+    /// Starts counting from zero.
+    pub(crate) fn reset(&self) {
+        *self.baseline.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = self.sums();
+        let rare = &self.rare;
+        for number in [&rare.connections_total, &rare.connections_rejected, &rare.listen_disabled] {
+            number.store(0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_start_again_after_a_reset() {
+        let tallies = Tallies::new(2);
+        let traffic = Traffic { bytes_read: 10, ..Traffic::default() };
+        for worker in &tallies.workers {
+            worker.publish(&Counters { cmd_get: 3, ..Counters::default() }, &traffic);
+        }
+        assert_eq!(tallies.totals()["cmd_get"], 6);
+        assert_eq!(tallies.totals()["bytes_read"], 20);
+        tallies.reset();
+        tallies.workers[0].publish(&Counters { cmd_get: 5, ..Counters::default() }, &traffic);
+        assert_eq!(tallies.totals()["cmd_get"], 2);
+        assert_eq!(tallies.totals()["bytes_read"], 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! `fuzz`: every target of `fuzz/` for a bounded number of runs.
+//!
+//! libFuzzer wants compiler flags that only a nightly compiler takes. Where none can be had, the same targets are built by
+//! the stable compiler with those flags unlocked; the run says so.
+
+use std::{fs, process::Command};
+
+use crate::{
+    run::{Failed, Run},
+    tool,
+};
+
+/// Executions of each target in CI (`design.md`, section 6).
+const RUNS_DEFAULT: u64 = 1_000_000;
+/// CI repeats itself: what it found yesterday it finds today. A longer search takes `--runs` and grows `fuzz/corpus`.
+const SEED: u32 = 1;
+
+/// Runs the targets named, or all.
+///
+/// # Errors
+/// A target fails, or there is none, or the tools are missing and cannot be installed.
+pub fn fuzz(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
+    let (runs, mut targets) = parse(arguments)?;
+    if targets.is_empty() {
+        targets = all_targets(run)?;
+    }
+    tool::cargo_subcommand(run, "fuzz")?;
+    let nightly = nightly(run)?;
+    for target in &targets {
+        let command = command(run, nightly, target, runs);
+        run.step(&format!("fuzz {target}"), command)?;
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), Failed> {
+    let mut runs = RUNS_DEFAULT;
+    let mut targets = Vec::new();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--runs" {
+            let number = arguments.next().and_then(|number| number.parse().ok());
+            runs = number.ok_or_else(|| Failed("fuzz: --runs takes a number".into()))?;
+        } else {
+            targets.push(argument.clone());
+        }
+    }
+    Ok((runs, targets))
+}
+
+/// A target is a file in `fuzz/fuzz_targets`.
+fn all_targets(run: &Run) -> Result<Vec<String>, Failed> {
+    let folder = run.workspace().join("fuzz/fuzz_targets");
+    let files = fs::read_dir(&folder).map_err(|error| Failed(format!("fuzz: {}: {error}", folder.display())))?;
+    let mut targets: Vec<String> =
+        files.filter_map(|file| file.ok()?.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned)).collect();
+    targets.sort();
+    if targets.is_empty() { Err(Failed(format!("fuzz: no target in {}", folder.display()))) } else { Ok(targets) }
+}
+
+/// Whether a nightly compiler is there, after trying to install one.
+fn nightly(run: &mut Run) -> Result<bool, Failed> {
+    let there = |run: &Run| tool::answers(run, "rustup run nightly rustc --version");
+    if there(run) {
+        return Ok(true);
+    }
+    let install = run.command("rustup toolchain install nightly --profile minimal");
+    if run.step("installing a nightly compiler", install).is_ok() && there(run) {
+        return Ok(true);
+    }
+    println!("== fuzz: no nightly compiler can be had; the stable one builds the targets (RUSTC_BOOTSTRAP=1)");
+    Ok(false)
+}
+
+fn command(run: &Run, nightly: bool, target: &str, runs: u64) -> Command {
+    let cargo = if nightly { "rustup run nightly cargo" } else { "cargo" };
+    let mut command = run.command(&format!("{cargo} fuzz run {target}"));
+    if !nightly {
+        command.env("RUSTC_BOOTSTRAP", "1");
+    }
+    command.arg("--target-dir").arg(run.target_dir().join("fuzz"));
+    command.arg("--").arg(format!("-runs={runs}")).arg(format!("-seed={SEED}"));
+    let dictionary = run.workspace().join(format!("fuzz/dictionaries/{target}.dict"));
+    if dictionary.exists() {
+        command.arg(format!("-dict={}", dictionary.display()));
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_runs_and_targets_are_told_apart() {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(parse(&[]).unwrap(), (RUNS_DEFAULT, vec![]));
+        assert_eq!(parse(&words("text --runs 5 meta")).unwrap(), (5, words("text meta")));
+        assert!(parse(&words("--runs many")).is_err());
+    }
+}
