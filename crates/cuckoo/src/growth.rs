@@ -77,11 +77,7 @@ impl<S: SegmentSource> Index<S> {
     ///
     /// # Errors
     /// [`GrowError`]; the step may be tried again.
-    pub fn grow_step(
-        &self,
-        prefetch: impl Fn(u32),
-        hash: impl Fn(u32) -> u64,
-    ) -> Result<Growth, GrowError> {
+    pub fn grow_step(&self, prefetch: impl Fn(u32), hash: impl Fn(u32) -> u64) -> Result<Growth, GrowError> {
         let _growing = self.growing.try_lock().map_err(|_| GrowError::Busy)?;
         let before = self.layout();
         if before.next == 0 {
@@ -98,7 +94,9 @@ impl<S: SegmentSource> Index<S> {
             for (number, bucket) in segment.iter().enumerate() {
                 // The keys of the bucket after next are on their way while this one's are hashed.
                 if let Some(ahead) = segment.get(number + 2) {
-                    (0..BUCKET_SLOTS).filter(|slot| ahead.tag(*slot) != 0).for_each(|slot| prefetch(ahead.payload(slot)));
+                    (0..BUCKET_SLOTS)
+                        .filter(|slot| ahead.tag(*slot) != 0)
+                        .for_each(|slot| prefetch(ahead.payload(slot)));
                 }
                 for slot in 0..BUCKET_SLOTS {
                     if bucket.tag(slot) == 0 {

@@ -120,7 +120,7 @@ impl<S: SegmentSource> Index<S> {
     /// The segment in which `position` lies under the layout `word`; `None` if that layout is long gone.
     #[inline]
     fn segment_at(&self, word: u64, position: u32) -> Option<&Segment> {
-        let (directory, at) = Layout::of_word(word).place(position);
+        let (directory, at) = Layout::place_of_word(word, position);
         let segment = self.directories.segment(directory, at);
         // SAFETY: a directory holds null or what the source handed out, which stays mapped as long as the source, a field of
         // `self`, lives; a segment consists of atomics, for which every bit pattern is valid.

@@ -200,7 +200,8 @@ fn readers_never_miss_a_key_that_stays() {
                         }
                         if round % 50_000 == 49_999 {
                             let _busy = index.begin_growth(index.segments() + 1);
-                            while matches!(index.grow_step(|_| (), hash), Ok(Growth::Underway) | Err(GrowError::Busy)) {}
+                            while matches!(index.grow_step(|_| (), hash), Ok(Growth::Underway) | Err(GrowError::Busy)) {
+                            }
                         }
                     }
                 })

@@ -49,6 +49,11 @@ pub unsafe trait SegmentSource: Send + Sync {
     fn release(&self, segment: std::ptr::NonNull<Segment>);
 }
 
+const DIRECTORY_SHIFT: u32 = 63;
+const CURRENT_MASK: u64 = (1 << 20) - 1;
+/// The fields that are zero while no growth is under way.
+const GROWING_MASK: u64 = !(1 << DIRECTORY_SHIFT | CURRENT_MASK);
+
 /// What the layout word says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
@@ -72,15 +77,19 @@ impl Layout {
         (self.directory as u64) << 63 | (self.done as u64) << 41 | (self.next as u64) << 20 | self.current as u64
     }
 
-    /// Which directory and which place in it hold the segment of `position`.
+    /// Which directory and which place in it hold the segment of `position` under a layout word.
     #[inline]
+    pub fn place_of_word(word: u64, position: u32) -> (usize, usize) {
+        if word & GROWING_MASK == 0 {
+            return ((word >> DIRECTORY_SHIFT) as usize, share(position, (word & CURRENT_MASK) as usize));
+        }
+        Self::of_word(word).place(position)
+    }
+
+    /// The same of a layout.
     pub fn place(self, position: u32) -> (usize, usize) {
         let next = share(position, self.next);
-        if next < self.done {
-            (self.directory ^ 1, next)
-        } else {
-            (self.directory, share(position, self.current))
-        }
+        if next < self.done { (self.directory ^ 1, next) } else { (self.directory, share(position, self.current)) }
     }
 }
 
@@ -147,8 +156,10 @@ mod tests {
         for layout in [
             Layout { directory: 1, current: SEGMENTS_MAX, next: SEGMENTS_MAX, done: SEGMENTS_MAX },
             Layout { directory: 0, current: 7, next: 9, done: 3 },
+            Layout { directory: 1, current: 7, next: 0, done: 0 },
         ] {
             assert_eq!(Layout::of_word(layout.word()), layout);
+            assert_eq!(Layout::place_of_word(layout.word(), 1 << 31), layout.place(1 << 31));
         }
     }
 

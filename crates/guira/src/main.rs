@@ -1,1 +1,41 @@
-fn main() {}
+//! The `guira` program: parse, build, run, report. What it does is in the crates below; here it is only put together.
+//!
+//! Called through a link named `memcached` it takes memcached's flags directly.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cli;
+mod config_file;
+mod daemon;
+mod engine;
+mod extended;
+mod health;
+mod help;
+mod options;
+mod pidfile;
+mod serve;
+mod user;
+
+use std::process::ExitCode;
+
+use cli::{Call, Command};
+
+fn main() -> ExitCode {
+    let done = match cli::parse(std::env::args_os()) {
+        Ok(Call::Say(text)) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Call::Run(Command::Serve(flags))) => serve::run(*flags),
+        Ok(Call::Run(Command::Health(arguments))) => health::run(&arguments),
+        Ok(Call::Run(Command::Bench(arguments))) => bench::run(arguments),
+        Err(line) => Err(line),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            eprintln!("guira: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -127,7 +127,11 @@ impl std::fmt::Display for ConfigError {
             Self::MemoryTooSmall { min } => write!(f, "too little memory: give at least -m {}", min.div_ceil(MIB)),
             Self::MemoryTooLarge { max } => write!(f, "too much memory: give at most -m {}", max / MIB),
             Self::NoAddressSpace { bytes } => {
-                write!(f, "cannot reserve {} megabytes: lower -m or raise the address space limit (ulimit -v)", bytes / MIB)
+                write!(
+                    f,
+                    "cannot reserve {} megabytes: lower -m or raise the address space limit (ulimit -v)",
+                    bytes / MIB
+                )
             }
             Self::GrowthFactor => write!(f, "the slab growth factor must be between 1.01 and 4: change -f"),
         }

@@ -40,7 +40,8 @@ impl Shared {
             return false;
         }
         if self.arena.reserved_for_index() == 0 {
-            if !self.arena.has_free_page() && (!self.config.evictions_enabled || !self.steal_page(None, now, counters)) {
+            if !self.arena.has_free_page() && (!self.config.evictions_enabled || !self.steal_page(None, now, counters))
+            {
                 return false;
             }
             if let Some(page) = self.arena.take_page() {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Requests whose cache lines are asked for at a time: enough to keep the memory busy, few enough to stay in the first cache.
-const PIPELINE_LEN: usize = 64;
+const PIPELINE_LEN: usize = 32;
 
 /// The index begins with one segment for so many pages.
 const PAGES_PER_FIRST_SEGMENT: usize = 256;
@@ -156,7 +156,8 @@ impl Shared {
         let words = self.arena.words(place)?;
         let header = Header::of(words);
         let key = key.as_bytes();
-        (header.key_len() == key.len() && item::key_is(words, header.key_offset(), key)).then_some((place, words, header))
+        (header.key_len() == key.len() && item::key_is(words, header.key_offset(), key))
+            .then_some((place, words, header))
     }
 
     /// Whether an item is there for clients: neither expired nor flushed.

@@ -14,8 +14,7 @@ use proptest::prelude::*;
 use crate::{Config, Eviction, Memc3, Worker};
 
 const NOW: Time = Time(1_000);
-const POLICIES: [Eviction; 5] =
-    [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
+const POLICIES: [Eviction; 5] = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
 
 /// Keeps answers as they come.
 #[derive(Default)]
@@ -172,9 +171,14 @@ fn memory_is_never_stuck_in_the_wrong_class() {
         let mut worker = engine.worker();
         for (size, times) in [(32, 200_000), (3_000, 20_000), (100_000, 2_000), (40, 400_000)] {
             for i in 0..times {
-                assert!(set(&engine, &mut worker, format!("{size}-{i:012}").as_bytes(), &vec![7; size]), "{eviction:?} {size}");
+                assert!(
+                    set(&engine, &mut worker, format!("{size}-{i:012}").as_bytes(), &vec![7; size]),
+                    "{eviction:?} {size}"
+                );
             }
-            let held = (0..times).filter(|i| get(&engine, &mut worker, format!("{size}-{i:012}").as_bytes()).is_some()).count();
+            let held = (0..times)
+                .filter(|i| get(&engine, &mut worker, format!("{size}-{i:012}").as_bytes()).is_some())
+                .count();
             assert!(held * size * 100 > (8 << 20) * if size < 64 { 30 } else { 75 }, "{eviction:?}: {held} of {size}");
         }
     }
@@ -204,12 +208,15 @@ fn items_expire_and_the_crawler_takes_their_memory_back() {
     let mut worker = engine.worker();
     for i in 0..1_000 {
         let expiry = Expiry::at(Time(NOW.0 + 5 + i % 2 * 1_000));
-        let operation = Operation::Store(Store { mode: StoreMode::Set, flags: 3, expiry, cas: None, vivify: None, value: b"v" });
+        let operation =
+            Operation::Store(Store { mode: StoreMode::Set, flags: 3, expiry, cas: None, vivify: None, value: b"v" });
         run(&engine, &mut worker, NOW, format!("k{i}").as_bytes(), operation);
     }
     let later = Time(NOW.0 + 5);
     assert_eq!(run(&engine, &mut worker, later, b"k0", Operation::Get(Get::PLAIN)), Reply::Other(Answer::Miss));
-    assert!(matches!(run(&engine, &mut worker, later, b"k1", Operation::Get(Get::PLAIN)), Reply::Hit(hit, _) if hit.flags == 3));
+    assert!(
+        matches!(run(&engine, &mut worker, later, b"k1", Operation::Get(Get::PLAIN)), Reply::Hit(hit, _) if hit.flags == 3)
+    );
     while engine.maintain(&mut worker, later) {}
     let stats = engine.stats();
     assert_eq!((stats.curr_items, stats.reclaimed, stats.crawler_reclaimed), (500, 500, 499));
@@ -253,7 +260,13 @@ fn a_value_being_sent_survives_its_own_replacement() {
     drop(pin);
     run(&engine, &mut worker, NOW, b"large", Operation::Delete(Delete { cas: None, invalidate: None }));
     for i in 0..200 {
-        run(&engine, &mut worker, NOW, format!("other{i}").as_bytes(), Operation::Delete(Delete { cas: None, invalidate: None }));
+        run(
+            &engine,
+            &mut worker,
+            NOW,
+            format!("other{i}").as_bytes(),
+            Operation::Delete(Delete { cas: None, invalidate: None }),
+        );
     }
     let stats = engine.stats();
     assert_eq!((stats.curr_items, stats.bytes), (0, 0));
@@ -311,7 +324,9 @@ fn any_operation() -> impl Strategy<Value = OwnedOperation> {
     ]);
     let expiry = prop_oneof![Just(Expiry::NEVER), (0u32..40).prop_map(|s| Expiry::at(Time(NOW.0 + s)))];
     let get = (any::<[bool; 3]>(), prop::option::of(expiry.clone()), prop::option::of(expiry.clone())).prop_map(
-        |([wins, value, bump], touch, vivify)| OwnedOperation::Get(Get { value, bump, wins, touch, vivify, recache: None }),
+        |([wins, value, bump], touch, vivify)| {
+            OwnedOperation::Get(Get { value, bump, wins, touch, vivify, recache: None })
+        },
     );
     prop_oneof![
         4 => get,
@@ -342,8 +357,7 @@ impl OwnedOperation {
                 mode: *mode,
                 flags: *flags,
                 expiry: *expiry,
-                cas: (*cas > 0)
-                    .then(|| CasRule { expected: version + u64::from(*cas) - 1, or_stale: *cas == 3 }),
+                cas: (*cas > 0).then(|| CasRule { expected: version + u64::from(*cas) - 1, or_stale: *cas == 3 }),
                 vivify: None,
                 value,
             }),
@@ -371,12 +385,20 @@ struct Reference {
 }
 
 /// Carries `operation` out on the reference; versions come from the engine, so they are compared by their effect.
-fn reference_step(map: &mut HashMap<u8, Reference>, key: u8, operation: &Operation<'_>, now: Time, cas: u64) -> Result<Hit, Answer> {
+fn reference_step(
+    map: &mut HashMap<u8, Reference>,
+    key: u8,
+    operation: &Operation<'_>,
+    now: Time,
+    cas: u64,
+) -> Result<Hit, Answer> {
     if map.get(&key).is_some_and(|item| item.current.expiry.is_past(now)) {
         map.remove(&key);
     }
     let old = map.get(&key).cloned();
-    let current = old.as_ref().map(|item| Current { value: (item.value.len() < 16_000).then_some(&item.value[..]), ..item.current });
+    let current = old
+        .as_ref()
+        .map(|item| Current { value: (item.value.len() < 16_000).then_some(&item.value[..]), ..item.current });
     let (change, answer) = apply(operation, current.as_ref(), now, cas);
     let present = old.as_ref().map(|item| item.value.clone()).unwrap_or_default();
     match change {
@@ -403,7 +425,17 @@ fn reference_step(map: &mut HashMap<u8, Reference>, key: u8, operation: &Operati
                 }
             };
             let current = Current {
-                flags, cas, expiry, value_len: value.len(), value: None, fetched: false, stale, win_sent, idle_s: 0, class: 0, total_len: 0,
+                flags,
+                cas,
+                expiry,
+                value_len: value.len(),
+                value: None,
+                fetched: false,
+                stale,
+                win_sent,
+                idle_s: 0,
+                class: 0,
+                total_len: 0,
             };
             map.insert(key, Reference { current, value });
         }
@@ -510,7 +542,13 @@ fn stress(eviction: Eviction, duration: std::time::Duration) {
                             assert!(set(engine, &mut worker, name.as_bytes(), &value), "{eviction:?}: no memory");
                         }
                         5 => {
-                            run(engine, &mut worker, NOW, name.as_bytes(), Operation::Delete(Delete { cas: None, invalidate: None }));
+                            run(
+                                engine,
+                                &mut worker,
+                                NOW,
+                                name.as_bytes(),
+                                Operation::Delete(Delete { cas: None, invalidate: None }),
+                            );
                         }
                         6 => {
                             run(engine, &mut worker, NOW, name.as_bytes(), Operation::Touch(Expiry::at(Time(5_000))));
@@ -521,7 +559,10 @@ fn stress(eviction: Eviction, duration: std::time::Duration) {
                         _ => {
                             if let Some(value) = get(engine, &mut worker, name.as_bytes()) {
                                 let stored_version = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
-                                assert!(value == checked_value(key, stored_version, value.len() - 16), "torn: {key} {value:?}");
+                                assert!(
+                                    value == checked_value(key, stored_version, value.len() - 16),
+                                    "torn: {key} {value:?}"
+                                );
                                 checked.fetch_add(1, Ordering::Relaxed);
                             }
                         }
@@ -540,7 +581,13 @@ fn stress(eviction: Eviction, duration: std::time::Duration) {
     assert!(stats.evictions > 0 && stats.total_malloced + stats.hash_bytes <= 6 << 20);
     let mut worker = engine.worker();
     for key in 0..60_000u64 {
-        run(&engine, &mut worker, NOW, format!("stress{key:010}").as_bytes(), Operation::Delete(Delete { cas: None, invalidate: None }));
+        run(
+            &engine,
+            &mut worker,
+            NOW,
+            format!("stress{key:010}").as_bytes(),
+            Operation::Delete(Delete { cas: None, invalidate: None }),
+        );
     }
     let stats = engine.stats();
     assert_eq!((stats.curr_items, stats.bytes), (0, 0), "{eviction:?}: nothing is left over");

@@ -60,7 +60,13 @@ impl Shared {
             if header.is_large() || (get.wins && more.stale) {
                 return Some(Found::NeedsLock);
             }
-            let hit = self.hit(place, header, more, header.value_len(), header.chunk_len(), now);
+            let value_len = header.value_len();
+            // The classic commands tell nothing that would need another cache line.
+            let hit = if get.wins || !get.value {
+                self.hit(place, header, more, value_len, header.chunk_len(), now)
+            } else {
+                Hit { flags: more.flags, cas: header.version(), value_len, expiry: more.expiry, ..Hit::default() }
+            };
             if get.value {
                 let value = header.key_offset() + header.key_len();
                 item::copy_out(words, value, hit.value_len, sink.reserve(index, &hit), VALUE_SLACK_LEN);
@@ -134,7 +140,14 @@ impl Shared {
     }
 
     /// Delivers the value of an item that the caller holds under its stripe.
-    pub(crate) fn deliver<S: Sink>(self: &Arc<Self>, place: Place, hit: &Hit, wants_value: bool, index: usize, sink: &mut S) {
+    pub(crate) fn deliver<S: Sink>(
+        self: &Arc<Self>,
+        place: Place,
+        hit: &Hit,
+        wants_value: bool,
+        index: usize,
+        sink: &mut S,
+    ) {
         if !wants_value {
             sink.metadata(index, hit);
             return;

@@ -6,12 +6,7 @@
 
 use guira_item::Time;
 
-use crate::{
-    arena::PageId,
-    counters::Counters,
-    engine::Shared,
-    size_classes::ClassId,
-};
+use crate::{arena::PageId, counters::Counters, engine::Shared, size_classes::ClassId};
 
 /// A class takes a page from another whose items last so many times longer than its own: the pages move before the
 /// difference costs many hits, and do not go back and forth.

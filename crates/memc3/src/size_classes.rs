@@ -122,7 +122,8 @@ mod tests {
         let classes = SizeClasses::new(24, 1.08, 8, 0);
         for len in 80..=classes.chunk_len_max() {
             let chunk = classes.chunk_len(classes.fitting(len).expect("fits"));
-            let page_share = PAGE_LEN as f64 / classes.chunks_per_page(ClassId(classes.fitting(len).expect("fits").0)) as f64;
+            let page_share =
+                PAGE_LEN as f64 / classes.chunks_per_page(ClassId(classes.fitting(len).expect("fits").0)) as f64;
             assert!(page_share <= len as f64 * 1.26 && chunk >= len, "{len} in {chunk}");
         }
     }

@@ -340,7 +340,8 @@ impl Slabs {
         }
         let free_of = |page: &PageId| {
             let page = self.page(*page);
-            chunks - usize::from(page.fresh.load(Ordering::Relaxed)) + usize::from(page.free_len.load(Ordering::Relaxed))
+            chunks - usize::from(page.fresh.load(Ordering::Relaxed))
+                + usize::from(page.free_len.load(Ordering::Relaxed))
         };
         class.partial.iter().copied().max_by_key(free_of)
     }

@@ -125,7 +125,9 @@ impl Shared {
             let (place, _, header) = self.item_of_key(payload, probe, request.key)?;
             Some((self.slabs.class_of(self.arena.locate(place).0), header.is_large()))
         });
-        let fits = |(class, is_large): (Option<ClassId>, bool)| class == Some(shape.class) && !is_large && shape.large_len.is_none();
+        let fits = |(class, is_large): (Option<ClassId>, bool)| {
+            class == Some(shape.class) && !is_large && shape.large_len.is_none()
+        };
         let wanted = match store.mode {
             StoreMode::Add => there.is_none(),
             StoreMode::Replace => there.is_some_and(|there| !fits(there)),
@@ -279,7 +281,17 @@ impl Shared {
                     found.words.store(0, found.header.with_version(version).0);
                 } else if more.is_needed() {
                     // The item has no room for a second word: it moves to a chunk that has.
-                    match self.rewrite(worker, &mut locked, probe, request, Some(found), spare, NewValue::Append(&[]), more, version) {
+                    match self.rewrite(
+                        worker,
+                        &mut locked,
+                        probe,
+                        request,
+                        Some(found),
+                        spare,
+                        NewValue::Append(&[]),
+                        more,
+                        version,
+                    ) {
                         Ok(replaced) => old = replaced,
                         Err(attempt) => return attempt,
                     }

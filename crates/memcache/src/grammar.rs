@@ -362,7 +362,7 @@ impl Source {
                 bytes
             }
             4 => line(format!("mg a {}", "k ".repeat(self.random.below(30)))),
-            5 => line(format!("set a {}", "0 ".repeat(self.random.below(30)))),
+            5 => line(format!("set a {}", "x ".repeat(self.random.below(30)))),
             _ => line(self.random.pick(&JUNK).to_owned()),
         }
     }

@@ -24,6 +24,8 @@ const GUIRA: &[&str] = &[];
 const MEMCACHED: &[&str] = &["-o", "no_lru_maintainer"];
 /// Shrinking gives up after so many streams: a difference that comes and goes would keep it busy for ever.
 const SHRINK_PLAYS_MAX: usize = 400;
+/// What an answer ends with when its end did not come.
+const SILENCE: &str = "<and then nothing>";
 
 /// One server's side of the conversation.
 struct Side {
@@ -73,7 +75,7 @@ impl Side {
         let (answers, end) = match heard {
             Heard::Answer(answers) => (answers, String::new()),
             Heard::Closed(answers) => (answers, self.reconnect().unwrap_or_else(|| "<closed>".into())),
-            Heard::Nothing(answers) => (answers, self.reconnect().unwrap_or_else(|| "<and then nothing>".into())),
+            Heard::Nothing(answers) => (answers, self.reconnect().unwrap_or_else(|| SILENCE.into())),
         };
         normalise(&answers, &mut self.versions).escape_ascii().to_string().replace("\\r\\n", "\n") + &end
     }
@@ -97,7 +99,8 @@ fn play(sides: &mut [Side; 2], commands: &[Command], chunk_len: usize) -> Option
         let chunk = next_chunk(&commands[played..], chunk_len);
         let answers = sides.each_mut().map(|side| side.say(chunk));
         played += chunk.len();
-        if answers[0] != answers[1] {
+        // If both fall silent, the stream has lost its step, and what follows would show nothing.
+        if answers[0] != answers[1] || answers[0].ends_with(SILENCE) {
             return Some(Difference { commands: commands[..played].to_vec(), answers });
         }
     }

@@ -201,7 +201,9 @@ impl Server {
         let text = self.connect().ask(b"stats\r\n", b"END\r\n");
         let text = String::from_utf8_lossy(&text);
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("no number {name} in stats:\n{text}"))
+        value
+            .and_then(|value| value.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no number {name} in stats:\n{text}"))
     }
 }
 

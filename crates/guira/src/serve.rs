@@ -1,0 +1,323 @@
+//! `guira serve`: checks the options, puts the server together, runs it.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+
+use guira_memcache::AuthFile;
+use guira_server::{ListenAddress, Listeners, Settings, Shown};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
+
+use crate::extended::Extended;
+use crate::options::{Flags, Options};
+use crate::pidfile::{Pidfile, write_ports};
+use crate::{config_file, daemon, engine, extended, user};
+
+const MIB: usize = 1 << 20;
+
+/// Bounds of `-I`, in bytes: memcached's.
+const ITEM_LEN_MIN: usize = 1 << 10;
+const ITEM_LEN_MAX: usize = 1 << 30;
+
+/// Shares of `-m` that unfinished requests and unread answers may each take beside it: with both at their bound the process
+/// stays within 5 % of what `-m` promises.
+const BUFFER_SHARE: usize = 48;
+const BUFFER_LEN_MIN: usize = 8 * MIB;
+
+/// Runs a server until it is stopped.
+pub(crate) fn run(flags: Flags) -> Result<(), String> {
+    let options = config_file::resolve(&flags)?;
+    if flags.print_config {
+        print!("{}", config_file::print(&options)?);
+        return Ok(());
+    }
+    let plan = Plan::of(&options)?;
+    if options.daemon && !daemon::is_daemon() {
+        return daemon::start();
+    }
+    if daemon::is_daemon() {
+        daemon::detach();
+    }
+    plan.warn();
+    start(&options, plan)
+}
+
+/// Options that have been found sound.
+struct Plan {
+    settings: Settings,
+    memory_limit: usize,
+    user: Option<user::User>,
+    warnings: Vec<String>,
+}
+
+fn start(options: &Options, plan: Plan) -> Result<(), String> {
+    let Plan { mut settings, memory_limit, user, .. } = plan;
+    if options.enable_coredumps {
+        let maximum = getrlimit(Resource::Core).maximum;
+        setrlimit(Resource::Core, Rlimit { current: maximum, maximum })
+            .map_err(|error| format!("-r: cannot raise the limit on core files: {error}"))?;
+    }
+    let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 2 * settings.listen.len();
+    guira_server::allow_open_files(settings.connections_max, files as u64).map_err(|error| error.to_string())?;
+    if options.lock_memory {
+        mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+            .map_err(|error| format!("-k: cannot lock memory ({error}): raise `ulimit -l` or start as root"))?;
+    }
+    let start = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
+    let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
+    let pidfile =
+        options.pidfile.as_deref().map(absolute).transpose()?.map(|path| Pidfile::write(&path)).transpose()?;
+    write_ports(&listeners.tcp_addresses(), &listeners.udp_addresses())?;
+    if let (Some(user), Some(name)) = (&user, &options.user) {
+        user::become_user(user, name)?;
+    }
+    settings.on_verbosity = Some(start_log(options.verbose));
+    let greeting = greeting(&listeners, &settings);
+    let server = start(settings, listeners).map_err(|error| format!("cannot start: {error}"))?;
+    guira_server::watch_signals(server.stopper()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    if daemon::is_daemon() {
+        daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
+    } else {
+        eprint!("{greeting}");
+    }
+    let ended = server.join().map_err(|error| error.to_string());
+    drop(pidfile);
+    ended
+}
+
+/// Where the server listens and how to talk to it.
+fn greeting(listeners: &Listeners, settings: &Settings) -> String {
+    let mut text = String::new();
+    let mut add =
+        |kind: &str, address: &dyn std::fmt::Display| text += &format!("guira: listening on {kind} {address}\n");
+    listeners.tcp_addresses().iter().for_each(|address| add("TCP", address));
+    listeners.udp_addresses().iter().for_each(|address| add("UDP", address));
+    if let Some(path) = listeners.unix_path() {
+        add("Unix socket", &path.display());
+    }
+    if let Some(address) = listeners.metrics_address() {
+        text += &format!("guira: metrics on http://{address}/metrics\n");
+    }
+    let with = match (listeners.tcp_addresses().first(), &settings.unix_socket) {
+        (Some(address), _) if address.ip().is_unspecified() => format!("nc 127.0.0.1 {}", address.port()),
+        (Some(address), _) => format!("nc {} {}", address.ip(), address.port()),
+        (None, Some(path)) => format!("nc -U {}", path.display()),
+        (None, None) => return text,
+    };
+    text + &format!("guira: try: printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | {with}\n")
+}
+
+fn level(verbosity: u32) -> LevelFilter {
+    match verbosity {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    }
+}
+
+/// Logs to standard error; returns what changes how much.
+fn start_log(verbosity: u8) -> guira_server::VerbosityHook {
+    let (filter, handle) = tracing_subscriber::reload::Layer::new(level(verbosity.into()));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    // Fails only if there is a logger already: then that one it is.
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    std::sync::Arc::new(move |verbosity| drop(handle.reload(level(verbosity))))
+}
+
+impl Plan {
+    fn of(options: &Options) -> Result<Self, String> {
+        refuse(options)?;
+        let extended = extended::parse(&options.extended)?;
+        let memory_limit = options.memory_limit.saturating_mul(MIB);
+        let item_len_max = size(&options.max_item_size)
+            .ok_or_else(|| format!("-I {}: not a size; write for instance 512k or 4m", options.max_item_size))?;
+        check(item_len_max >= ITEM_LEN_MIN, || format!("-I {}: at least 1k", options.max_item_size))?;
+        check(item_len_max <= ITEM_LEN_MAX, || format!("-I {}: at most 1024m", options.max_item_size))?;
+        check(item_len_max <= memory_limit / 2, || {
+            let needed = (2 * item_len_max).div_ceil(MIB);
+            format!(
+                "-m {} is too small for items of {}: give at least -m {needed}, or lower -I",
+                options.memory_limit, options.max_item_size
+            )
+        })?;
+        check(options.threads > 0, || "-t 0: at least one thread is needed".into())?;
+        check(options.threads <= 1024, || format!("-t {}: at most 1024 threads", options.threads))?;
+        check(options.conn_limit > 0, || "-c 0: at least one connection is needed".into())?;
+        check(options.max_reqs_per_event > 0, || "-R 0: at least 1 is needed".into())?;
+        check(options.slab_growth_factor.is_none_or(|factor| factor > 1.0), || "-f: must be greater than 1".into())?;
+        let user = match &options.user {
+            Some(name) if user::is_root() => Some(user::find(name)?),
+            _ => None,
+        };
+        let settings = settings(options, &extended, memory_limit, item_len_max)?;
+        let warnings = warnings(options, &extended);
+        Ok(Self { settings, memory_limit, user, warnings })
+    }
+
+    fn warn(&self) {
+        for warning in &self.warnings {
+            eprintln!("guira: {warning}");
+        }
+    }
+}
+
+fn check(holds: bool, line: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(line()) }
+}
+
+/// What memcached has and Guira does not.
+fn refuse(options: &Options) -> Result<(), String> {
+    check(!options.enable_sasl, || "-S: SASL needs the binary protocol, which is not supported: use -Y".into())?;
+    check(!options.enable_ssl, || "-Z: TLS is not supported yet: put a TLS proxy in front".into())?;
+    check(options.memory_file.is_none(), || "-e: a memory file is not supported: leave it out".into())?;
+    match options.protocol.as_str() {
+        "ascii" | "auto" => Ok(()),
+        "binary" => Err("-B binary: the deprecated binary protocol is not supported: use ascii or auto".into()),
+        other => Err(format!("-B {other}: no such protocol: use ascii or auto")),
+    }
+}
+
+fn warnings(options: &Options, extended: &Extended) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if user::is_root() && options.user.is_none() {
+        warnings.push("running as root: -u <user> gives that up once the ports are open".to_owned());
+    }
+    let mut ignored: Vec<String> = extended.ignored.iter().map(|name| format!("-o {name}")).collect();
+    ignored.extend(options.delimiter.map(|_| "-D".to_owned()));
+    ignored.extend(options.napi_ids.map(|_| "-N".to_owned()));
+    if !ignored.is_empty() {
+        warnings.push(format!("accepted without effect: {}", ignored.join(", ")));
+    }
+    warnings
+}
+
+fn settings(
+    options: &Options,
+    extended: &Extended,
+    memory_limit: usize,
+    item_len_max: usize,
+) -> Result<Settings, String> {
+    let mut listen = Vec::new();
+    for list in &options.listen {
+        listen.extend(ListenAddress::parse_list(list)?);
+    }
+    let port = |flag: &str, port: i32| match port {
+        0 => Ok(None),
+        -1 => Ok(Some(0)),
+        1..=65535 => Ok(Some(port as u16)),
+        _ => Err(format!("{flag} {port}: a port is a number up to 65535 (0: off)")),
+    };
+    let auth = match &options.auth_file {
+        Some(path) => {
+            let text = std::fs::read(path).map_err(|error| format!("-Y: cannot read {}: {error}", path.display()))?;
+            Some(AuthFile::parse(&text).map_err(|error| format!("-Y {}: {error}", path.display()))?)
+        }
+        None => None,
+    };
+    let udp_port = port("-U", options.udp_port)?;
+    check(auth.is_none() || udp_port.is_none(), || "-Y does not go with -U: UDP cannot authenticate".into())?;
+    let unix_mask = u32::from_str_radix(&options.unix_mask, 8)
+        .ok()
+        .filter(|mask| *mask <= 0o777)
+        .ok_or_else(|| format!("-a {}: write an octal mode up to 777", options.unix_mask))?;
+    let metrics = match &options.metrics {
+        Some(text) => Some(address(text)?),
+        None => None,
+    };
+    let buffer_len = (memory_limit / BUFFER_SHARE).max(BUFFER_LEN_MIN + 2 * item_len_max);
+    let defaults = Settings::default();
+    Ok(Settings {
+        listen,
+        tcp_port: port("-p", options.port)?,
+        udp_port,
+        unix_socket: options.unix_socket.as_deref().map(absolute).transpose()?,
+        unix_mask,
+        backlog: options.listen_backlog,
+        threads: options.threads,
+        connections_max: options.conn_limit,
+        connections_max_fast: extended.maxconns_fast,
+        batches_per_turn_max: options.max_reqs_per_event,
+        idle_timeout: extended.idle_timeout,
+        protocol: guira_memcache::Settings {
+            item_len_max,
+            cas_enabled: !options.disable_cas,
+            flush_enabled: !options.disable_flush_all,
+            dump_enabled: !options.disable_dumping,
+            watch_enabled: !options.disable_watch,
+            shutdown_enabled: options.enable_shutdown,
+            auth,
+        },
+        input_len_max: extended.read_buf_mem_limit.unwrap_or(buffer_len),
+        output_len_max: buffer_len,
+        watcher_queue_len_max: extended.watcher_logbuf_size.unwrap_or(defaults.watcher_queue_len_max),
+        metrics,
+        shown: Shown {
+            verbosity: options.verbose.into(),
+            evictions: !options.disable_evictions,
+            growth_factor: options.slab_growth_factor.unwrap_or(defaults.shown.growth_factor),
+            chunk_size_min: options.slab_min_size.unwrap_or(defaults.shown.chunk_size_min),
+            prefix_delimiter: options.delimiter.unwrap_or(defaults.shown.prefix_delimiter),
+        },
+        ..defaults
+    })
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let whole = if text.contains(':') { text.to_owned() } else { format!("127.0.0.1:{text}") };
+    let mut found = whole.to_socket_addrs().map_err(|_| format!("--metrics {text}: write address:port"))?;
+    found.next().ok_or_else(|| format!("--metrics {text}: the host is unknown"))
+}
+
+/// The daemon leaves the folder it was started in.
+fn absolute(path: &Path) -> Result<std::path::PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Bytes of `512`, `64k`, `1m`, `1g`.
+fn size(text: &str) -> Option<usize> {
+    let (digits, unit) = match text.char_indices().next_back()? {
+        (at, 'k' | 'K') => (&text[..at], 1 << 10),
+        (at, 'm' | 'M') => (&text[..at], MIB),
+        (at, 'g' | 'G') => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("1024"), Some(1024));
+        assert_eq!(size("512k"), Some(512 << 10));
+        assert_eq!(size("4M"), Some(4 << 20));
+        assert_eq!(size("1g"), Some(1 << 30));
+        for bad in ["", "m", "-1", "1.5m", "99999999999999999999g", "1x"] {
+            assert_eq!(size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_found_before_anything_is_started() {
+        let wrong = |change: fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            let line = Plan::of(&options).err().expect("refused");
+            assert_eq!(line.lines().count(), 1, "{line}");
+            line
+        };
+        assert!(wrong(|options| options.memory_limit = 1).contains("give at least -m 2"));
+        assert!(wrong(|options| options.threads = 0).contains("-t"));
+        assert!(wrong(|options| options.port = 70000).contains("65535"));
+        assert!(wrong(|options| options.protocol = "binary".into()).contains("not supported"));
+        assert!(wrong(|options| options.extended = vec!["ext_path=/x:1g".into()]).contains("extstore"));
+        assert!(wrong(|options| options.unix_mask = "9".into()).contains("octal"));
+        assert!(wrong(|options| options.auth_file = Some("/nonexistent".into())).contains("-Y"));
+        assert!(Plan::of(&Options::default()).is_ok());
+    }
+}
