@@ -1,16 +1,34 @@
 //! `guira bench`: the experiments of crate `guira-bench`.
 
-use std::ffi::OsString;
+use guira_bench::server;
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    arguments: Vec<OsString>,
+    #[command(subcommand)]
+    experiment: Experiment,
 }
 
-/// Runs an experiment.
+/// What is measured.
+#[derive(clap::Subcommand, Debug)]
+enum Experiment {
+    /// This server, memcached and Redis as processes, in alternating rounds
+    Server(server::Options),
+    /// The floor for a request over loopback; started by `bench server`
+    #[command(hide = true)]
+    EchoServer(server::EchoArgs),
+}
+
+/// Runs an experiment and prints its table.
 pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
-    let _ = arguments.arguments;
-    Err("bench is not built into this program yet".into())
+    match arguments.experiment {
+        Experiment::Server(options) => {
+            let report = server::run(options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
+        Experiment::EchoServer(arguments) => {
+            server::echo_server_main(&arguments).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }

@@ -26,8 +26,7 @@ pub(crate) enum Command {
     /// Ask a server whether it is well: exit status 0 if it answers
     Health(health::Arguments),
     /// Measure Guira and its peers
-    #[command(disable_help_flag = true)]
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
 }
 
 /// memcached's flags, without a command before them.

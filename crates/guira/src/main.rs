@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         }
         Ok(Call::Run(Command::Serve(flags))) => serve::run(*flags),
         Ok(Call::Run(Command::Health(arguments))) => health::run(&arguments),
-        Ok(Call::Run(Command::Bench(arguments))) => bench::run(arguments),
+        Ok(Call::Run(Command::Bench(arguments))) => bench::run(*arguments),
         Err(line) => Err(line),
     };
     match done {

@@ -1,5 +1,6 @@
 //! `guira serve`: checks the options, puts the server together, runs it.
 
+use std::io::{IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
@@ -40,7 +41,6 @@ pub(crate) fn run(flags: Flags) -> Result<(), String> {
     if daemon::is_daemon() {
         daemon::detach();
     }
-    plan.warn();
     start(&options, plan)
 }
 
@@ -53,7 +53,7 @@ struct Plan {
 }
 
 fn start(options: &Options, plan: Plan) -> Result<(), String> {
-    let Plan { mut settings, memory_limit, user, .. } = plan;
+    let Plan { mut settings, memory_limit, user, warnings } = plan;
     if options.enable_coredumps {
         let maximum = getrlimit(Resource::Core).maximum;
         setrlimit(Resource::Core, Rlimit { current: maximum, maximum })
@@ -74,13 +74,15 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
         user::become_user(user, name)?;
     }
     settings.on_verbosity = Some(start_log(options.verbose));
-    let greeting = greeting(&listeners, &settings);
+    let mut greeting: String = warnings.iter().map(|line| format!("guira: {line}\n")).collect();
+    greeting += &greet(&listeners, &settings);
     let server = start(settings, listeners).map_err(|error| format!("cannot start: {error}"))?;
     guira_server::watch_signals(server.stopper()).map_err(|error| format!("cannot watch signals: {error}"))?;
     if daemon::is_daemon() {
         daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
     } else {
-        eprint!("{greeting}");
+        // A closed standard error is no reason to end.
+        let _ = std::io::stderr().write_all(greeting.as_bytes());
     }
     let ended = server.join().map_err(|error| error.to_string());
     drop(pidfile);
@@ -88,7 +90,7 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
 }
 
 /// Where the server listens and how to talk to it.
-fn greeting(listeners: &Listeners, settings: &Settings) -> String {
+fn greet(listeners: &Listeners, settings: &Settings) -> String {
     let mut text = String::new();
     let mut add =
         |kind: &str, address: &dyn std::fmt::Display| text += &format!("guira: listening on {kind} {address}\n");
@@ -121,7 +123,8 @@ fn level(verbosity: u32) -> LevelFilter {
 /// Logs to standard error; returns what changes how much.
 fn start_log(verbosity: u8) -> guira_server::VerbosityHook {
     let (filter, handle) = tracing_subscriber::reload::Layer::new(level(verbosity.into()));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let is_terminal = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(is_terminal).with_target(false);
     // Fails only if there is a logger already: then that one it is.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     std::sync::Arc::new(move |verbosity| drop(handle.reload(level(verbosity))))
@@ -155,12 +158,6 @@ impl Plan {
         let settings = settings(options, &extended, memory_limit, item_len_max)?;
         let warnings = warnings(options, &extended);
         Ok(Self { settings, memory_limit, user, warnings })
-    }
-
-    fn warn(&self) {
-        for warning in &self.warnings {
-            eprintln!("guira: {warning}");
-        }
     }
 }
 

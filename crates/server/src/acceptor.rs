@@ -34,6 +34,8 @@ pub(crate) struct Acceptor {
 /// What came of an attempt to accept.
 enum Accepted {
     One(Stream),
+    /// One that was turned away or went away by itself.
+    Gone,
     /// Nobody is waiting.
     None,
     /// No file descriptor or no place for another one.
@@ -82,6 +84,7 @@ impl Acceptor {
                     }
                     match self.accept(shared, number) {
                         Accepted::One(stream) => hand_over(shared, stream),
+                        Accepted::Gone => {}
                         Accepted::None => *waiting = false,
                         Accepted::Full => full = true,
                     }
@@ -116,9 +119,10 @@ impl Acceptor {
         };
         match accepted {
             Ok(stream) if is_full => {
-                turn_away(stream);
+                // Counted before the client can know.
                 shared.tallies.rare.connections_rejected.fetch_add(1, Relaxed);
-                self.accept(shared, number)
+                turn_away(stream);
+                Accepted::Gone
             }
             Ok(stream) => Accepted::One(stream),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Accepted::None,
@@ -127,7 +131,7 @@ impl Acceptor {
                 Accepted::Full
             }
             // The client went away while it waited, or the network failed for it alone.
-            Err(_) => self.accept(shared, number),
+            Err(_) => Accepted::Gone,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Random memcached commands, good and bad, that collide on a few keys.
 //!
 //! Always true: nothing depends on the time of day (expiry times are over at once or far away), on sizes near the item
-//! limit, on statistics, or on delayed flushes (memcached 1.6.18 brings flushed items back when one is pending); no value
-//! holds the word that ends a chunk; a key's version is asked for only together with the key, so that answers can be
-//! told apart.
+//! limit, or on statistics; no value holds the word that ends a chunk; a key's version is asked for only together with the
+//! key, so that answers can be told apart.
+//!
+//! Left out, because memcached 1.6.18 is wrong there: lengths and flags of 2^32 and more (it drops the upper bits, so that
+//! `set k 0 0 4294967299` stores 3 bytes), and delayed flushes (a pending one brings flushed items back).
 
 use crate::normalise::VERSION_MARK;
 
@@ -109,7 +111,6 @@ const ODDITIES: &[&str] = &[
     "set k0 0 0 2147483647\r\n",
     "set k0 0 0 2147483648\r\n",
     "set k0 0 0 18446744073709551615\r\n",
-    "set k0 4294967296 0 1\r\n",
     "set k0 0 99999999999999999999 1\r\n",
     "set k0 0 0 1 2 3\r\n",
     "set k0 1.5 0 1\r\n",
@@ -206,7 +207,6 @@ const ODDITIES: &[&str] = &[
     "ms k0 3 MX\r\nabc\r\n",
     "ms k0 3 M\r\nabc\r\n",
     "ms k0 3 Fabc\r\nabc\r\n",
-    "ms k0 3 F4294967296\r\nabc\r\n",
     "ms k0 3 Tabc\r\nabc\r\n",
     "ms k0 3 Cabc\r\nabc\r\n",
     "ms k0 3 k k\r\nabc\r\n",

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// After this long without the awaited, something is broken: far more than a loaded machine needs.
-pub const DEADLINE: Duration = Duration::from_secs(3);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Between two looks at a condition that nothing can announce.
 const PAUSE: Duration = Duration::from_millis(1);

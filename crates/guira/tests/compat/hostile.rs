@@ -1,1 +1,324 @@
-//! x
+//! Clients that lie, dawdle, leave and flood, while a well-behaved one goes on being answered.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{
+    condition::{DEADLINE, wait_for},
+    connection::{Connection, Heard, show},
+    server::{Program, Server},
+};
+
+const MIB: u64 = 1 << 20;
+
+/// A well-behaved client in the middle of it all.
+struct Healthy {
+    connection: Connection,
+    round: u64,
+}
+
+impl Healthy {
+    fn at(server: &Server) -> Self {
+        Self { connection: server.connect(), round: 0 }
+    }
+
+    /// Writes and reads back something new.
+    fn is_served(&mut self) {
+        self.round += 1;
+        let value = format!("{:08}", self.round);
+        self.connection.expect(format!("set healthy 0 0 8\r\n{value}\r\n").as_bytes(), b"STORED\r\n");
+        let answer = format!("VALUE healthy 0 8\r\n{value}\r\nEND\r\n");
+        self.connection.expect(b"get healthy\r\n", answer.as_bytes());
+    }
+}
+
+/// What a server says to `bytes` when nothing follows them.
+fn last_words(server: &Server, bytes: &[u8]) -> String {
+    let mut connection = server.connect();
+    connection.send(bytes);
+    connection.finish_sending();
+    match connection.hear_all() {
+        Heard::Closed(answer) => show(&answer),
+        other => format!("kept open: {other:?}"),
+    }
+}
+
+#[test]
+fn bad_input_is_answered_as_memcached_answers_it() {
+    let inputs: &[(&str, &[u8])] = &[
+        ("nothing", b""),
+        ("half a command", b"get k"),
+        ("half a line of a set", b"set k 0 0 5"),
+        ("half a value", b"set k 0 0 5\r\nab"),
+        ("a value without its end", b"set k 0 0 5\r\nabcde"),
+        ("half the end of a value", b"set k 0 0 5\r\nabcde\r"),
+        ("a value that is too long", b"set k 0 0 5\r\nabcdefgh\r\nget k\r\n"),
+        ("a value that is too short", b"set k 0 0 5\r\nabc\r\nget k\r\n"),
+        ("pipelined, then half-closed", b"set k 0 0 1\r\nx\r\nget k\r\nget k\r\nincr k 1\r\ndelete k\r\nget k\r\n"),
+        ("a large item half sent", b"set k 0 0 1000000\r\nabc"),
+        ("the largest length", b"set k 0 0 2147483645\r\nabc\r\nget k\r\n"),
+        ("one more", b"set k 0 0 2147483646\r\nabc\r\nget k\r\n"),
+        ("2^31 - 1", b"set k 0 0 2147483647\r\nabc\r\nget k\r\n"),
+        ("2^31", b"set k 0 0 2147483648\r\nabc\r\nget k\r\n"),
+        ("2^32 - 1", b"set k 0 0 4294967295\r\nabc\r\nget k\r\n"),
+        ("2^63 - 1", b"set k 0 0 9223372036854775807\r\nabc\r\nget k\r\n"),
+        ("2^63", b"set k 0 0 9223372036854775808\r\nabc\r\nget k\r\n"),
+        ("2^64 - 1", b"set k 0 0 18446744073709551615\r\nabc\r\nget k\r\n"),
+        ("2^64", b"set k 0 0 18446744073709551616\r\nabc\r\nget k\r\n"),
+        ("10^30", b"set k 0 0 1000000000000000000000000000000\r\nabc\r\nget k\r\n"),
+        ("a negative length", b"set k 0 0 -1\r\nabc\r\nget k\r\n"),
+        ("ms, the largest length", b"ms k 2147483645\r\nabc\r\nmg k v\r\n"),
+        ("ms, 2^31", b"ms k 2147483648\r\nabc\r\nmg k v\r\n"),
+        ("ms, 2^64 - 1", b"ms k 18446744073709551615\r\nabc\r\nmg k v\r\n"),
+        ("ms, a negative length", b"ms k -1\r\nabc\r\nmg k v\r\n"),
+        ("ms, a bad flag and its value", b"ms k 3 Tx\r\nabc\r\nmg k v\r\n"),
+        ("append, a huge length", b"append k 0 0 2147483645\r\nabc\r\n"),
+        ("cas without a version", b"cas k 0 0 3\r\nabc\r\nget k\r\n"),
+        ("a bare newline", b"\n"),
+        ("many newlines", b"\n\n\r\n\r\n\n"),
+        ("a carriage return", b"\r"),
+        ("zeros", &[0; 64]),
+        ("a control character in a key", b"get a\x01b\r\nget a\x7fb\r\n"),
+        ("a request of another protocol", b"*1\r\n$4\r\nPING\r\n"),
+        ("a request for a page", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+        ("a page is posted", b"POST / HTTP/1.1\r\n\r\n"),
+        ("a key of 251 bytes", &[b"get ".as_slice(), &[b'k'; 251], b"\r\n"].concat()),
+        ("a set with a key of 251 bytes", &[b"set ".as_slice(), &[b'k'; 251], b" 0 0 1\r\nx\r\n"].concat()),
+        ("2049 bytes without a newline", &[b'x'; 2049]),
+        ("3000 bytes without a newline", &[b'x'; 3000]),
+        ("a multiget of 3000 bytes, unfinished", &[b"get ".as_slice(), &b"key ".repeat(750)].concat()),
+        ("quit, many times", &b"quit\r\n".repeat(1000)),
+        ("quit behind a get", b"get k\r\nquit\r\nget k\r\n"),
+        ("unknown commands", &b"hello\r\n".repeat(500)),
+    ];
+    let mut guira = Server::start(Program::Guira, &[]);
+    let memcached = Server::start(Program::Memcached, &[]);
+    let mut healthy = Healthy::at(&guira);
+    let mut differences = String::new();
+    for (name, bytes) in inputs {
+        for server in [&guira, &memcached] {
+            server.connect().ask(b"flush_all\r\n", b"\r\n");
+        }
+        let [ours, theirs] = [&guira, &memcached].map(|server| last_words(server, bytes));
+        if ours != theirs {
+            differences += &format!("{name}:\n  guira     {ours}\n  memcached {theirs}\n");
+        }
+        healthy.is_served();
+        guira.assert_alive();
+    }
+    assert!(differences.is_empty(), "answers differ:\n{differences}");
+}
+
+/// memcached keeps the lower 32 bits of such a length; here it is an error, and nothing is stored.
+#[test]
+fn lengths_beyond_32_bits_are_refused() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let server = Server::start(Program::Guira, &[]);
+    for len in [(1_u64 << 32) + 3, (1 << 40) + 3, (3 << 32) + 3] {
+        for command in ["set k 0 0", "ms k"] {
+            let words = last_words(&server, format!("{command} {len}\r\nabc\r\nget k\r\n").as_bytes());
+            assert!(words.starts_with("CLIENT_ERROR ") && words.ends_with("END\\r\\n"), "{command} {len}: {words}");
+            assert!(!words.contains("VALUE"), "{command} {len}: {words}");
+        }
+    }
+}
+
+#[test]
+fn announced_lengths_allocate_nothing() {
+    let mut server = Server::start(Program::Guira, &[]);
+    let mut healthy = Healthy::at(&server);
+    healthy.is_served();
+    let before = server.process().resident_bytes();
+    let mut liars = Vec::new();
+    for number in 0..500 {
+        let mut liar = server.connect();
+        let len = if number % 2 == 0 { 2_000_000_000 } else { 1_000_000 };
+        liar.send(format!("set liar{number} 0 0 {len}\r\nonly this").as_bytes());
+        liars.push(liar);
+    }
+    healthy.is_served();
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    // 250 of them are within the limit of an item: memory for those may be set aside, inside `-m`.
+    assert!(grown < 80 * MIB, "{} MiB for announcements", grown / MIB);
+}
+
+#[test]
+fn endless_lines_are_cut_off() {
+    let mut server = Server::start(Program::Guira, &[]);
+    let mut healthy = Healthy::at(&server);
+    healthy.is_served();
+    let before = server.process().resident_bytes();
+    for beginning in ["", "set ", "get ", "gets ", "mg ", "set k 0 0 ", "stats "] {
+        let mut endless = server.connect();
+        endless.send(beginning.as_bytes());
+        let piece = [b'x'; 64 * 1024];
+        // Until the server has enough of it, or has taken 64 MB.
+        for _ in 0..1024 {
+            if endless.stream().write_all(&piece).is_err() {
+                break;
+            }
+        }
+        healthy.is_served();
+        let grown = server.process().resident_bytes().saturating_sub(before);
+        assert!(grown < 32 * MIB, "{} MiB for an endless line beginning {beginning:?}", grown / MIB);
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn one_byte_at_a_time_is_served_in_the_end() {
+    let server = Server::start(Program::Guira, &[]);
+    let mut healthy = Healthy::at(&server);
+    let mut slow: Vec<Connection> = (0..64).map(|_| server.connect()).collect();
+    let request = |number: usize| format!("set slow{number:02} 0 0 5\r\nhello\r\nget slow{number:02}\r\nmg slow{number:02} v\r\n");
+    for place in 0..request(0).len() {
+        for (number, connection) in slow.iter_mut().enumerate() {
+            connection.send(&request(number).as_bytes()[place..=place]);
+        }
+        healthy.is_served();
+    }
+    for (number, connection) in slow.iter_mut().enumerate() {
+        let expected = format!("STORED\r\nVALUE slow{number:02} 0 5\r\nhello\r\nEND\r\nVA 5\r\nhello\r\n");
+        let heard = connection.hear(b"VA 5\r\nhello\r\n");
+        assert_eq!(heard, Heard::Answer(expected.into_bytes()));
+    }
+}
+
+#[test]
+fn who_leaves_in_the_middle_leaves_nothing_behind() {
+    let mut server = Server::start(Program::Guira, &[]);
+    let mut healthy = Healthy::at(&server);
+    healthy.is_served();
+    let piece = vec![b'x'; 250_000];
+    let leave = |server: &Server, number: usize| {
+        let mut leaver = server.connect();
+        leaver.send(format!("set left{number} 0 0 500000\r\n").as_bytes());
+        leaver.send(&piece);
+    };
+    // Memory that the first ones needed is there for the next.
+    (0..200).for_each(|number| leave(&server, number));
+    wait_for("the leavers are gone", || (server.stat("curr_connections") <= 4).then_some(()));
+    let before = server.process().resident_bytes();
+    (200..1000).for_each(|number| leave(&server, number));
+    healthy.is_served();
+    wait_for("the leavers are gone", || (server.stat("curr_connections") <= 4).then_some(()));
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB behind those who left", grown / MIB);
+    healthy.connection.expect(b"get left0 left500 left999\r\n", b"END\r\n");
+}
+
+#[test]
+fn garbage_disturbs_nobody() {
+    let mut server = Server::start(Program::Guira, &[]);
+    let mut healthy = Healthy::at(&server);
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for _ in 0..500 {
+        let mut garbage = Vec::new();
+        while garbage.len() < 4000 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            garbage.extend(state.to_le_bytes());
+        }
+        let mut vandal = server.connect();
+        vandal.send(&garbage);
+        vandal.finish_sending();
+        assert!(matches!(vandal.hear_all(), Heard::Closed(_)), "garbage and its end close the connection");
+        healthy.is_served();
+    }
+    server.assert_alive();
+}
+
+#[test]
+fn who_does_not_read_is_not_read_from() {
+    let mut server = Server::start(Program::Guira, &[]);
+    let mut healthy = Healthy::at(&server);
+    let value = vec![b'v'; 500_000];
+    let set = [b"set large 0 0 500000\r\n".as_slice(), &value, b"\r\n"].concat();
+    healthy.connection.expect(&set, b"STORED\r\n");
+    let before = server.process().resident_bytes();
+    let mut deaf = Vec::new();
+    for _ in 0..16 {
+        let mut connection = server.connect();
+        connection.stream().set_nonblocking(true).expect("a non-blocking socket");
+        ask_until_it_blocks(connection.stream());
+        deaf.push(connection);
+        healthy.is_served();
+    }
+    (0..100).for_each(|_| healthy.is_served());
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    assert!(grown < 64 * MIB, "{} MiB kept for who does not read", grown / MIB);
+    // One of them begins to listen, and gets all of it.
+    let stream = deaf[0].stream();
+    stream.set_nonblocking(false).expect("a blocking socket");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a read deadline");
+    let mut heard = vec![0; 4 * (500_000 + 40)];
+    stream.read_exact(&mut heard).expect("answers");
+    assert!(heard.starts_with(b"VALUE large 0 500000\r\nvvv"));
+    server.assert_alive();
+}
+
+/// Asks for far more than sockets hold, or until the server stops reading.
+fn ask_until_it_blocks(stream: &mut TcpStream) {
+    let request = b"get large\r\n".repeat(100);
+    for _ in 0..1000 {
+        match stream.write(&request) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) => panic!("asking: {error}"),
+        }
+    }
+}
+
+/// How many connections this process may hold open besides what else it does.
+fn connections_allowed() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).ok();
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let allowed = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(1000).min(10_000);
+    assert!(allowed >= 2000, "at most {limit} open files are allowed here: ulimit -n 12000");
+    allowed
+}
+
+/// Bytes a server takes for `count` connections that sit in the middle of a command, the healthy one being served.
+fn slow_connections_cost(program: Program, count: usize) -> u64 {
+    let limit = (count + 100).to_string();
+    let mut server = Server::start(program, &["-c", &limit]);
+    let mut healthy = Healthy::at(&server);
+    healthy.is_served();
+    let before = server.process().resident_bytes();
+    let mut slow = Vec::with_capacity(count);
+    for number in 0..count {
+        let mut connection = server.connect();
+        connection.send(if number % 2 == 0 { b"get slow" } else { b"set slow 0 0 1000\r\nslow" });
+        slow.push(connection);
+        if number % 100 == 0 {
+            healthy.is_served();
+        }
+    }
+    wait_for("all are connected", || (server.stat("curr_connections") >= count as u64).then_some(()));
+    (0..100).for_each(|_| healthy.is_served());
+    let cost = server.process().resident_bytes().saturating_sub(before);
+    // Each of them is still there and can go on.
+    for connection in slow.iter_mut().step_by(2).take(50) {
+        connection.expect(b"\r\n", b"END\r\n");
+    }
+    server.assert_alive();
+    cost
+}
+
+#[test]
+fn ten_thousand_slow_connections_cost_no_more_than_in_memcached() {
+    let count = connections_allowed();
+    let theirs = slow_connections_cost(Program::Memcached, count);
+    let ours = slow_connections_cost(Program::Guira, count);
+    println!("{count} slow connections: {} MiB, memcached {} MiB", ours / MIB, theirs / MIB);
+    assert!(ours <= theirs + 8 * MIB, "{} MiB for {count} slow connections, memcached {}", ours / MIB, theirs / MIB);
+}

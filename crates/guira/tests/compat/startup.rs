@@ -1,1 +1,256 @@
-//! x
+//! How the server starts, refuses to start, and stops.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::UnixStream,
+    },
+    process::Command,
+};
+
+use std::io::{Read, Write};
+
+use rustix::process::Signal;
+
+use crate::{
+    condition::{DEADLINE, wait_for},
+    server::{Process, Program, Server, free_port},
+};
+
+/// Insists that these arguments stop the start with one line that says `about` what, and exit code 1.
+#[track_caller]
+fn refuses(arguments: &[&str], about: &str) {
+    let output = Program::Guira.output(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if Program::Guira.is_memcached() {
+        assert!(!output.status.success(), "{arguments:?}: {stderr}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{arguments:?}: one line, not {stderr:?}");
+    assert!(stderr.contains(about), "{arguments:?}: {stderr:?} says nothing about {about:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: {:?} on standard output", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn a_taken_port_is_told_in_one_line() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refuses(&["-l", "127.0.0.1", "-p", &port], &port);
+}
+
+#[test]
+fn an_address_that_is_not_ours_is_told_in_one_line() {
+    refuses(&["-l", "192.0.2.1", "-p", "0"], "192.0.2.1");
+}
+
+#[test]
+fn bad_flags_are_told_in_one_line() {
+    refuses(&["--no-such-flag"], "--no-such-flag");
+    if Program::Guira.is_memcached() {
+        // memcached takes what a number begins with.
+        return;
+    }
+    for (arguments, about) in [
+        (["-p", "notaport"], "notaport"),
+        (["-p", "65536"], "65536"),
+        (["-m", "much"], "much"),
+        (["-t", "0"], "-t"),
+        (["-t", "many"], "many"),
+        (["-c", "none"], "none"),
+        (["-I", "1"], "-I"),
+        (["-I", "huge"], "huge"),
+        (["--engine", "steam"], "steam"),
+        (["--eviction", "never"], "never"),
+    ] {
+        refuses(&arguments, about);
+    }
+}
+
+#[test]
+fn what_is_not_supported_is_refused() {
+    if !Program::Guira.is_memcached() {
+        refuses(&["-o", "ext_path=/tmp/x:1g"], "ext_path");
+        refuses(&["-o", "proxy_config=/tmp/x.lua"], "proxy_config");
+    }
+}
+
+#[test]
+fn too_many_connections_for_the_kernel_are_told_in_one_line() {
+    refuses(&["-l", "127.0.0.1", "-p", &free_port().to_string(), "-c", "2000000000"], "-c");
+}
+
+#[test]
+fn too_little_memory_is_told_in_one_line() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    refuses(&["-l", "127.0.0.1", "-p", &free_port().to_string(), "-m", "1000000000"], "-m");
+    refuses(&["-l", "127.0.0.1", "-p", &free_port().to_string(), "-m", "0"], "-m");
+}
+
+#[test]
+fn an_unreadable_configuration_is_told_in_one_line() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.toml");
+    refuses(&["--config", missing.to_str().unwrap()], "missing.toml");
+    let malformed = folder.path().join("malformed.toml");
+    fs::write(&malformed, "port = = 5\n").unwrap();
+    refuses(&["--config", malformed.to_str().unwrap()], "malformed.toml");
+    let unknown = folder.path().join("unknown.toml");
+    fs::write(&unknown, "no_such_setting = 5\n").unwrap();
+    refuses(&["--config", unknown.to_str().unwrap()], "no_such_setting");
+}
+
+#[test]
+fn version_and_help_are_printed() {
+    for flag in ["-V", "-h"] {
+        let output = Program::Guira.output(&[flag]);
+        assert!(output.status.success(), "{flag}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(|character: char| character.is_ascii_digit()), "{flag}: {text:?}");
+    }
+    let help = String::from_utf8_lossy(&Program::Guira.output(&["-h"]).stdout).into_owned();
+    for flag in ["-p", "-s", "-l", "-m", "-c", "-t", "-I"] {
+        assert!(help.contains(flag), "{flag} in {help}");
+    }
+}
+
+#[test]
+fn called_memcached_it_takes_memcacheds_flags() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("memcached");
+    symlink(fs::canonicalize(Program::Guira.path()).unwrap(), &link).unwrap();
+    let port = free_port();
+    let mut command = Command::new(&link);
+    command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "64", "-t", "2", "-u", "root", "-o", "modern"]);
+    let mut process = Process::start(command);
+    let mut stream = wait_for("the link answers", || {
+        if let Some(status) = process.ended() {
+            panic!("{status}: {}", process.complaints());
+        }
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+    });
+    stream.write_all(b"set k 0 0 1\r\nx\r\nquit\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "STORED\r\n");
+}
+
+#[test]
+fn signals_end_it_well() {
+    for signal in [Signal::TERM, Signal::INT, Signal::USR1] {
+        let mut server = Server::start(Program::Guira, &[]);
+        let mut client = server.connect();
+        client.expect(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n");
+        server.process().signal(signal);
+        if signal == Signal::USR1 {
+            // Graceful: whoever is connected may finish; it ends when they leave (or at once).
+            client.finish_sending();
+            client.hear_all();
+        }
+        let status = server.process().wait();
+        assert!(status.success(), "{signal:?}: {status}: {}", server.process().complaints());
+    }
+}
+
+#[test]
+fn the_shutdown_command_is_off_unless_asked_for() {
+    let mut off = Server::start(Program::Guira, &[]);
+    off.connect().expect(b"shutdown\r\n", b"ERROR: shutdown not enabled\r\n");
+    off.assert_alive();
+    let mut on = Server::start(Program::Guira, &["-A"]);
+    on.connect().send(b"shutdown\r\n");
+    assert!(on.process().wait().success());
+}
+
+#[test]
+fn a_unix_socket_serves_with_the_mode_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guira.sock");
+    let path_text = path.to_str().unwrap();
+    let mut process = Process::start(Program::Guira.command(&["-s", path_text, "-a", "0770", "-m", "64", "-t", "1"]));
+    let mut stream = wait_for("the socket answers", || {
+        if let Some(status) = process.ended() {
+            panic!("{status}: {}", process.complaints());
+        }
+        UnixStream::connect(&path).ok()
+    });
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o770);
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.write_all(b"set k 0 0 5\r\nhello\r\nget k\r\nquit\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "STORED\r\nVALUE k 0 5\r\nhello\r\nEND\r\n");
+    process.signal(Signal::TERM);
+    assert!(process.wait().success());
+}
+
+/// A UDP request: the frame header of protocol.txt (request id, sequence, datagrams, reserved), then the command.
+fn datagram(request_id: u16, command: &[u8]) -> Vec<u8> {
+    let [high, low] = request_id.to_be_bytes();
+    [&[high, low, 0, 0, 0, 1, 0, 0], command].concat()
+}
+
+#[test]
+fn udp_answers_in_numbered_datagrams() {
+    let port = free_port();
+    let port_text = port.to_string();
+    let server = Server::start(Program::Guira, &["-U", &port_text]);
+    let value = b"0123456789".repeat(500);
+    let set = [b"set large 0 0 5000\r\n".as_slice(), &value, b"\r\n"].concat();
+    server.connect().expect(&set, b"STORED\r\n");
+
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut buffer = [0; 2048];
+
+    socket.send(&datagram(0x1234, b"set small 0 0 2\r\nhi\r\n")).unwrap();
+    let len = socket.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], [&[0x12, 0x34, 0, 0, 0, 1, 0, 0], b"STORED\r\n".as_slice()].concat());
+
+    socket.send(&datagram(0xbeef, b"get large\r\n")).unwrap();
+    let mut pieces: Vec<Option<Vec<u8>>> = Vec::new();
+    while pieces.is_empty() || pieces.iter().any(Option::is_none) {
+        let len = socket.recv(&mut buffer).unwrap();
+        let number = |place: usize| usize::from(u16::from_be_bytes([buffer[place], buffer[place + 1]]));
+        assert_eq!((number(0), number(6)), (0xbeef, 0), "request id and reserved");
+        assert!(len <= 1400, "a datagram of {len} bytes");
+        pieces.resize(number(4), None);
+        pieces[number(2)] = Some(buffer[8..len].to_vec());
+    }
+    let answer: Vec<u8> = pieces.into_iter().flatten().flatten().collect();
+    assert_eq!(answer, [b"VALUE large 0 5000\r\n".as_slice(), &value, b"\r\nEND\r\n"].concat());
+
+    // Too short for a header, and a request in several datagrams: neither is answered, and the next one is.
+    socket.send(b"abc").unwrap();
+    socket.send(&[0, 1, 0, 0, 0, 2, 0, 0, b'g', b'e', b't']).unwrap();
+    socket.send(&datagram(7, b"get small\r\n")).unwrap();
+    let last = wait_for("the answer to the good request", || {
+        let len = socket.recv(&mut buffer).unwrap();
+        (buffer[..2] == [0, 7]).then(|| buffer[8..len].to_vec())
+    });
+    assert_eq!(last, b"VALUE small 0 2\r\nhi\r\nEND\r\n");
+}
+
+#[test]
+fn udp_is_off_by_default() {
+    let port = free_port();
+    let text = port.to_string();
+    let mut process = Process::start(Program::Guira.command(&["-l", "127.0.0.1", "-p", &text, "-m", "64", "-t", "1"]));
+    wait_for("it answers on TCP", || {
+        assert!(process.ended().is_none(), "{}", process.complaints());
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+    });
+    // Nobody has the UDP port of the same number.
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+}
