@@ -99,7 +99,7 @@ impl<S: SegmentSource> Index<S> {
     /// Segments held now.
     pub fn segments(&self) -> usize {
         let layout = self.layout();
-        let passed = if layout.next == 0 { 0 } else { layout.done * layout.current / layout.next };
+        let passed = (layout.done * layout.current).checked_div(layout.next).unwrap_or(0);
         layout.current + layout.done - passed
     }
 

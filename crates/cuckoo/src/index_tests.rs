@@ -133,7 +133,7 @@ fn growth_without_memory_changes_nothing_and_can_go_on() {
     let taken = [(); 2].map(|()| index.source().allocate().expect("two are left"));
     assert_eq!(index.grow_step(|_| (), hash), Err(GrowError::NoMemory));
     assert!(keys.clone().all(|key| contains(&index, key)));
-    taken.map(|segment| index.source().release(segment));
+    taken.iter().for_each(|segment| index.source().release(*segment));
     while index.grow_step(|_| (), hash).expect("memory again") != Growth::Complete {
         assert!(keys.clone().all(|key| contains(&index, key)), "in the middle of growth");
     }

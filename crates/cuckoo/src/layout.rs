@@ -74,7 +74,7 @@ impl Layout {
     }
 
     pub fn word(self) -> u64 {
-        (self.directory as u64) << 63 | (self.done as u64) << 41 | (self.next as u64) << 20 | self.current as u64
+        ((self.directory as u64) << 63) | ((self.done as u64) << 41) | ((self.next as u64) << 20) | self.current as u64
     }
 
     /// Which directory and which place in it hold the segment of `position` under a layout word.
@@ -96,7 +96,7 @@ impl Layout {
 /// Which of `segments` equal shares of all positions `position` lies in.
 #[inline]
 pub(crate) fn share(position: u32, segments: usize) -> usize {
-    (u64::from(position) * segments as u64 >> 32) as usize
+    ((u64::from(position) * segments as u64) >> 32) as usize
 }
 
 /// The segments of an index.

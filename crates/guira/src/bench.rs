@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Experiment {
     /// This server, memcached and Redis as processes, in alternating rounds
-    Server(server::Options),
+    Server(Box<server::Options>),
     /// The floor for a request over loopback; started by `bench server`
     #[command(hide = true)]
     EchoServer(server::EchoArgs),
@@ -23,7 +23,7 @@ enum Experiment {
 pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.experiment {
         Experiment::Server(options) => {
-            let report = server::run(options).map_err(|error| error.to_string())?;
+            let report = server::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
         Experiment::EchoServer(arguments) => {

@@ -32,7 +32,7 @@ fn main() {
     let mut worker = engine.worker();
     let mut sink = Count { room: vec![0; 64 << 10], hits: 0 };
     let names: Vec<[u8; 16]> = (0..keys)
-        .map(|i| format!("{:016x}", i.wrapping_mul(0x9e3779b97f4a7c15)).into_bytes().try_into().unwrap())
+        .map(|i| format!("{:016x}", i.wrapping_mul(0x9e3779b97f4a7c15)).into_bytes().try_into().expect("16 digits"))
         .collect();
     let set = Operation::Store(Store {
         mode: StoreMode::Set,
@@ -50,7 +50,7 @@ fn main() {
         let start = Instant::now();
         for batch in names.chunks(100) {
             let requests: Vec<_> =
-                batch.iter().map(|name| Request { key: Key::new(name).unwrap(), operation: set }).collect();
+                batch.iter().map(|name| Request { key: Key::new(name).expect("a key"), operation: set }).collect();
             engine.execute(&mut worker, Time(10), &requests, &mut sink);
             if round == 0 {
                 engine.maintain(&mut worker, Time(10));
@@ -71,7 +71,7 @@ fn main() {
         for batch in order.chunks(100) {
             requests.clear();
             requests.extend(batch.iter().map(|at| Request {
-                key: Key::new(&names[*at as usize]).unwrap(),
+                key: Key::new(&names[*at as usize]).expect("a key"),
                 operation: Operation::Get(Get::PLAIN),
             }));
             engine.execute(&mut worker, Time(10), &requests, &mut sink);

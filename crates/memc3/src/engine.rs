@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     flushed: AtomicBool,
     /// Second at which a flush is due; 0: none.
     flush_at_s: AtomicU32,
+    /// Displacement searches so far.
+    pub slot_searches: AtomicU32,
     pub notes_uses: bool,
     pub keeps_nodes: bool,
     pub is_logging: AtomicBool,
@@ -112,6 +114,7 @@ impl Memc3 {
             versions: (0..guira_cuckoo::SEGMENT_BUCKETS).map(|_| StripeVersions::default()).collect(),
             flushed: AtomicBool::new(false),
             flush_at_s: AtomicU32::new(0),
+            slot_searches: AtomicU32::new(0),
             notes_uses: policy::notes_uses(config.eviction),
             keeps_nodes: policy::node_len(config.eviction) > 0,
             is_logging: AtomicBool::new(false),

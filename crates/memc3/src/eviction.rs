@@ -258,6 +258,9 @@ impl Shared {
         (0..self.slabs.sizes.chunk_len(class) / 8).rev().for_each(|index| to_words.store(index, words.load(index)));
         locked.replace(slot, payload(to));
         drop(locked);
+        if self.slabs.is_expiring(self.arena.locate(place).0) {
+            self.slabs.set_expiring(self.arena.locate(to).0);
+        }
         if self.keeps_nodes {
             self.slabs.tell(&self.arena, to, Event::MovedFrom(place));
         }

@@ -65,7 +65,17 @@ impl Shared {
             let hit = if get.wins || !get.value {
                 self.hit(place, header, more, value_len, header.chunk_len(), now)
             } else {
-                Hit { flags: more.flags, cas: header.version(), value_len, expiry: more.expiry, ..Hit::default() }
+                Hit {
+                    flags: more.flags,
+                    cas: header.version(),
+                    value_len,
+                    expiry_before: more.expiry,
+                    expiry: more.expiry,
+                    fetched: header.is_fetched(),
+                    stale: more.stale,
+                    win_sent: more.win_sent,
+                    ..Hit::default()
+                }
             };
             if get.value {
                 let value = header.key_offset() + header.key_len();

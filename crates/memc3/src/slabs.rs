@@ -40,6 +40,8 @@ struct Page {
     free_len: AtomicU16,
     /// Chunks from here on have not been used.
     fresh: AtomicU16,
+    /// 1 if an item with an expiry has been stored in the page since it was cut.
+    expiring: AtomicU8,
     /// When the eviction hand last left the page, or when it was cut.
     swept_at_s: AtomicU32,
     /// The same in turns of any hand.
@@ -54,6 +56,7 @@ impl Page {
             free: AtomicU16::new(NO_CHUNK),
             free_len: AtomicU16::new(0),
             fresh: AtomicU16::new(0),
+            expiring: AtomicU8::new(0),
             swept_at_s: AtomicU32::new(0),
             swept_turn: AtomicU32::new(0),
         }
@@ -150,6 +153,20 @@ impl Slabs {
         now.0.saturating_sub(self.page(page).swept_at_s.load(Ordering::Relaxed))
     }
 
+    /// Notes that the page has an item that expires.
+    #[inline]
+    pub fn set_expiring(&self, page: PageId) {
+        let expiring = &self.page(page).expiring;
+        if expiring.load(Ordering::Relaxed) == 0 {
+            expiring.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the page may have items that expire.
+    pub fn is_expiring(&self, page: PageId) -> bool {
+        self.page(page).expiring.load(Ordering::Relaxed) != 0
+    }
+
     /// Where chunk `index` of a page lies.
     pub fn chunk(&self, arena: &Arena, class: ClassId, page: PageId, index: usize) -> Place {
         arena.place(page, self.sizes.chunks_offset(class) + index * self.sizes.chunk_len(class))
@@ -243,6 +260,7 @@ impl Slabs {
             (0..self.sizes.chunks_per_page(class) * self.node_len / 8).for_each(|index| words.store(index, 0));
         }
         page.draining.store(0, Ordering::Relaxed);
+        page.expiring.store(0, Ordering::Relaxed);
         page.free.store(NO_CHUNK, Ordering::Relaxed);
         page.free_len.store(0, Ordering::Relaxed);
         page.fresh.store(0, Ordering::Relaxed);

@@ -243,11 +243,11 @@ impl<S: Service> Worker<S> {
             shared.watchers.connection_event(&shared.watch, text);
         }
         tracing::debug!(fd = connection.stream.raw_fd(), reason = ended.reason(), "connection closed");
+        self.desk.publish();
         // Closed before it is taken off the count, lest the count be lower than the file descriptors in use.
         drop(connection);
         shared.tallies.workers[self.desk.index].connections.fetch_sub(1, Relaxed);
         shared.connection_ended();
-        self.desk.publish();
         if self.connections.is_empty() && self.connections.capacity() > EVENTS_LEN {
             self.connections = Slab::new();
         }

@@ -132,7 +132,7 @@ fn unfinished_commands_are_bounded_over_all_connections() {
 
 #[test]
 fn silence_is_ended_after_the_idle_timeout() {
-    let timeout = std::time::Duration::from_millis(100);
+    let timeout = std::time::Duration::from_millis(300);
     let server = start(Settings { idle_timeout: Some(timeout), ..settings() });
     let mut silent = Client::connect(&server);
     silent.ask("mn\r\n", "MN\r\n");

@@ -176,7 +176,9 @@ fn one_byte_at_a_time_is_served_in_the_end() {
     let server = Server::start(Program::Guira, &[]);
     let mut healthy = Healthy::at(&server);
     let mut slow: Vec<Connection> = (0..64).map(|_| server.connect()).collect();
-    let request = |number: usize| format!("set slow{number:02} 0 0 5\r\nhello\r\nget slow{number:02}\r\nmg slow{number:02} v\r\n");
+    let request = |number: usize| {
+        format!("set slow{number:02} 0 0 5\r\nhello\r\nget slow{number:02}\r\nmg slow{number:02} v\r\n")
+    };
     for place in 0..request(0).len() {
         for (number, connection) in slow.iter_mut().enumerate() {
             connection.send(&request(number).as_bytes()[place..=place]);

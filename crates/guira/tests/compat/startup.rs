@@ -31,7 +31,11 @@ fn refuses(arguments: &[&str], about: &str) {
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
     assert_eq!(stderr.trim_end().lines().count(), 1, "{arguments:?}: one line, not {stderr:?}");
     assert!(stderr.contains(about), "{arguments:?}: {stderr:?} says nothing about {about:?}");
-    assert!(output.stdout.is_empty(), "{arguments:?}: {:?} on standard output", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.stdout.is_empty(),
+        "{arguments:?}: {:?} on standard output",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 #[test]
@@ -131,7 +135,22 @@ fn called_memcached_it_takes_memcacheds_flags() {
     symlink(fs::canonicalize(Program::Guira.path()).unwrap(), &link).unwrap();
     let port = free_port();
     let mut command = Command::new(&link);
-    command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "64", "-t", "2", "-u", "root", "-o", "modern"]);
+    command.args([
+        "-l",
+        "127.0.0.1",
+        "-p",
+        &port.to_string(),
+        "-U",
+        "0",
+        "-m",
+        "64",
+        "-t",
+        "2",
+        "-u",
+        "root",
+        "-o",
+        "modern",
+    ]);
     let mut process = Process::start(command);
     let mut stream = wait_for("the link answers", || {
         if let Some(status) = process.ended() {
