@@ -6,6 +6,8 @@
 
 use std::ptr::NonNull;
 
+use guira_sync::atomic::{Ordering, fence};
+
 use crate::{
     bucket::BUCKET_SLOTS,
     index::{Index, move_item},
@@ -124,6 +126,9 @@ impl<S: SegmentSource> Index<S> {
         } else {
             Layout { done, ..before }
         });
+        // Release: pairs with the Acquire fence in `Stripes::is_unchanged`; a reader that sees a key gone from its old segment
+        // also sees that the layout has changed.
+        fence(Ordering::Release);
         for (at, number, slot) in moved {
             self.current_segment(before, at)[number].set_tag(slot, 0);
         }

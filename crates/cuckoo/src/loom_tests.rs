@@ -42,7 +42,15 @@ fn contains(index: &Index<Heap>, key: u32) -> bool {
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
-    builder.check(check);
+    builder.max_branches = 10_000;
+    let runs = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&runs);
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        check();
+    });
+    let runs = runs.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(runs > 20, "only {runs} interleavings: the model does not see where threads meet");
 }
 
 #[test]

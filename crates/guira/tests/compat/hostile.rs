@@ -60,23 +60,23 @@ fn bad_input_is_answered_as_memcached_answers_it() {
         ("a value that is too short", b"set k 0 0 5\r\nabc\r\nget k\r\n"),
         ("pipelined, then half-closed", b"set k 0 0 1\r\nx\r\nget k\r\nget k\r\nincr k 1\r\ndelete k\r\nget k\r\n"),
         ("a large item half sent", b"set k 0 0 1000000\r\nabc"),
-        ("the largest length", b"set k 0 0 2147483645\r\nabc\r\nget k\r\n"),
-        ("one more", b"set k 0 0 2147483646\r\nabc\r\nget k\r\n"),
+        ("2^31 - 2", b"set k 0 0 2147483646\r\nabc\r\nget k\r\n"),
         ("2^31 - 1", b"set k 0 0 2147483647\r\nabc\r\nget k\r\n"),
         ("2^31", b"set k 0 0 2147483648\r\nabc\r\nget k\r\n"),
         ("2^32 - 1", b"set k 0 0 4294967295\r\nabc\r\nget k\r\n"),
+        ("2^32", b"set k 0 0 4294967296\r\nabc\r\nget k\r\n"),
+        ("2^32 + 3", b"set k 0 0 4294967299\r\nabc\r\nget k\r\n"),
+        ("2^40 + 3", b"set k 0 0 1099511627779\r\nabc\r\nget k\r\n"),
         ("2^63 - 1", b"set k 0 0 9223372036854775807\r\nabc\r\nget k\r\n"),
         ("2^63", b"set k 0 0 9223372036854775808\r\nabc\r\nget k\r\n"),
         ("2^64 - 1", b"set k 0 0 18446744073709551615\r\nabc\r\nget k\r\n"),
         ("2^64", b"set k 0 0 18446744073709551616\r\nabc\r\nget k\r\n"),
         ("10^30", b"set k 0 0 1000000000000000000000000000000\r\nabc\r\nget k\r\n"),
         ("a negative length", b"set k 0 0 -1\r\nabc\r\nget k\r\n"),
-        ("ms, the largest length", b"ms k 2147483645\r\nabc\r\nmg k v\r\n"),
         ("ms, 2^31", b"ms k 2147483648\r\nabc\r\nmg k v\r\n"),
         ("ms, 2^64 - 1", b"ms k 18446744073709551615\r\nabc\r\nmg k v\r\n"),
         ("ms, a negative length", b"ms k -1\r\nabc\r\nmg k v\r\n"),
         ("ms, a bad flag and its value", b"ms k 3 Tx\r\nabc\r\nmg k v\r\n"),
-        ("append, a huge length", b"append k 0 0 2147483645\r\nabc\r\n"),
         ("cas without a version", b"cas k 0 0 3\r\nabc\r\nget k\r\n"),
         ("a bare newline", b"\n"),
         ("many newlines", b"\n\n\r\n\r\n\n"),
@@ -113,19 +113,16 @@ fn bad_input_is_answered_as_memcached_answers_it() {
     assert!(differences.is_empty(), "answers differ:\n{differences}");
 }
 
-/// memcached keeps the lower 32 bits of such a length; here it is an error, and nothing is stored.
+/// memcached says so only after the value has come, which may be never.
 #[test]
-fn lengths_beyond_32_bits_are_refused() {
+fn a_value_over_the_limit_is_refused_before_it_comes() {
     if Program::Guira.is_memcached() {
         return;
     }
     let server = Server::start(Program::Guira, &[]);
-    for len in [(1_u64 << 32) + 3, (1 << 40) + 3, (3 << 32) + 3] {
-        for command in ["set k 0 0", "ms k"] {
-            let words = last_words(&server, format!("{command} {len}\r\nabc\r\nget k\r\n").as_bytes());
-            assert!(words.starts_with("CLIENT_ERROR ") && words.ends_with("END\\r\\n"), "{command} {len}: {words}");
-            assert!(!words.contains("VALUE"), "{command} {len}: {words}");
-        }
+    for request in ["set k 0 0 2147483645", "append k 0 0 2147483645", "ms k 2147483645", "set k 0 0 1048577"] {
+        let words = last_words(&server, format!("{request}\r\nabc\r\nget k\r\n").as_bytes());
+        assert_eq!(words, "SERVER_ERROR object too large for cache\\r\\n", "{request}");
     }
 }
 
@@ -166,6 +163,10 @@ fn endless_lines_are_cut_off() {
         }
         healthy.is_served();
         let grown = server.process().resident_bytes().saturating_sub(before);
+        if Program::Guira.is_memcached() && beginning.starts_with("get") {
+            // memcached lets a multiget grow for ever.
+            return;
+        }
         assert!(grown < 32 * MIB, "{} MiB for an endless line beginning {beginning:?}", grown / MIB);
     }
     server.assert_alive();

@@ -1,6 +1,7 @@
 //! What two right servers may say differently, taken out of their answers, and nothing else: versions (compared by the
-//! order in which they first appear for a key), seconds that may tick in between, the program's version, and where and how
-//! large an item lies in memory.
+//! order in which they first appear for a key), seconds that may tick in between, the program's version, where and how
+//! large an item lies in memory, and whether a key comes back as base64 (memcached: if it was stored so; Guira: if it was
+//! asked so).
 
 use std::collections::HashMap;
 
@@ -108,10 +109,14 @@ fn copy_value<'a>(rest: &'a [u8], len: &[u8], normal: &mut Vec<u8>) -> &'a [u8] 
 
 /// `HD`, `VA` and the others: flags `c`, `t` and `l` carry what may differ.
 fn meta_line(words: &[&[u8]], versions: &mut Versions, normal: &mut Vec<u8>) {
-    let key = words.iter().find_map(|word| word.strip_prefix(b"k")).unwrap_or_default();
     let flags_at = if words[0] == b"VA" { 2 } else { 1 };
+    let base64 = words[flags_at..].contains(&b"b".as_slice());
+    let key = words[flags_at..].iter().find_map(|word| word.strip_prefix(b"k")).unwrap_or_default();
+    let key = &if base64 { from_base64(key) } else { key.to_vec() };
     for (place, word) in words.iter().enumerate() {
         match word {
+            [b'b'] if place >= flags_at => {}
+            [b'k', ..] if place >= flags_at => push_word(normal, &[b"k", key.as_slice()].concat()),
             [b'c', version @ ..] if place >= flags_at => {
                 let order = versions.order(key, version).unwrap_or_else(|| "cas?".to_owned());
                 push_word(normal, order.as_bytes());
@@ -125,6 +130,29 @@ fn meta_line(words: &[&[u8]], versions: &mut Versions, normal: &mut Vec<u8>) {
             word => push_word(normal, word),
         }
     }
+}
+
+/// The bytes behind a base64 text; what is not base64 counts for nothing.
+pub fn from_base64(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let mut bytes = Vec::new();
+    let (mut bits, mut bits_len) = (0_u32, 0);
+    for digit in text.iter().copied().filter_map(digit) {
+        bits = bits << 6 | u32::from(digit);
+        bits_len += 6;
+        if bits_len >= 8 {
+            bits_len -= 8;
+            bytes.push((bits >> bits_len) as u8);
+        }
+    }
+    bytes
 }
 
 /// `ME key exp=... la=... cas=... fetch=... cls=... size=...`
@@ -143,7 +171,10 @@ fn debug_line(words: &[&[u8]], normal: &mut Vec<u8>) {
 fn about(seconds: &[u8]) -> String {
     const COARSE_S: u64 = 500;
     const FAR_S: u64 = 10_000_000;
+    /// memcached shows what is over as a number just below 2^32.
+    const OVER_S: u64 = 4_000_000_000;
     match std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<u64>().ok()) {
+        Some(seconds) if seconds > OVER_S => "~0".to_owned(),
         Some(seconds) if seconds > FAR_S => "far".to_owned(),
         Some(seconds) => format!("~{}", (seconds + COARSE_S / 2) / COARSE_S * COARSE_S),
         None => String::from_utf8_lossy(seconds).into_owned(),
@@ -154,10 +185,10 @@ fn about(seconds: &[u8]) -> String {
 fn only_what_may_differ_is_made_equal() {
     let mut versions = Versions::default();
     let answers = b"VALUE k0 5 3 17\r\nc9\n\r\nEND\r\nHD c17 kk0 t998\r\nVA 2 kk0 c18 l7 t-1 s2 Oc5\r\nt5\r\nEX\r\n\
-        ME k0 exp=100000 la=3 cas=5 fetch=no cls=1 size=63\r\nVERSION 1.6.18\r\nERROR\r\n";
+        HD kazA= b c18\r\nME k0 exp=100000 la=3 cas=5 fetch=no cls=1 size=63\r\nVERSION 1.6.18\r\nERROR\r\n";
     let normal = normalise(answers, &mut versions);
     let expected = "VALUE k0 5 3 cas#0\r\nc9\n\r\nEND\r\nHD cas#0 kk0 t~1000\r\nVA 2 kk0 cas#1 l* t-1 s2 Oc5\r\nt5\r\nEX\r\n\
-        ME k0 exp=~100000 la=* cas=* fetch=no cls=* size=*\r\nVERSION *\r\nERROR\r\n";
+        HD kk0 cas#1\r\nME k0 exp=~100000 la=* cas=* fetch=no cls=* size=*\r\nVERSION *\r\nERROR\r\n";
     assert_eq!(String::from_utf8(normal).unwrap(), expected);
     let mut filled = Vec::new();
     versions.fill_in(b"cas k0 0 0 1 \x02k0\x02\r\nx\r\n", &mut filled);

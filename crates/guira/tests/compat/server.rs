@@ -4,11 +4,10 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
-    io::Read,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,13 +53,19 @@ impl Program {
         command
     }
 
-    /// Runs the program to its end.
-    pub fn output(self, arguments: &[&str]) -> Output {
-        let program = self.path();
-        self.command(arguments)
-            .output()
-            .unwrap_or_else(|error| panic!("{}: {error}; `make test` installs what the tests need", program.display()))
+    /// Runs the program to its end, which has to come by itself.
+    pub fn ends(self, arguments: &[&str]) -> Ended {
+        let mut process = Process::start(self.command(arguments));
+        let status = process.wait();
+        Ended { status, stdout: process.said("stdout"), stderr: process.complaints() }
     }
+}
+
+/// What a program left behind.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 /// A port that was free a moment ago.
@@ -69,18 +74,18 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
-/// A process that is killed with its handle.
+/// A process that is killed with its handle; what it says is kept.
 pub struct Process {
     child: Child,
     folder: TempDir,
 }
 
 impl Process {
-    /// Starts `command`, keeping what it complains about.
+    /// Starts `command`, keeping what it says.
     pub fn start(mut command: Command) -> Self {
-        let folder = tempfile::tempdir().expect("a folder for its complaints");
-        let complaints = File::create(folder.path().join("stderr")).expect("a file for its complaints");
-        let child = command.stdout(Stdio::null()).stderr(complaints).spawn();
+        let folder = tempfile::tempdir().expect("a folder for what it says");
+        let file = |name| File::create(folder.path().join(name)).expect("a file for what it says");
+        let child = command.stdout(file("stdout")).stderr(file("stderr")).spawn();
         let child = child.unwrap_or_else(|error| {
             panic!("{:?}: {error}; `make test` installs what the tests need", command.get_program())
         });
@@ -110,11 +115,12 @@ impl Process {
 
     /// What it complained about so far.
     pub fn complaints(&self) -> String {
-        let mut text = String::new();
-        if let Ok(mut file) = File::open(self.folder.path().join("stderr")) {
-            file.read_to_string(&mut text).ok();
-        }
-        text
+        self.said("stderr")
+    }
+
+    fn said(&self, name: &str) -> String {
+        let bytes = fs::read(self.folder.path().join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Memory it has in use now (VmRSS), in bytes.

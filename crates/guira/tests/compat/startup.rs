@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener, UdpSocket},
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     os::unix::{
         fs::{PermissionsExt, symlink},
         net::UnixStream,
@@ -10,32 +11,25 @@ use std::{
     process::Command,
 };
 
-use std::io::{Read, Write};
-
 use rustix::process::Signal;
 
 use crate::{
     condition::{DEADLINE, wait_for},
-    server::{Process, Program, Server, free_port},
+    server::{Ended, Process, Program, Server, free_port},
 };
 
 /// Insists that these arguments stop the start with one line that says `about` what, and exit code 1.
 #[track_caller]
 fn refuses(arguments: &[&str], about: &str) {
-    let output = Program::Guira.output(arguments);
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let Ended { status, stdout, stderr } = Program::Guira.ends(arguments);
     if Program::Guira.is_memcached() {
-        assert!(!output.status.success(), "{arguments:?}: {stderr}");
+        assert!(!status.success(), "{arguments:?}: {stderr}");
         return;
     }
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+    assert_eq!(status.code(), Some(1), "{arguments:?}: {stderr}");
     assert_eq!(stderr.trim_end().lines().count(), 1, "{arguments:?}: one line, not {stderr:?}");
     assert!(stderr.contains(about), "{arguments:?}: {stderr:?} says nothing about {about:?}");
-    assert!(
-        output.stdout.is_empty(),
-        "{arguments:?}: {:?} on standard output",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(stdout.is_empty(), "{arguments:?}: {stdout:?} on standard output");
 }
 
 #[test]
@@ -47,7 +41,7 @@ fn a_taken_port_is_told_in_one_line() {
 
 #[test]
 fn an_address_that_is_not_ours_is_told_in_one_line() {
-    refuses(&["-l", "192.0.2.1", "-p", "0"], "192.0.2.1");
+    refuses(&["-l", "192.0.2.1", "-p", &free_port().to_string()], "192.0.2.1");
 }
 
 #[test]
@@ -113,13 +107,11 @@ fn an_unreadable_configuration_is_told_in_one_line() {
 
 #[test]
 fn version_and_help_are_printed() {
-    for flag in ["-V", "-h"] {
-        let output = Program::Guira.output(&[flag]);
-        assert!(output.status.success(), "{flag}");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains(|character: char| character.is_ascii_digit()), "{flag}: {text:?}");
-    }
-    let help = String::from_utf8_lossy(&Program::Guira.output(&["-h"]).stdout).into_owned();
+    let version = Program::Guira.ends(&["-V"]);
+    assert!(version.status.success(), "{}", version.stderr);
+    assert!(version.stdout.contains(|character: char| character.is_ascii_digit()), "{:?}", version.stdout);
+    let Ended { status, stdout: help, stderr } = Program::Guira.ends(&["-h"]);
+    assert!(status.success(), "{stderr}");
     for flag in ["-p", "-s", "-l", "-m", "-c", "-t", "-I"] {
         assert!(help.contains(flag), "{flag} in {help}");
     }
@@ -156,12 +148,19 @@ fn called_memcached_it_takes_memcacheds_flags() {
         if let Some(status) = process.ended() {
             panic!("{status}: {}", process.complaints());
         }
-        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
     });
     stream.write_all(b"set k 0 0 1\r\nx\r\nquit\r\n").unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert_eq!(said, "STORED\r\n");
+}
+
+#[test]
+fn the_last_of_a_repeated_flag_counts() {
+    let server = Server::start(Program::Guira, &["-m", "32", "-c", "10", "-c", "20"]);
+    assert_eq!(server.stat("limit_maxbytes"), 32 << 20);
+    assert_eq!(server.stat("max_connections"), 20);
 }
 
 #[test]
@@ -268,7 +267,7 @@ fn udp_is_off_by_default() {
     let mut process = Process::start(Program::Guira.command(&["-l", "127.0.0.1", "-p", &text, "-m", "64", "-t", "1"]));
     wait_for("it answers on TCP", || {
         assert!(process.ended().is_none(), "{}", process.complaints());
-        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
     });
     // Nobody has the UDP port of the same number.
     UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
