@@ -33,6 +33,7 @@ pub use custom::CustomOptions;
 pub use echo::{EchoArgs, echo_server_main};
 pub use error::BenchError;
 pub use machine::Machine;
+pub(crate) use machine::utc_now;
 pub use report::Report;
 
 use bench::Bench;
@@ -119,7 +120,7 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     let chosen = chosen(&options)?;
     let bench = Bench::new(&options)?;
     let mut report = Report {
-        date: machine::utc_now(),
+        date: utc_now(),
         machine: Machine::here(),
         server_cores: bench.server_cores(1),
         generator_cores: bench.generator_cores(1),

@@ -102,14 +102,19 @@ impl Stripes {
 #[inline]
 fn lock(word: &AtomicU64) {
     let mut round = 0;
-    // Acquire: pairs with the Release in `unlock`; what the last holder wrote is visible. The first access is the one that
-    // takes the lock, not a look at it: cheaper where there is no contention, and loom, which remembers only the last access
-    // of a word, would not see past a look of our own.
-    while word.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
-        hint::spin(&mut round);
-        // In loom a load may be out of date for ever.
-        while cfg!(not(loom)) && word.load(Ordering::Relaxed) & LOCKED != 0 {
+    // loom remembers only the last access of a word, so a look before the exchange would hide from it that the exchange meets
+    // other threads' accesses: there the first attempt is a guess.
+    let mut seen = if cfg!(loom) { 0 } else { word.load(Ordering::Relaxed) };
+    loop {
+        if seen & LOCKED != 0 {
             hint::spin(&mut round);
+            seen = word.load(Ordering::Relaxed);
+            continue;
+        }
+        // Acquire: pairs with the Release in `unlock`; what the last holder wrote is visible.
+        match word.compare_exchange_weak(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
         }
     }
 }

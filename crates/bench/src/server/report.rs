@@ -306,26 +306,37 @@ impl Report {
 
     /// Writes `server.json` and one SVG and PNG a chart into `folder`; returns what was written.
     pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
-        let failed = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| BenchError::Output { path, source }
-        };
-        std::fs::create_dir_all(folder).map_err(failed(folder))?;
-        let path = folder.join("server.json");
-        let json = serde_json::to_string_pretty(self)
-            .map_err(|error| BenchError::Output { path: path.clone(), source: error.into() })?;
-        std::fs::write(&path, json + "\n").map_err(failed(&path))?;
-        let mut written = vec![path];
-        for (name, chart) in self.experiments.iter().flat_map(ExperimentReport::charts) {
-            let drawn = chart.save(&folder.join(&name)).map_err(|source| BenchError::Load {
-                peer: name,
-                experiment: "drawing plots",
-                source,
-            })?;
-            written.extend(drawn);
-        }
-        Ok(written)
+        save(folder, "server.json", self, &self.experiments)
     }
+}
+
+/// Writes `report` as `file` and one SVG and PNG for every chart of its `experiments` into `folder`; returns what was
+/// written.
+pub(crate) fn save(
+    folder: &Path,
+    file: &str,
+    report: &impl Serialize,
+    experiments: &[ExperimentReport],
+) -> Result<Vec<PathBuf>, BenchError> {
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| BenchError::Output { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(failed(folder))?;
+    let path = folder.join(file);
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|error| BenchError::Output { path: path.clone(), source: error.into() })?;
+    std::fs::write(&path, json + "\n").map_err(failed(&path))?;
+    let mut written = vec![path];
+    for (name, chart) in experiments.iter().flat_map(ExperimentReport::charts) {
+        let drawn = chart.save(&folder.join(&name)).map_err(|source| BenchError::Load {
+            peer: name,
+            experiment: "drawing plots",
+            source,
+        })?;
+        written.extend(drawn);
+    }
+    Ok(written)
 }
 
 impl fmt::Display for Report {

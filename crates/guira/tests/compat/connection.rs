@@ -118,7 +118,7 @@ fn is_closed(kind: ErrorKind) -> bool {
 
 /// Bytes as a person reads them, shortened.
 pub fn show(bytes: &[u8]) -> String {
-    const SHOWN_LEN_MAX: usize = 400;
+    const SHOWN_LEN_MAX: usize = 300;
     let text = bytes[..bytes.len().min(SHOWN_LEN_MAX)].escape_ascii().to_string();
     if bytes.len() <= SHOWN_LEN_MAX { text } else { format!("{text}... ({} bytes)", bytes.len()) }
 }

@@ -157,7 +157,8 @@ pub fn from_base64(text: &[u8]) -> Vec<u8> {
 
 /// `ME key exp=... la=... cas=... fetch=... cls=... size=...`
 fn debug_line(words: &[&[u8]], normal: &mut Vec<u8>) {
-    for word in words {
+    normal.extend_from_slice(b"ME *");
+    for word in &words[2.min(words.len())..] {
         let name_len = word.iter().position(|&byte| byte == b'=').map_or(0, |place| place + 1);
         match word.split_at(name_len) {
             (b"exp=", seconds) => push_word(normal, format!("exp={}", about(seconds)).as_bytes()),
@@ -173,11 +174,17 @@ fn about(seconds: &[u8]) -> String {
     const FAR_S: u64 = 10_000_000;
     /// memcached shows what is over as a number just below 2^32.
     const OVER_S: u64 = 4_000_000_000;
-    match std::str::from_utf8(seconds).ok().and_then(|text| text.parse::<u64>().ok()) {
-        Some(seconds) if seconds > OVER_S => "~0".to_owned(),
-        Some(seconds) if seconds > FAR_S => "far".to_owned(),
-        Some(seconds) => format!("~{}", (seconds + COARSE_S / 2) / COARSE_S * COARSE_S),
-        None => String::from_utf8_lossy(seconds).into_owned(),
+    let text = String::from_utf8_lossy(seconds);
+    // `me` counts down to the expiry from below; -1 is never.
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) if digits != "1" => ("-", digits),
+        _ => ("", &*text),
+    };
+    match digits.parse::<u64>() {
+        Ok(seconds) if seconds > OVER_S => "~0".to_owned(),
+        Ok(seconds) if seconds > FAR_S => format!("{sign}far"),
+        Ok(seconds) => format!("{sign}~{}", (seconds + COARSE_S / 2) / COARSE_S * COARSE_S),
+        Err(_) => text.into_owned(),
     }
 }
 
@@ -188,7 +195,7 @@ fn only_what_may_differ_is_made_equal() {
         HD kazA= b c18\r\nME k0 exp=100000 la=3 cas=5 fetch=no cls=1 size=63\r\nVERSION 1.6.18\r\nERROR\r\n";
     let normal = normalise(answers, &mut versions);
     let expected = "VALUE k0 5 3 cas#0\r\nc9\n\r\nEND\r\nHD cas#0 kk0 t~1000\r\nVA 2 kk0 cas#1 l* t-1 s2 Oc5\r\nt5\r\nEX\r\n\
-        HD kk0 cas#1\r\nME k0 exp=~100000 la=* cas=* fetch=no cls=* size=*\r\nVERSION *\r\nERROR\r\n";
+        HD kk0 cas#1\r\nME * exp=~100000 la=* cas=* fetch=no cls=* size=*\r\nVERSION *\r\nERROR\r\n";
     assert_eq!(String::from_utf8(normal).unwrap(), expected);
     let mut filled = Vec::new();
     versions.fill_in(b"cas k0 0 0 1 \x02k0\x02\r\nx\r\n", &mut filled);

@@ -1,0 +1,62 @@
+//! What all experiments share: cores, rounds, how long to measure, how much to shrink.
+
+use std::time::Duration;
+
+use guira_loadgen::affinity;
+
+use super::{BenchError, Options};
+
+/// The settings of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Bench {
+    /// Cores of the threads, one each.
+    pub cores: Vec<usize>,
+    pub rounds: usize,
+    /// Length of a timed interval.
+    pub measure: Duration,
+    tiny: bool,
+}
+
+impl Bench {
+    pub fn new(options: &Options) -> Result<Self, BenchError> {
+        let mut cores = affinity::cores();
+        let threads = options.threads.unwrap_or(cores.len());
+        if threads == 0 || threads > cores.len() {
+            let have = cores.len();
+            return Err(BenchError::Setting(format!(
+                "--threads must be 1 to {have}: each thread has a core of its own"
+            )));
+        }
+        if options.rounds == Some(0) {
+            return Err(BenchError::Setting("--rounds must be at least 1".into()));
+        }
+        cores.truncate(threads);
+        let tiny = options.tiny;
+        let measure = Duration::from_millis(if tiny { 2 } else { 300 });
+        Ok(Self { cores, rounds: options.rounds.unwrap_or(if tiny { 1 } else { 5 }), measure, tiny })
+    }
+
+    /// `full`, or `tiny` in a run that only shows that it works.
+    pub fn scaled<T>(&self, full: T, tiny: T) -> T {
+        if self.tiny { tiny } else { full }
+    }
+
+    /// Thread counts to measure: 1, 2, 4, ... and all.
+    pub fn thread_counts(&self) -> Vec<usize> {
+        let mut counts: Vec<usize> = std::iter::successors(Some(1), |count| Some(count * 2))
+            .take_while(|count| *count < self.cores.len())
+            .collect();
+        counts.push(self.cores.len());
+        counts
+    }
+}
+
+/// A count of threads, as a variant's name.
+pub(super) fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
+/// What an experiment tried when memory was refused.
+pub(super) fn no_memory(source: std::io::Error) -> BenchError {
+    BenchError::System { doing: "reserving memory for a peer", source }
+}

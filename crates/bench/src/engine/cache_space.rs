@@ -1,0 +1,94 @@
+//! Table 3: how many small items a cache holds, and what share of requests it misses, for every eviction policy.
+//!
+//! Nothing is timed here, so caches are played side by side, one a core.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use guira_memc3::Eviction;
+
+use super::{
+    BenchError, ExperimentReport,
+    bench::Bench,
+    contender::{Contender, WRITE, ZIPF, draws},
+    metric,
+};
+
+pub(super) const NAME: &str = "cache-space";
+
+const WRITES: f64 = 0.05;
+
+/// Name in the report, and the policy; none for memcached's.
+const CONTENDERS: [(&str, Option<Eviction>); 6] = [
+    ("guira", Some(Eviction::Clock)),
+    ("guira s3fifo", Some(Eviction::S3Fifo)),
+    ("guira sieve", Some(Eviction::Sieve)),
+    ("guira lru", Some(Eviction::Lru)),
+    ("guira random", Some(Eviction::Random)),
+    ("chaining+LRU", None),
+];
+
+pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+    let keys: usize = bench.scaled(10_000_000, 200_000);
+    let requests: usize = bench.scaled(16_000_000, 150_000);
+    let sizes: Vec<usize> = bench.scaled(vec![64, 128, 256], vec![2]);
+    let words = format!(
+        "16 B keys, 32 B values, zipf 0.99 over {keys} keys, {requests} requests, 95 % GET, a miss followed by a SET, from \
+         an empty cache; each round draws other requests; guira is its default policy, clock, index counted; chaining+LRU \
+         takes 128 B an item, as memcached does with its index"
+    );
+    let mut report = ExperimentReport::new(NAME, "Items stored and miss ratio (Table 3, scaled)", words);
+    for round in 0..bench.rounds {
+        let draws = draws(keys, requests, ZIPF, WRITES, round as u64);
+        let gets = draws.iter().filter(|draw| **draw & WRITE == 0).count() as f64;
+        let jobs: Vec<Job<'_>> =
+            sizes.iter().flat_map(|size| CONTENDERS.iter().map(|(name, policy)| (*size, *name, *policy))).collect();
+        for (job, (items, misses)) in side_by_side(bench.cores.len(), &jobs, &draws)? {
+            let (variant, name) = (format!("{} MB", job.0), job.1);
+            report.record(&variant, name, metric::ITEMS, items as f64);
+            report.record(&variant, name, metric::MISS_RATIO, misses as f64 / gets);
+        }
+    }
+    report.notes.push(
+        "the paper, 64/128/256 MB for items alone, index on top: chaining+LRU 0.60/1.20/2.40 M items, cuckoo+CLOCK \
+         0.84/1.68/3.35 M; its miss ratios are for 10 GB of keys"
+            .into(),
+    );
+    Ok(report)
+}
+
+/// Megabytes, name, policy.
+type Job<'a> = (usize, &'a str, Option<Eviction>);
+/// Items and misses.
+type Outcome = (u64, u64);
+
+/// Items and misses of every job, in order.
+fn side_by_side<'a>(threads: usize, jobs: &[Job<'a>], draws: &[u32]) -> Result<Vec<(Job<'a>, Outcome)>, BenchError> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((number, job)) =
+                    Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?)))
+                {
+                    let result = play(job, draws);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(number, result)| Ok((jobs[number], result?))).collect()
+}
+
+fn play(job: &Job<'_>, draws: &[u32]) -> Result<Outcome, BenchError> {
+    let bytes = job.0 << 20;
+    let cache = match job.2 {
+        Some(policy) => Contender::memc3(bytes, policy)?,
+        None => Contender::chained_lru(bytes),
+    };
+    let misses = cache.play_with_janitor(draws.iter().copied());
+    Ok((cache.items(), misses))
+}
