@@ -9,7 +9,8 @@
 //! - one mg that sets an expiry in two ways (flags N and T), and `ma` that asks for it (t) before it sets it: memcached goes
 //!   flag by flag, Guira answers with the expiry that holds afterwards;
 //! - flag T of ma: when the number gets longer, memcached sets the expiry of the item it has just replaced;
-//! - values of nothing but white space: memcached's incr reads on behind them, into what lies there in memory;
+//! - values of nothing but white space, and minus signs in values and keys: memcached's incr reads on behind a value, into
+//!   what lies there in memory, for digits, and for numbers over 2^63 for a minus sign;
 //! - flags R and T of one mg, T being over at once: memcached computes a remaining time below zero, which is a very long one;
 //! - get or gat of a key that is too long behind others: memcached marks or touches those before it refuses the command.
 
@@ -53,7 +54,7 @@ impl Random {
 }
 
 const KEYS: &[&str] =
-    &["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "a:rather:long/key_with-marks.and[so]on", "\u{e4}"];
+    &["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "a:rather:long/key_with+marks.and[so]on", "\u{e4}"];
 /// Keys in base64: k0, k1, k2 above, one that is never said otherwise, and the bytes 00 ff.
 const BASE64_KEYS: &[&str] = &["azA=", "azE=", "azI=", "YjA=", "AP8="];
 const EXPTIMES: &[&str] =
@@ -75,7 +76,6 @@ const NUMBERS: &[&str] = &[
     "18446744073709551616",
     "99999999999999999999",
     "999999999999999999999",
-    "-1",
     " 5",
     "5 ",
     "5x",

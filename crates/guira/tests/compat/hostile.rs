@@ -78,6 +78,8 @@ fn bad_input_is_answered_as_memcached_answers_it() {
         ("ms, a negative length", b"ms k -1\r\nabc\r\nmg k v\r\n"),
         ("ms, a bad flag and its value", b"ms k 3 Tx\r\nabc\r\nmg k v\r\n"),
         ("cas without a version", b"cas k 0 0 3\r\nabc\r\nget k\r\n"),
+        ("incr of a negative number", b"set k 0 0 2\r\n-1\r\nincr k 1\r\nget k\r\n"),
+        ("incr of a fraction", b"set k 0 0 3\r\n1.5\r\nincr k 1\r\nget k\r\n"),
         ("a bare newline", b"\n"),
         ("many newlines", b"\n\n\r\n\r\n\n"),
         ("a carriage return", b"\r"),
