@@ -3,7 +3,7 @@
 //! libFuzzer wants compiler flags that only a nightly compiler takes. Where none can be had, the same targets are built by
 //! the stable compiler with those flags unlocked; the run says so.
 
-use std::{fs, process::Command};
+use std::process::Command;
 
 use crate::{
     run::{Failed, Run},
@@ -21,10 +21,10 @@ const SEED: u32 = 1;
 /// A target fails, or there is none, or the tools are missing and cannot be installed.
 pub fn fuzz(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
     let (runs, mut targets) = parse(arguments)?;
+    tool::cargo_subcommand(run, "fuzz")?;
     if targets.is_empty() {
         targets = all_targets(run)?;
     }
-    tool::cargo_subcommand(run, "fuzz")?;
     let nightly = nightly(run)?;
     for target in &targets {
         let command = command(run, nightly, target, runs);
@@ -48,14 +48,15 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), Failed> {
     Ok((runs, targets))
 }
 
-/// A target is a file in `fuzz/fuzz_targets`.
+/// What `fuzz/Cargo.toml` declares.
 fn all_targets(run: &Run) -> Result<Vec<String>, Failed> {
-    let folder = run.workspace().join("fuzz/fuzz_targets");
-    let files = fs::read_dir(&folder).map_err(|error| Failed(format!("fuzz: {}: {error}", folder.display())))?;
-    let mut targets: Vec<String> =
-        files.filter_map(|file| file.ok()?.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned)).collect();
-    targets.sort();
-    if targets.is_empty() { Err(Failed(format!("fuzz: no target in {}", folder.display()))) } else { Ok(targets) }
+    let list = run.command("cargo fuzz list").output().map_err(|error| Failed(format!("fuzz: {error}")))?;
+    let targets: Vec<String> = String::from_utf8_lossy(&list.stdout).lines().map(str::to_owned).collect();
+    if list.status.success() && !targets.is_empty() {
+        Ok(targets)
+    } else {
+        Err(Failed(format!("fuzz: no targets: {}", String::from_utf8_lossy(&list.stderr).trim())))
+    }
 }
 
 /// Whether a nightly compiler is there, after trying to install one.

@@ -43,7 +43,7 @@ pub enum GrowError {
     Unplaced,
 }
 
-impl<S: SegmentSource> Index<S> {
+impl<S: SegmentSource, D: Default> Index<S, D> {
     /// Whether the index is as full as it should get.
     pub fn should_grow(&self) -> bool {
         self.len() * 100 >= self.capacity() * FULL_PERCENT

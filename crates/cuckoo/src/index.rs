@@ -24,16 +24,23 @@ const ATTEMPTS_MAX: u32 = 256;
 /// Displacement searches in a row, each spoilt by another writer, before a segment counts as full.
 const SEARCHES_MAX: u32 = 64;
 
-/// A concurrent cuckoo index from hashes to 32-bit payloads. See the crate's documentation.
+/// A concurrent cuckoo index from hashes to 32-bit payloads, and a `D` for each stripe in which the caller counts what it
+/// counts under the lock. See the crate's documentation.
 #[derive(Debug)]
-pub struct Index<S> {
-    pub(crate) stripes: Stripes,
+pub struct Index<S, D = ()> {
+    pub(crate) stripes: Stripes<StripeData<D>>,
     pub(crate) directories: Directories,
-    /// Keys by first bucket, each changed under its stripe.
-    lens: Box<[AtomicU32]>,
     /// Held by whoever grows the index.
     pub(crate) growing: Mutex<()>,
     pub(crate) source: S,
+}
+
+/// What stands beside a stripe's word.
+#[derive(Debug, Default)]
+pub(crate) struct StripeData<D> {
+    /// Keys whose first bucket has this number, in all segments; changed under the stripe.
+    len: AtomicU32,
+    data: D,
 }
 
 /// There is no room for a key: its segment is as full as it gets. Growing helps, or removing one of the keys that
@@ -48,7 +55,7 @@ pub struct Place {
     slot: u8,
 }
 
-impl<S: SegmentSource> Index<S> {
+impl<S: SegmentSource, D: Default> Index<S, D> {
     /// An index of `segments` segments that may grow to `segments_max`.
     ///
     /// # Errors
@@ -56,13 +63,7 @@ impl<S: SegmentSource> Index<S> {
     pub fn new(source: S, segments: usize, segments_max: usize) -> Result<Self, Full> {
         let directories = Directories::new(segments_max.max(segments));
         let segments = segments.clamp(1, directories.segments_max());
-        let index = Self {
-            stripes: Stripes::new(SEGMENT_BUCKETS),
-            directories,
-            lens: (0..SEGMENT_BUCKETS).map(|_| AtomicU32::new(0)).collect(),
-            growing: Mutex::new(()),
-            source,
-        };
+        let index = Self { stripes: Stripes::new(SEGMENT_BUCKETS), directories, growing: Mutex::new(()), source };
         for at in 0..segments {
             let segment = index.allocate_segment().ok_or(Full)?;
             index.directories.set_segment(0, at, segment);
@@ -88,7 +89,13 @@ impl<S: SegmentSource> Index<S> {
 
     /// Keys in the index; exact when nobody is writing.
     pub fn len(&self) -> usize {
-        self.lens.iter().map(|len| len.load(Ordering::Relaxed) as usize).sum()
+        self.stripes.all_data().map(|stripe| stripe.len.load(Ordering::Relaxed) as usize).sum()
+    }
+
+    /// The caller's data of the stripe of a key, [`Probe::stripe`]. It is held by whoever holds the key's [`Locked`].
+    #[inline]
+    pub fn stripe_data(&self, stripe: usize) -> &D {
+        &self.stripes.data(stripe).data
     }
 
     /// Whether there is no key; exact when nobody is writing.
@@ -176,30 +183,52 @@ impl<S: SegmentSource> Index<S> {
     fn try_read<R>(&self, probe: &Probe, examine: &mut impl FnMut(u32) -> Option<R>) -> Result<Option<R>, Changed> {
         let word = self.directories.word();
         let segment = self.segment_at(word, probe.position).ok_or(Changed)?;
-        let first = (usize::from(probe.first), self.stripes.begin(usize::from(probe.first)));
-        let second = (usize::from(probe.second), self.stripes.begin(usize::from(probe.second)));
-        for (number, version) in [first, second] {
-            let bucket = &segment[number];
-            for slot in bucket.matching(probe.tag) {
-                if let Some(found) = examine(bucket.payload(slot)) {
-                    let valid = self.stripes.is_unchanged(number, version) && self.word_is_unchanged(word);
-                    return if valid { Ok(Some(found)) } else { Err(Changed) };
-                }
-            }
+        let first = usize::from(probe.first);
+        let first_version = self.stripes.begin(first);
+        let valid = |number, version| self.stripes.is_unchanged(number, version) && self.word_is_unchanged(word);
+        if let Some(found) = search(&segment[first], probe.tag, examine) {
+            return if valid(first, first_version) { Ok(Some(found)) } else { Err(Changed) };
         }
-        let valid = self.stripes.is_unchanged(first.0, first.1)
-            && self.stripes.is_unchanged(second.0, second.1)
-            && self.word_is_unchanged(word);
-        if valid { Ok(None) } else { Err(Changed) }
+        // A key that moves from the second bucket to the first behind our back changes the first one's version.
+        let second = usize::from(probe.second);
+        let second_version = self.stripes.begin(second);
+        if let Some(found) = search(&segment[second], probe.tag, examine) {
+            return if valid(second, second_version) { Ok(Some(found)) } else { Err(Changed) };
+        }
+        if valid(first, first_version) && valid(second, second_version) { Ok(None) } else { Err(Changed) }
     }
 
     /// Locks the two buckets of a key: nobody else changes either, or the layout, until the result is dropped.
     #[inline]
-    pub fn lock(&self, probe: &Probe) -> Locked<'_, S> {
-        let guard = self.stripes.lock_pair(usize::from(probe.first), usize::from(probe.second));
+    pub fn lock(&self, probe: &Probe) -> Locked<'_, S, D> {
+        self.lock_buckets(probe, probe.second)
+    }
+
+    #[inline]
+    fn lock_buckets(&self, probe: &Probe, second: u16) -> Locked<'_, S, D> {
+        let guard = self.stripes.lock_pair(usize::from(probe.first), usize::from(second));
         let segment =
             self.segment_at(self.directories.word(), probe.position).expect("the layout in force has its segments");
-        Locked { index: self, guard, segment, probe: *probe }
+        Locked { index: self, guard, segment, probe: *probe, second }
+    }
+
+    /// Locks a key and finds it. If it lies in its first bucket, that is all that is locked: what can be done to a key that is
+    /// there needs no more.
+    #[inline]
+    pub fn lock_and_find(
+        &self,
+        probe: &Probe,
+        mut is_it: impl FnMut(u32) -> bool,
+    ) -> (Locked<'_, S, D>, Option<Place>) {
+        let locked = self.lock_buckets(probe, probe.first);
+        let place = locked.find(&mut is_it);
+        if place.is_some() {
+            return (locked, place);
+        }
+        drop(locked);
+        let locked = self.lock(probe);
+        let place = locked.find(is_it);
+        (locked, place)
     }
 
     /// Calls `change` while the stripe is held: no key whose first bucket has this number changes meanwhile.
@@ -240,13 +269,19 @@ impl<S: SegmentSource> Index<S> {
 
     #[inline]
     fn count(&self, stripe: usize, change: impl FnOnce(u32) -> u32) {
-        let len = &self.lens[stripe];
+        let len = &self.stripes.data(stripe).len;
         len.store(change(len.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 }
 
 /// The read met a writer.
 struct Changed;
+
+/// What `examine` makes of the first slot of a bucket that it accepts.
+#[inline]
+fn search<R>(bucket: &Bucket, tag: u8, examine: &mut impl FnMut(u32) -> Option<R>) -> Option<R> {
+    bucket.matching(tag).find_map(|slot| examine(bucket.payload(slot)))
+}
 
 /// The caller is the only writer to both buckets. `before` is called before the first store.
 pub(crate) fn move_item(from: &Bucket, to: &Bucket, step: &Move, before: impl FnOnce()) -> bool {
@@ -264,23 +299,32 @@ pub(crate) fn move_item(from: &Bucket, to: &Bucket, step: &Move, before: impl Fn
 
 /// The two buckets of a key, locked.
 #[derive(Debug)]
-pub struct Locked<'a, S> {
-    index: &'a Index<S>,
-    guard: PairGuard<'a>,
+pub struct Locked<'a, S, D = ()> {
+    index: &'a Index<S, D>,
+    guard: PairGuard<'a, StripeData<D>>,
     segment: &'a Segment,
     probe: Probe,
+    /// The second bucket that is locked: the key's, or its first one once more.
+    second: u16,
 }
 
-impl<S: SegmentSource> Locked<'_, S> {
+impl<S: SegmentSource, D: Default> Locked<'_, S, D> {
     #[inline]
     fn bucket(&self, number: u16) -> &Bucket {
         &self.segment[usize::from(number)]
     }
 
+    /// The buckets that are locked, one or two.
+    #[inline]
+    fn buckets(&self) -> impl Iterator<Item = u16> + use<S, D> {
+        let second = (self.second != self.probe.first).then_some(self.second);
+        [Some(self.probe.first), second].into_iter().flatten()
+    }
+
     /// Where the key lies: the first slot whose tag fits and whose payload `is_it` accepts.
     #[inline]
     pub fn find(&self, mut is_it: impl FnMut(u32) -> bool) -> Option<Place> {
-        for number in [self.probe.first, self.probe.second] {
+        for number in self.buckets() {
             let bucket = self.bucket(number);
             for slot in bucket.matching(self.probe.tag) {
                 if is_it(bucket.payload(slot)) {
@@ -324,10 +368,9 @@ impl<S: SegmentSource> Locked<'_, S> {
     /// [`Full`] if neither bucket has a free slot; drop the lock, call [`Index::make_room`] and begin again.
     #[inline]
     pub fn insert(&mut self, payload: u32) -> Result<(), Full> {
-        let (number, slot) = [self.probe.first, self.probe.second]
-            .into_iter()
-            .find_map(|number| Some((number, self.bucket(number).free().first()?)))
-            .ok_or(Full)?;
+        assert_eq!(self.second, self.probe.second, "both buckets are locked for a new key");
+        let (number, slot) =
+            self.buckets().find_map(|number| Some((number, self.bucket(number).free().first()?))).ok_or(Full)?;
         self.guard.start_writing();
         let bucket = self.bucket(number);
         bucket.set_payload(slot, payload);
@@ -338,7 +381,7 @@ impl<S: SegmentSource> Locked<'_, S> {
 
     /// The payloads of all keys in both buckets.
     pub fn neighbours(&self) -> impl Iterator<Item = u32> + '_ {
-        [self.probe.first, self.probe.second].into_iter().flat_map(move |number| {
+        self.buckets().flat_map(move |number| {
             let bucket = self.bucket(number);
             (0..BUCKET_SLOTS).filter(|slot| bucket.tag(*slot) != 0).map(|slot| bucket.payload(slot))
         })

@@ -70,8 +70,7 @@ fn insert(index: &Index<Heap>, key: u32) -> Result<bool, Full> {
 }
 
 fn remove(index: &Index<Heap>, key: u32) -> bool {
-    let mut locked = index.lock(&Probe::new(hash(key)));
-    let place = locked.find(|payload| payload == key);
+    let (mut locked, place) = index.lock_and_find(&Probe::new(hash(key)), |payload| payload == key);
     place.inspect(|place| locked.remove(*place)).is_some()
 }
 
@@ -86,7 +85,7 @@ fn grow(index: &Index<Heap>) {
 
 #[test]
 fn a_fixed_index_fills_to_more_than_95_percent() {
-    let index = Index::new(Heap::new(32), 32, 32).expect("memory");
+    let index = Index::<Heap>::new(Heap::new(32), 32, 32).expect("memory");
     let mut stored = 0u32;
     while insert(&index, stored).is_ok() {
         stored += 1;
@@ -100,7 +99,7 @@ fn a_fixed_index_fills_to_more_than_95_percent() {
 
 #[test]
 fn one_segment_fills_to_99_percent() {
-    let index = Index::new(Heap::new(1), 1, 1).expect("memory");
+    let index = Index::<Heap>::new(Heap::new(1), 1, 1).expect("memory");
     let stored = (0u32..).take_while(|key| insert(&index, *key).is_ok()).count();
     assert!(stored * 100 > SEGMENT_SLOTS * 99, "{stored} of {SEGMENT_SLOTS}");
     assert_eq!(index.begin_growth(2), Err(GrowError::AtMaximum));
@@ -108,7 +107,7 @@ fn one_segment_fills_to_99_percent() {
 
 #[test]
 fn growth_keeps_every_key_and_gives_old_segments_back() {
-    let index = Index::new(Heap::new(9), 1, 7).expect("memory");
+    let index = Index::<Heap>::new(Heap::new(9), 1, 7).expect("memory");
     let mut stored = 0u32;
     while index.segments() < 7 {
         while !index.should_grow() {
@@ -126,7 +125,7 @@ fn growth_keeps_every_key_and_gives_old_segments_back() {
 
 #[test]
 fn growth_without_memory_changes_nothing_and_can_go_on() {
-    let index = Index::new(Heap::new(5), 3, 9).expect("memory");
+    let index = Index::<Heap>::new(Heap::new(5), 3, 9).expect("memory");
     let keys = 0..20_000;
     keys.clone().for_each(|key| assert_eq!(insert(&index, key), Ok(true)));
     index.begin_growth(index.segments() + index.segments().div_ceil(4)).expect("may grow");
@@ -144,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
     fn behaves_like_a_set(operations in prop::collection::vec((0u8..4, 0u32..30_000), 125_000)) {
-        let index = Index::new(Heap::new(6), 1, 4).expect("memory");
+        let index = Index::<Heap>::new(Heap::new(6), 1, 4).expect("memory");
         let mut reference: HashMap<u32, ()> = HashMap::new();
         for (operation, key) in operations {
             match operation {
@@ -168,7 +167,7 @@ proptest! {
 /// Readers look for keys that are always there while writers churn others, displacing them, and the index grows twice.
 #[test]
 fn readers_never_miss_a_key_that_stays() {
-    let index = Index::new(Heap::new(8), 1, 6).expect("memory");
+    let index = Index::<Heap>::new(Heap::new(8), 1, 6).expect("memory");
     let staying = 11_000u32;
     (0..staying).for_each(|key| assert_eq!(insert(&index, key), Ok(true)));
     let stop = AtomicBool::new(false);

@@ -23,7 +23,7 @@ unsafe impl SegmentSource for Heap {
 }
 
 fn index(segments: usize) -> Arc<Index<Heap>> {
-    Arc::new(Index::new(Heap(Mutex::default()), segments, 2).expect("memory"))
+    Arc::new(Index::<Heap>::new(Heap(Mutex::default()), segments, 2).expect("memory"))
 }
 
 /// Tag in bits 10 to 17, bucket 0.

@@ -1,6 +1,6 @@
 //! `guira bench`: the experiments of crate `guira-bench`.
 
-use guira_bench::server;
+use guira_bench::{engine, server};
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct Arguments {
 enum Experiment {
     /// This server, memcached and Redis as processes, in alternating rounds
     Server(Box<server::Options>),
+    /// The index and the engine in this process, beside the structures that the paper compares them with
+    Engine(Box<engine::Options>),
     /// The floor for a request over loopback; started by `bench server`
     #[command(hide = true)]
     EchoServer(server::EchoArgs),
@@ -24,6 +26,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.experiment {
         Experiment::Server(options) => {
             let report = server::run(*options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
+        Experiment::Engine(options) => {
+            let report = engine::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
         Experiment::EchoServer(arguments) => {

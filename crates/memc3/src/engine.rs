@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-use guira_cuckoo::{Index, Probe, Segment, SegmentSource};
+use guira_cuckoo::{Index, Locked, Probe, Segment, SegmentSource};
 use guira_item::{
     Engine, EngineStats, EvictionLog, ItemInfo, Key, MemoryLimitError, Operation, Request, ScanCursor, Sink, Time,
 };
@@ -46,7 +46,7 @@ pub struct Worker {
 
 /// Versions handed out, and the last one that a flush has swept away, for the keys of one stripe.
 #[derive(Debug, Default)]
-struct StripeVersions {
+pub(crate) struct StripeVersions {
     last: AtomicU64,
     flushed: AtomicU64,
 }
@@ -54,11 +54,10 @@ struct StripeVersions {
 /// What all workers share.
 pub(crate) struct Shared {
     pub arena: Arc<Arena>,
-    pub index: Index<IndexMemory>,
+    pub index: Index<IndexMemory, StripeVersions>,
     pub slabs: Slabs,
     pub config: Config,
     secrets: RapidSecrets,
-    versions: Box<[StripeVersions]>,
     /// Whether there has been a flush, so that versions have to be compared at all.
     flushed: AtomicBool,
     /// Second at which a flush is due; 0: none.
@@ -77,6 +76,9 @@ impl std::fmt::Debug for Shared {
         f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
     }
 }
+
+/// A key under its stripes.
+pub(crate) type LockedKey<'a> = Locked<'a, IndexMemory, StripeVersions>;
 
 /// The arena as the index sees it.
 #[derive(Debug)]
@@ -111,7 +113,6 @@ impl Memc3 {
             index,
             slabs,
             secrets: RapidSecrets::seed(config.hash_seed),
-            versions: (0..guira_cuckoo::SEGMENT_BUCKETS).map(|_| StripeVersions::default()).collect(),
             flushed: AtomicBool::new(false),
             flush_at_s: AtomicU32::new(0),
             slot_searches: AtomicU32::new(0),
@@ -168,18 +169,18 @@ impl Shared {
     pub fn is_live(&self, probe: &Probe, header: Header, more: More, now: Time) -> bool {
         !more.expiry.is_past(now)
             && (!self.flushed.load(Ordering::Relaxed)
-                || header.version() > self.versions[probe.stripe()].flushed.load(Ordering::Relaxed))
+                || header.version() > self.index.stripe_data(probe.stripe()).flushed.load(Ordering::Relaxed))
     }
 
     /// The version after the last one under a stripe. The caller holds it.
     pub fn next_version(&self, probe: &Probe) -> u64 {
-        let last = self.versions[probe.stripe()].last.load(Ordering::Relaxed);
+        let last = self.index.stripe_data(probe.stripe()).last.load(Ordering::Relaxed);
         if last >= item::VERSION_MAX { 1 } else { last + 1 }
     }
 
     /// Notes that `version` is in use. The caller holds the stripe.
     pub fn use_version(&self, probe: &Probe, version: u64) {
-        self.versions[probe.stripe()].last.store(version, Ordering::Relaxed);
+        self.index.stripe_data(probe.stripe()).last.store(version, Ordering::Relaxed);
     }
 
     /// Carries out a flush that is due.
@@ -197,7 +198,8 @@ impl Shared {
     /// Everything stored so far is gone.
     fn flush(&self) {
         self.flushed.store(true, Ordering::Relaxed);
-        for (stripe, versions) in self.versions.iter().enumerate() {
+        for stripe in 0..guira_cuckoo::SEGMENT_BUCKETS {
+            let versions = self.index.stripe_data(stripe);
             self.index.with_stripe(stripe, || {
                 versions.flushed.store(versions.last.load(Ordering::Relaxed), Ordering::Relaxed);
             });

@@ -156,8 +156,8 @@ impl Shared {
         let mut key = KeyCopy::default();
         let probe = self.probe(key.of(words, seen));
         let payload = self.arena.payload(place, probe.spare_bits());
-        let mut locked = self.index.lock(&probe);
-        let slot = locked.find(|candidate| candidate == payload)?;
+        let (mut locked, slot) = self.index.lock_and_find(&probe, |candidate| candidate == payload);
+        let slot = slot?;
         let header = Header::of(words);
         match verdict(header, More::of(header, words)) {
             Verdict::Take => {
@@ -185,9 +185,8 @@ impl Shared {
 
     /// Removes a key's item if it is over.
     pub(crate) fn reclaim(&self, probe: &Probe, key: Key<'_>, now: Time, counters: &Counters) {
-        let mut locked = self.index.lock(probe);
         let mut found = None;
-        let slot = locked.find(|payload| {
+        let (mut locked, slot) = self.index.lock_and_find(probe, |payload| {
             found = self.item_of_key(payload, probe, key);
             found.is_some()
         });

@@ -136,10 +136,10 @@ impl Shared {
     #[cold]
     fn note_use(&self, probe: &Probe, place: Place, seen: Header) {
         if !seen.is_used() {
-            let locked = self.index.lock(probe);
             // Under the stripe and still in the index: the word is this item's header and not something new in its place.
             let payload = self.arena.payload(place, probe.spare_bits());
-            if locked.find(|candidate| candidate == payload).is_some() {
+            let (_locked, slot) = self.index.lock_and_find(probe, |candidate| candidate == payload);
+            if slot.is_some() {
                 let words = self.words(place);
                 words.store(0, Header::of(words).used().0);
             }

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use guira_cuckoo::{Full, Locked, Place as Slot, Probe};
+use guira_cuckoo::{Full, Place as Slot, Probe};
 use guira_item::{
     Answer, Change, Current, Expiry, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time, apply,
 };
@@ -14,7 +14,7 @@ use guira_item::{
 use crate::{
     arena::{Place, Words},
     counters::Counters,
-    engine::{IndexMemory, Shared, Worker},
+    engine::{LockedKey, Shared, Worker},
     eviction::Unlinked,
     item::{self, Header, More, Writer},
     large,
@@ -210,13 +210,7 @@ impl Shared {
     }
 
     /// The key's item. The caller holds its stripes.
-    fn find<'s>(
-        &'s self,
-        locked: &Locked<'_, IndexMemory>,
-        probe: &Probe,
-        key: Key<'_>,
-        now: Time,
-    ) -> Option<Found<'s>> {
+    fn find<'s>(&'s self, locked: &LockedKey<'_>, probe: &Probe, key: Key<'_>, now: Time) -> Option<Found<'s>> {
         let mut found = None;
         let slot = locked.find(|payload| {
             found = self.item_of_key(payload, probe, key);
@@ -240,7 +234,12 @@ impl Shared {
         index: usize,
         sink: &mut S,
     ) -> Attempt {
-        let mut locked = self.index.lock(probe);
+        // Memory that was taken beforehand is for a key that is probably new, which needs both its buckets.
+        let mut locked = if spare.is_some() {
+            self.index.lock(probe)
+        } else {
+            self.index.lock_and_find(probe, |payload| self.item_of_key(payload, probe, request.key).is_some()).0
+        };
         let found = self.find(&locked, probe, request.key, now);
         let live = found.as_ref().filter(|found| found.is_live);
         let mut number = Vec::new();
@@ -354,7 +353,7 @@ impl Shared {
     #[expect(clippy::too_many_arguments, reason = "the parts of one answer")]
     fn answer_read<S: Sink>(
         self: &Arc<Self>,
-        locked: &mut Locked<'_, IndexMemory>,
+        locked: &mut LockedKey<'_>,
         probe: &Probe,
         request: &Request<'_>,
         hit: Hit,
@@ -381,7 +380,7 @@ impl Shared {
     fn rewrite(
         &self,
         worker: &mut Worker,
-        locked: &mut Locked<'_, IndexMemory>,
+        locked: &mut LockedKey<'_>,
         probe: &Probe,
         request: &Request<'_>,
         found: Option<&Found<'_>>,
@@ -447,7 +446,7 @@ impl Shared {
     fn rewrite_in_place(
         &self,
         worker: &mut Worker,
-        locked: &mut Locked<'_, IndexMemory>,
+        locked: &mut LockedKey<'_>,
         found: &Found<'_>,
         key: Key<'_>,
         value: NewValue<'_>,

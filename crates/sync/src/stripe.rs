@@ -1,4 +1,5 @@
-//! Version stripes: an array of words, each a spinlock for writers and a version for readers (MemC3 3.2.1; Li 3.3.4).
+//! Version stripes: an array of words, each a spinlock for writers and a version for readers (MemC3 3.2.1; Li 3.3.4), and
+//! beside each what is counted under it, so that a write takes one cache line from the other cores instead of two.
 //!
 //! ```text
 //! bit 63 ................ 2   1         0
@@ -23,35 +24,56 @@ const VERSION_STEP: u64 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u64);
 
-/// The stripes of one table.
-#[derive(Debug)]
-pub struct Stripes {
-    words: Box<[AtomicU64]>,
+/// A word and its data: half a cache line, so that a thousand of them stay in the first two caches.
+#[derive(Debug, Default)]
+#[repr(align(32))]
+struct Stripe<T> {
+    word: AtomicU64,
+    data: T,
 }
 
-impl Stripes {
+/// The stripes of one table, with a `T` each.
+#[derive(Debug)]
+pub struct Stripes<T = ()> {
+    stripes: Box<[Stripe<T>]>,
+}
+
+impl<T: Default> Stripes<T> {
     /// `len` stripes, a power of two.
     ///
     /// # Panics
     /// If `len` is not a power of two.
     pub fn new(len: usize) -> Self {
         assert!(len.is_power_of_two(), "{len} stripes");
-        Self { words: (0..len).map(|_| AtomicU64::new(0)).collect() }
+        Self { stripes: (0..len).map(|_| Stripe { word: AtomicU64::new(0), data: T::default() }).collect() }
+    }
+}
+
+impl<T> Stripes<T> {
+    /// What belongs to a stripe.
+    #[inline]
+    pub fn data(&self, stripe: usize) -> &T {
+        &self.stripes[stripe & (self.stripes.len() - 1)].data
+    }
+
+    /// What belongs to each stripe.
+    pub fn all_data(&self) -> impl Iterator<Item = &T> {
+        self.stripes.iter().map(|stripe| &stripe.data)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.words.len()
+        self.stripes.len()
     }
 
     /// Never: there is at least one.
     pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.stripes.is_empty()
     }
 
     #[inline]
     fn word(&self, stripe: usize) -> &AtomicU64 {
-        &self.words[stripe & (self.words.len() - 1)]
+        &self.stripes[stripe & (self.stripes.len() - 1)].word
     }
 
     /// The version before an optimistic read; waits while a writer is at work.
@@ -80,8 +102,8 @@ impl Stripes {
 
     /// Locks the stripes of two buckets, which may be one and the same.
     #[inline]
-    pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_> {
-        let mask = self.words.len() - 1;
+    pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_, T> {
+        let mask = self.stripes.len() - 1;
         let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
         lock(self.word(low));
         if high != low {
@@ -91,9 +113,9 @@ impl Stripes {
     }
 
     /// Locks every stripe: writers wait, readers go on.
-    pub fn lock_all(&self) -> AllGuard<'_> {
-        for word in &self.words {
-            lock(word);
+    pub fn lock_all(&self) -> AllGuard<'_, T> {
+        for stripe in &self.stripes {
+            lock(&stripe.word);
         }
         AllGuard { stripes: self }
     }
@@ -136,14 +158,14 @@ fn unlock(word: &AtomicU64) {
 
 /// Two stripes held; released on drop.
 #[derive(Debug)]
-pub struct PairGuard<'a> {
-    stripes: &'a Stripes,
+pub struct PairGuard<'a, T> {
+    stripes: &'a Stripes<T>,
     low: usize,
     high: usize,
     writing: bool,
 }
 
-impl PairGuard<'_> {
+impl<T> PairGuard<'_, T> {
     /// To be called before the first store that readers could see.
     #[inline]
     pub fn start_writing(&mut self) {
@@ -160,7 +182,7 @@ impl PairGuard<'_> {
     }
 }
 
-impl Drop for PairGuard<'_> {
+impl<T> Drop for PairGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.high != self.low {
@@ -172,14 +194,14 @@ impl Drop for PairGuard<'_> {
 
 /// Every stripe held; released on drop.
 #[derive(Debug)]
-pub struct AllGuard<'a> {
-    stripes: &'a Stripes,
+pub struct AllGuard<'a, T> {
+    stripes: &'a Stripes<T>,
 }
 
-impl Drop for AllGuard<'_> {
+impl<T> Drop for AllGuard<'_, T> {
     fn drop(&mut self) {
-        for word in self.stripes.words.iter().rev() {
-            unlock(word);
+        for stripe in self.stripes.stripes.iter().rev() {
+            unlock(&stripe.word);
         }
     }
 }
@@ -190,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_lock_without_writing_leaves_readers_undisturbed() {
-        let stripes = Stripes::new(4);
+        let stripes = Stripes::<()>::new(4);
         let version = stripes.begin(1);
         drop(stripes.lock_pair(1, 2));
         let guard = stripes.lock_all();
@@ -201,7 +223,7 @@ mod tests {
 
     #[test]
     fn writing_steps_both_versions() {
-        let stripes = Stripes::new(4);
+        let stripes = Stripes::<()>::new(4);
         let (one, two, three) = (stripes.begin(1), stripes.begin(2), stripes.begin(3));
         let mut guard = stripes.lock_pair(2, 1);
         guard.start_writing();
@@ -213,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_pair_may_be_one_stripe() {
-        let stripes = Stripes::new(2);
+        let stripes = Stripes::<()>::new(2);
         let before = stripes.begin(1);
         let mut guard = stripes.lock_pair(1, 3);
         guard.start_writing();
@@ -231,7 +253,7 @@ mod loom_tests {
 
     /// Two words that only ever change together, under a pair of stripes.
     struct Twins {
-        stripes: Stripes,
+        stripes: Stripes<()>,
         left: AtomicU64,
         right: AtomicU64,
     }
