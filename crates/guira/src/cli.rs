@@ -21,7 +21,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// Serve memcached's protocols (`guira serve -h` lists memcached's flags)
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, args_override_self = true)]
     Serve(Box<Flags>),
     /// Ask a server whether it is well: exit status 0 if it answers
     Health(health::Arguments),
@@ -56,6 +56,7 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Call, S
     let name = arguments.first().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();
     let command = if name == "memcached" {
         let command = Direct::augment_args(clap::Command::new("memcached"))
+            .args_override_self(true)
             .disable_help_flag(true)
             .disable_version_flag(true)
             .infer_long_args(true);

@@ -86,6 +86,11 @@ impl Decimal {
         Self { digits, digits_len: digits_len as u8, padded_len: digits_len.max(len_min) }
     }
 
+    /// How many digits a number has.
+    fn len_of(value: u64) -> usize {
+        value.checked_ilog10().unwrap_or(0) as usize + 1
+    }
+
     /// The digits, 1 to 20 of them.
     pub fn digits(&self) -> &[u8] {
         &self.digits[..usize::from(self.digits_len)]
@@ -173,7 +178,8 @@ fn apply_get<'a>(get: &Get, current: Option<&Current<'_>>, next_cas: u64) -> (Ch
         return (change, Ok(hit));
     };
     let expiry = get.touch.unwrap_or(item.expiry);
-    let too_close = |deadline: Expiry| expiry != Expiry::NEVER && expiry.to_raw() < deadline.to_raw();
+    let judged = if get.recache_after_touch { expiry } else { item.expiry };
+    let too_close = |deadline: Expiry| judged != Expiry::NEVER && judged.to_raw() < deadline.to_raw();
     let won = get.wins && !item.win_sent && (item.stale || get.recache.is_some_and(too_close));
     let hit = Hit {
         flags: item.flags,
@@ -275,7 +281,7 @@ fn apply_arithmetic<'a>(arithmetic: Arithmetic, current: Option<&Current<'_>>, n
         let answer = Answer::Number { value, cas: next_cas, expiry_before: expiry, expiry, created: true };
         return (rewrite(value, 0, 0, expiry, false, false), answer);
     };
-    if item.value_len == 0 || item.value.is_none() {
+    if item.value_len == 0 {
         return (Change::Keep, Answer::NonNumeric);
     }
     if arithmetic.cas.is_some_and(|expected| expected != item.cas) {
@@ -288,7 +294,10 @@ fn apply_arithmetic<'a>(arithmetic: Arithmetic, current: Option<&Current<'_>>, n
     };
     let expiry = arithmetic.touch.unwrap_or(item.expiry);
     let answer = Answer::Number { value, cas: next_cas, expiry_before: item.expiry, expiry, created: false };
-    (rewrite(value, item.value_len, item.flags, expiry, item.stale, item.win_sent), answer)
+    // A number that grows is a new item to memcached, without the marks of the old one.
+    let (stale, win_sent) =
+        if Decimal::len_of(value) > item.value_len { (false, false) } else { (item.stale, item.win_sent) };
+    (rewrite(value, item.value_len, item.flags, expiry, stale, win_sent), answer)
 }
 
 /// The number at the front of `text` as C's `strtoull` and memcached's `safe_strtoull` take it: white space and a sign may

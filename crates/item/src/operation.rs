@@ -41,11 +41,21 @@ pub struct Get {
     pub vivify: Option<Expiry>,
     /// Win if the item would expire before this time.
     pub recache: Option<Expiry>,
+    /// Judge `recache` by the expiry after `touch`, not before it.
+    pub recache_after_touch: bool,
 }
 
 impl Get {
     /// The classic get: value, bump, nothing else.
-    pub const PLAIN: Self = Self { value: true, bump: true, wins: false, touch: None, vivify: None, recache: None };
+    pub const PLAIN: Self = Self {
+        value: true,
+        bump: true,
+        wins: false,
+        touch: None,
+        vivify: None,
+        recache: None,
+        recache_after_touch: false,
+    };
 }
 
 /// Under which condition and how a value is stored.

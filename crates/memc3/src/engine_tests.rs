@@ -325,7 +325,7 @@ fn any_operation() -> impl Strategy<Value = OwnedOperation> {
     let expiry = prop_oneof![Just(Expiry::NEVER), (0u32..40).prop_map(|s| Expiry::at(Time(NOW.0 + s)))];
     let get = (any::<[bool; 3]>(), prop::option::of(expiry.clone()), prop::option::of(expiry.clone())).prop_map(
         |([wins, value, bump], touch, vivify)| {
-            OwnedOperation::Get(Get { value, bump, wins, touch, vivify, recache: None })
+            OwnedOperation::Get(Get { value, bump, wins, touch, vivify, ..Get::PLAIN })
         },
     );
     prop_oneof![
@@ -396,9 +396,7 @@ fn reference_step(
         map.remove(&key);
     }
     let old = map.get(&key).cloned();
-    let current = old
-        .as_ref()
-        .map(|item| Current { value: (item.value.len() < 16_000).then_some(&item.value[..]), ..item.current });
+    let current = old.as_ref().map(|item| Current { value: Some(&item.value[..]), ..item.current });
     let (change, answer) = apply(operation, current.as_ref(), now, cas);
     let present = old.as_ref().map(|item| item.value.clone()).unwrap_or_default();
     match change {

@@ -115,6 +115,11 @@ impl Header {
         Self(self.0 | FETCHED | RECENT)
     }
 
+    /// With the marks of use of `other`.
+    pub fn as_used_as(self, other: Self) -> Self {
+        Self(self.0 | other.0 & (FETCHED | RECENT))
+    }
+
     pub fn recent(self) -> Self {
         Self(self.0 | RECENT)
     }

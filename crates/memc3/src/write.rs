@@ -25,6 +25,9 @@ use crate::{
 /// Attempts of one change: each is spoilt only by another change of the same key, or of the same two buckets.
 const ATTEMPTS_MAX: usize = 1_000;
 
+/// Longest value in which a number is looked for, in bytes: what memcached keeps in one piece.
+const NUMBER_LEN_MAX: usize = 512 << 10;
+
 /// Displacement searches for one step of growth. At 92 % one new key in five needs a search, and the remaining 8 % of a
 /// segment are a thousand keys: growth is through long before they are used up.
 const SEARCHES_PER_STEP: u32 = 32;
@@ -56,6 +59,28 @@ struct Found<'a> {
     more: More,
     is_live: bool,
     value_len: usize,
+}
+
+/// What an item becomes.
+#[derive(Clone, Copy)]
+struct Next<'v> {
+    value: NewValue<'v>,
+    more: More,
+    version: u64,
+    /// It stays the same item for clients, as used as it was.
+    keeps_use: bool,
+}
+
+impl Next<'_> {
+    /// `header` as it is to be in place of the item that is there: what is overwritten keeps the place in line that it had
+    /// earned.
+    fn header_over(&self, header: Header, found: &Found<'_>) -> Header {
+        match found.is_live {
+            true if self.keeps_use => header.as_used_as(found.header),
+            true => header.recent(),
+            false => header,
+        }
+    }
 }
 
 /// How one attempt ended.
@@ -149,7 +174,8 @@ impl Shared {
             return Some(Shape { class, large_len: None });
         }
         let class = self.slabs.sizes.fitting(item::large_head_len(key_len, more))?;
-        (len <= self.config.item_len_max).then_some(Shape { class, large_len: Some(value_len) })
+        // The second word does not count: no item becomes too large by being touched.
+        (len - more.len() <= self.config.item_len_max).then_some(Shape { class, large_len: Some(value_len) })
     }
 
     /// Takes memory of a shape, and fills it if the value is known.
@@ -244,7 +270,7 @@ impl Shared {
         let live = found.as_ref().filter(|found| found.is_live);
         let mut number = Vec::new();
         if let (Operation::Arithmetic(_), Some(found)) = (&request.operation, live)
-            && !found.header.is_large()
+            && found.value_len <= NUMBER_LEN_MAX
         {
             number = self.value_of(found);
         }
@@ -255,7 +281,7 @@ impl Shared {
                 cas: found.header.version(),
                 expiry: found.more.expiry,
                 value_len: found.value_len,
-                value: (!found.header.is_large()).then_some(&number[..]),
+                value: (found.value_len <= NUMBER_LEN_MAX).then_some(&number[..]),
                 fetched: found.header.is_fetched(),
                 stale: found.more.stale,
                 win_sent: found.more.win_sent,
@@ -294,17 +320,8 @@ impl Shared {
                     found.words.store(0, found.header.with_version(version).0);
                 } else if more.is_needed() {
                     // The item has no room for a second word: it moves to a chunk that has.
-                    match self.rewrite(
-                        worker,
-                        &mut locked,
-                        probe,
-                        request,
-                        Some(found),
-                        spare,
-                        NewValue::Append(&[]),
-                        more,
-                        version,
-                    ) {
+                    let next = Next { value: NewValue::Append(&[]), more, version, keeps_use: true };
+                    match self.rewrite(worker, &mut locked, probe, request, Some(found), spare, &next) {
                         Ok(replaced) => old = replaced,
                         Err(attempt) => return attempt,
                     }
@@ -318,7 +335,11 @@ impl Shared {
             }
             Change::Rewrite { value, flags, expiry, stale, win_sent } => {
                 let more = More { flags, expiry, stale, win_sent };
-                match self.rewrite(worker, &mut locked, probe, request, found.as_ref(), spare, value, more, version) {
+                // A number that keeps its length is changed in place for clients too: it stays as used as it was.
+                let keeps_use = matches!(&value, NewValue::Number(number)
+                    if found.as_ref().is_some_and(|found| number.padded_len() == found.value_len));
+                let next = Next { value, more, version, keeps_use };
+                match self.rewrite(worker, &mut locked, probe, request, found.as_ref(), spare, &next) {
                     Ok(replaced) => old = replaced,
                     Err(Attempt::Done) => {
                         // Larger than the largest item.
@@ -336,7 +357,16 @@ impl Shared {
             }
         }
         match answer {
-            Err(answer) => sink.answer(index, answer),
+            Err(answer) => {
+                // A touch is a use.
+                if let (Operation::Touch(_), Some(found)) = (&request.operation, &found)
+                    && answer == Answer::Touched
+                    && let Some(found) = self.find(&locked, probe, request.key, now).filter(|_| found.is_live)
+                {
+                    found.words.store(0, Header::of(found.words).used().0);
+                }
+                sink.answer(index, answer);
+            }
             Ok(hit) => self.answer_read(&mut locked, probe, request, hit, now, index, sink),
         }
         drop(locked);
@@ -385,10 +415,9 @@ impl Shared {
         request: &Request<'_>,
         found: Option<&Found<'_>>,
         spare: &mut Option<Spare>,
-        value: NewValue<'_>,
-        more: More,
-        version: u64,
+        next: &Next<'_>,
     ) -> Result<Option<(Place, Header)>, Attempt> {
+        let Next { value, more, version, .. } = *next;
         let current_len = found.filter(|found| found.is_live).map_or(0, |found| found.value_len);
         let value_len = value.len_with(current_len);
         let key_len = request.key.as_bytes().len();
@@ -404,7 +433,7 @@ impl Shared {
             && self.slabs.class_of(self.arena.locate(found.place).0) == Some(shape.class)
         {
             let old_len = self.total_len(found.header, found.words);
-            self.rewrite_in_place(worker, locked, found, request.key, value, more, header);
+            self.rewrite_in_place(worker, locked, found, request.key, next, header);
             worker.counters.bytes((new_len as u64).wrapping_sub(old_len as u64));
             return Ok(None);
         }
@@ -424,8 +453,7 @@ impl Shared {
         let words = self.words(taken.place);
         match found {
             Some(found) => {
-                // An overwritten item keeps the place in line that it had earned.
-                words.store(0, if found.is_live { header.recent().0 } else { header.0 });
+                words.store(0, next.header_over(header, found).0);
                 locked.replace(found.slot, payload);
             }
             None => {
@@ -449,10 +477,10 @@ impl Shared {
         locked: &mut LockedKey<'_>,
         found: &Found<'_>,
         key: Key<'_>,
-        value: NewValue<'_>,
-        more: More,
+        next: &Next<'_>,
         header: Header,
     ) {
+        let Next { value, more, .. } = *next;
         let mut present = std::mem::take(&mut worker.scratch);
         present.clear();
         if found.is_live && matches!(value, NewValue::Append(_) | NewValue::Prepend(_)) {
@@ -469,7 +497,7 @@ impl Shared {
         writer.put(after);
         writer.fill(b' ', pad);
         writer.finish();
-        words.store(0, if found.is_live { header.recent().0 } else { header.0 });
+        words.store(0, next.header_over(header, found).0);
         worker.scratch = present;
     }
 

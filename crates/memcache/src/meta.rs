@@ -31,6 +31,7 @@ pub(crate) fn get<'a>(context: &mut Context<'_, 'a>, line: Line<'a>) -> Step<'a>
         touch: flags.touch,
         vivify: flags.creation(),
         recache: flags.recache,
+        recache_after_touch: flags.recache_after_touch,
     });
     let command = MetaCommand::Get { touches: flags.touch.is_some() };
     ask(context, line, 2, &flags, operation, command);

@@ -47,6 +47,8 @@ pub(crate) struct MetaFlags<'a> {
     pub(crate) touch_is_last: bool,
     /// R
     pub(crate) recache: Option<Expiry>,
+    /// R came after T.
+    pub(crate) recache_after_touch: bool,
     /// F
     pub(crate) client_flags: u32,
     /// C
@@ -75,6 +77,7 @@ impl<'a> MetaFlags<'a> {
             touch: None,
             touch_is_last: false,
             recache: None,
+            recache_after_touch: false,
             client_flags: 0,
             cas: None,
             mode: None,
@@ -134,7 +137,10 @@ impl<'a> MetaFlags<'a> {
                 self.touch_is_last = self.vivify.is_some();
                 expiry(&mut self.touch)
             }
-            b'R' => expiry(&mut self.recache),
+            b'R' => {
+                self.recache_after_touch = self.touch.is_some();
+                expiry(&mut self.recache)
+            }
             b'F' => parse_u32(token).map(|flags| self.client_flags = flags).ok_or(None),
             b'C' => parse_u64(token).map(|cas| self.cas = Some(cas)).ok_or(Some(BAD_TOKEN)),
             b'J' => number(&mut self.initial, BAD_INITIAL),
