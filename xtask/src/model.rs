@@ -1,5 +1,4 @@
 //! `model`: loom runs the lock-free kernels through every interleaving of their threads within its bounds.
-//! (Shuttle's random schedules are ordinary tests.)
 
 use crate::run::{Failed, Run};
 

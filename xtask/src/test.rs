@@ -11,7 +11,9 @@ use crate::{
 /// The first step that fails.
 pub fn test(run: &mut Run) -> Result<(), Failed> {
     check::check(run)?;
-    let tests = run.command("cargo test --workspace --locked --no-fail-fast");
+    let mut tests = run.command("cargo test --workspace --locked --no-fail-fast");
+    // The lengths that CI promises: a million commands beside memcached, a minute of stress over the eviction policies.
+    tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000").env("GUIRA_STRESS_SECONDS", "12");
     run.step("tests", tests)?;
     model::model(run)?;
     // Benchmarks run tiny, so that they cannot rot.

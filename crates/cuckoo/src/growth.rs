@@ -89,8 +89,8 @@ impl<S: SegmentSource, D: Default> Index<S, D> {
         // SAFETY: just handed out by the source for a whole segment, mapped as long as `self` lives.
         let new = unsafe { &*pointer };
         let old = Overlap::of(before);
-        let all = self.stripes.lock_all();
         let mut moved = Vec::with_capacity(SEGMENT_SLOTS);
+        let all = self.stripes.lock_all();
         for at in old.first..=old.last {
             let segment = self.current_segment(before, at);
             for (number, bucket) in segment.iter().enumerate() {

@@ -237,6 +237,12 @@ impl<S: SegmentSource, D: Default> Index<S, D> {
         change()
     }
 
+    /// Calls `work` while every stripe is held: nobody changes any key meanwhile, and readers go on.
+    pub fn with_all_stripes<R>(&self, work: impl FnOnce() -> R) -> R {
+        let _all = self.stripes.lock_all();
+        work()
+    }
+
     /// Frees a slot in one of the key's buckets by displacement; another writer may take it again.
     ///
     /// # Errors

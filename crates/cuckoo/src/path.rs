@@ -63,7 +63,7 @@ pub(crate) fn search(segment: &Segment, probe: &Probe) -> Option<Path> {
         let Node { bucket, .. } = nodes[at];
         let here = &segment[usize::from(bucket)];
         if here.free().first().is_some() {
-            return Some(path_to(&nodes, at));
+            return path_to(&nodes, at);
         }
         // Which child comes first depends on the bucket, so that slots are displaced evenly.
         for turn in 0..BUCKET_SLOTS {
@@ -85,15 +85,16 @@ pub(crate) fn search(segment: &Segment, probe: &Probe) -> Option<Path> {
     None
 }
 
-fn path_to(nodes: &[Node; NODES_MAX], leaf: usize) -> Path {
+/// The moves from a root to `leaf`; `None` if keys went away during the search so that it got deeper than a path may be.
+fn path_to(nodes: &[Node; NODES_MAX], leaf: usize) -> Option<Path> {
     let mut path = Path::default();
     let mut at = leaf;
     while usize::from(nodes[at].parent) != at {
-        path.moves[path.len] = nodes[at].from;
+        *path.moves.get_mut(path.len)? = nodes[at].from;
         path.len += 1;
         at = usize::from(nodes[at].parent);
     }
-    path
+    Some(path)
 }
 
 /// Asks for the cache line of `target` ahead of its use.

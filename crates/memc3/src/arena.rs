@@ -16,6 +16,7 @@ use std::{
 };
 
 use guira_cuckoo::{SEGMENT_BYTES, Segment, SegmentSource};
+use guira_sync::order::{Held, Rank};
 
 use crate::config::ConfigError;
 
@@ -114,8 +115,9 @@ impl Arena {
         })
     }
 
-    fn pool(&self) -> std::sync::MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    fn with_pool<R>(&self, work: impl FnOnce(&mut Pool) -> R) -> R {
+        let _held = Held::note(Rank::Pool);
+        work(&mut self.pool.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Pages in all.
@@ -130,18 +132,20 @@ impl Arena {
 
     /// Takes a page from the pool.
     pub fn take_page(&self) -> Option<PageId> {
-        let mut pool = self.pool();
-        if pool.taken >= pool.limit {
-            return None;
-        }
-        let page = pool.returned.pop().or_else(|| {
-            let page = PageId(pool.fresh);
-            ((page.0 as usize) < self.pages).then(|| {
-                pool.fresh += 1;
-                page
-            })
+        let page = self.with_pool(|pool| {
+            if pool.taken >= pool.limit {
+                return None;
+            }
+            let page = pool.returned.pop().or_else(|| {
+                let page = PageId(pool.fresh);
+                ((page.0 as usize) < self.pages).then(|| {
+                    pool.fresh += 1;
+                    page
+                })
+            })?;
+            pool.taken += 1;
+            Some(page)
         })?;
-        pool.taken += 1;
         // Release: pairs with the Acquire fence by which readers validate; whoever reads what is written to the page from
         // here on also sees that the place it came from has been given up.
         fence(Ordering::Release);
@@ -150,41 +154,41 @@ impl Arena {
 
     /// Gives a page back; whoever still reads from it will find out by its stripe.
     pub fn give_page(&self, page: PageId) {
-        let mut pool = self.pool();
-        pool.taken -= 1;
-        if pool.taken >= pool.limit {
+        let is_above_limit = self.with_pool(|pool| pool.taken > pool.limit);
+        if is_above_limit {
             // SAFETY: the page is a whole number of the system's pages, in the mapping; nobody holds anything in it, and an
             // optimistic reader that sees it turn to zeros does not validate.
             unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, libc::MADV_DONTNEED) };
         }
-        pool.returned.push(page);
+        self.with_pool(|pool| {
+            pool.taken -= 1;
+            pool.returned.push(page);
+        });
     }
 
     /// Sets a taken page aside for the index.
     pub fn reserve_for_index(&self, page: PageId) {
-        self.pool().reserved.push(page);
+        self.with_pool(|pool| pool.reserved.push(page));
     }
 
     /// Pages set aside for the index.
     pub fn reserved_for_index(&self) -> usize {
-        self.pool().reserved.len()
+        self.with_pool(|pool| pool.reserved.len())
     }
 
     /// Pages in use, and the limit.
     pub fn usage(&self) -> (usize, usize) {
-        let pool = self.pool();
-        (pool.taken, pool.limit)
+        self.with_pool(|pool| (pool.taken, pool.limit))
     }
 
     /// Whether a page can be had without taking it from someone.
     pub fn has_free_page(&self) -> bool {
-        let pool = self.pool();
-        pool.taken < pool.limit
+        self.with_pool(|pool| pool.taken < pool.limit)
     }
 
     /// Changes the limit, in pages, up to what was reserved.
     pub fn set_limit(&self, pages: usize) {
-        self.pool().limit = pages.min(self.pages);
+        self.with_pool(|pool| pool.limit = pages.min(self.pages));
     }
 
     /// First byte of a page.
@@ -262,7 +266,7 @@ impl Drop for Arena {
 // SAFETY: pages stay mapped as long as the arena, and are accessed atomically; a page is handed out to one taker at a time.
 unsafe impl SegmentSource for Arena {
     fn allocate(&self) -> Option<NonNull<Segment>> {
-        let reserved = self.pool().reserved.pop();
+        let reserved = self.with_pool(|pool| pool.reserved.pop());
         let page = reserved.or_else(|| self.take_page())?;
         fence(Ordering::Release);
         NonNull::new(self.page(page).cast())

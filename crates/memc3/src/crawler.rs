@@ -1,6 +1,8 @@
 //! Background work, in slices: the index grows, expired items are freed, a lowered memory limit is carried out; and the scan
 //! that dumps look through.
 
+use std::sync::atomic::Ordering;
+
 use guira_cuckoo::{GrowError, Growth};
 use guira_item::{ItemInfo, ScanCursor, Time};
 
@@ -26,12 +28,12 @@ impl Shared {
     /// One slice of background work; true if there is more to do at once.
     pub(crate) fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
         let counters = std::sync::Arc::clone(&worker.counters);
-        if self.index.should_grow() || self.index.is_growing() {
-            return self.grow(now, &counters);
+        if (self.index.should_grow() || self.index.is_growing()) && self.grow(now, &counters) {
+            return true;
         }
         let (taken, limit) = self.arena.usage();
-        if taken > limit {
-            return self.steal_page(None, now, &counters);
+        if taken > limit && self.steal_page(None, now, &counters) {
+            return true;
         }
         self.crawl(worker, now)
     }
@@ -40,8 +42,11 @@ impl Shared {
     pub(crate) fn grow(&self, now: Time, counters: &Counters) -> bool {
         let segments = self.index.segments();
         let more = if segments < self.arena.pages() / SMALL_INDEX_PAGES { segments } else { segments.div_ceil(4) };
-        if self.index.begin_growth(segments + more).is_err() {
-            return false;
+        match self.index.begin_growth(segments + more) {
+            Ok(()) => {}
+            // Another thread is at it.
+            Err(GrowError::Busy) => return true,
+            Err(_) => return false,
         }
         if self.arena.reserved_for_index() == 0 {
             if !self.arena.has_free_page() && (!self.config.evictions_enabled || !self.steal_page(None, now, counters))
@@ -70,12 +75,23 @@ impl Shared {
             }
             let page = PageId(worker.crawl_page);
             worker.crawl_page += 1;
-            if self.slabs.is_expiring(page) {
+            if self.slabs.is_draining(page)
+                && let Some(class) = self.slabs.class_of(page)
+            {
+                // An item that was being stored when the page was emptied is in it still.
+                self.empty_page(class, page, now, &worker.counters);
+            }
+            // After a flush every page is looked through once, since any item may be dead.
+            let is_swept = self.pages_to_sweep.load(Ordering::Relaxed) > 0;
+            if is_swept {
+                self.pages_to_sweep.fetch_sub(1, Ordering::Relaxed);
+            }
+            if is_swept || self.slabs.is_expiring(page) {
                 looked_through += 1;
                 freed += self.crawl_page(page, now, &worker.counters);
             }
         }
-        freed > FREED_TO_GO_ON
+        freed > FREED_TO_GO_ON || self.pages_to_sweep.load(Ordering::Relaxed) > 0
     }
 
     /// Frees the expired items of a page; returns how many.
@@ -90,12 +106,12 @@ impl Shared {
                 continue;
             }
             counters.crawler_checked(1);
-            // Only items with an expiry have a second word, so most are passed by their header alone.
-            if !header.has_more() || !More::of(header, words).expiry.is_past(now) {
+            // Without a flush only items with an expiry die, which have a second word: most are passed by their header alone.
+            if !self.is_flushed() && (!header.has_more() || !More::of(header, words).expiry.is_past(now)) {
                 continue;
             }
-            let verdict = |_: Header, more: More| if more.expiry.is_past(now) { Verdict::Take } else { Verdict::Spare };
-            if let Some(unlinked) = self.unlink(place, verdict) {
+            let verdict = |_: Header, is_live| if is_live { Verdict::Spare } else { Verdict::Take };
+            if let Some(unlinked) = self.unlink(place, now, verdict) {
                 freed += 1;
                 counters.crawler_reclaimed(1);
                 counters.reclaimed(1);

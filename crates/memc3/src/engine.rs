@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     flushed: AtomicBool,
     /// Second at which a flush is due; 0: none.
     flush_at_s: AtomicU32,
+    /// Pages the crawler has yet to look through since the last flush.
+    pub pages_to_sweep: AtomicU32,
     /// Displacement searches so far.
     pub slot_searches: AtomicU32,
     pub notes_uses: bool,
@@ -115,6 +117,7 @@ impl Memc3 {
             secrets: RapidSecrets::seed(config.hash_seed),
             flushed: AtomicBool::new(false),
             flush_at_s: AtomicU32::new(0),
+            pages_to_sweep: AtomicU32::new(0),
             slot_searches: AtomicU32::new(0),
             notes_uses: policy::notes_uses(config.eviction),
             keeps_nodes: policy::node_len(config.eviction) > 0,
@@ -195,7 +198,12 @@ impl Shared {
         }
     }
 
-    /// Everything stored so far is gone.
+    /// Whether there has been a flush.
+    pub fn is_flushed(&self) -> bool {
+        self.flushed.load(Ordering::Relaxed)
+    }
+
+    /// Everything stored so far is gone; the crawler takes its memory back.
     fn flush(&self) {
         self.flushed.store(true, Ordering::Relaxed);
         for stripe in 0..guira_cuckoo::SEGMENT_BUCKETS {
@@ -204,6 +212,7 @@ impl Shared {
                 versions.flushed.store(versions.last.load(Ordering::Relaxed), Ordering::Relaxed);
             });
         }
+        self.pages_to_sweep.store(self.arena.pages() as u32, Ordering::Relaxed);
     }
 
     /// Bytes of an item: header, key, value.

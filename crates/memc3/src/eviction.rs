@@ -10,7 +10,7 @@ use guira_cuckoo::Probe;
 use guira_item::{ItemInfo, Key, Time};
 
 use crate::{
-    arena::{PageId, Place},
+    arena::{PAGE_LEN, PageId, Place},
     config::Eviction,
     counters::Counters,
     engine::{KeyCopy, Shared},
@@ -19,7 +19,7 @@ use crate::{
     slabs::Event,
 };
 
-/// Items evicted at a time: their buckets are asked for together, and the chunks serve the next stores.
+/// Items evicted at a time, at most: their buckets are asked for together, and the chunks serve the next stores.
 const VICTIMS_LEN: usize = 16;
 
 /// Attempts to find memory before a store is refused: each evicts or moves a page unless others are faster.
@@ -55,6 +55,10 @@ impl Shared {
                 continue;
             }
             if !self.config.evictions_enabled {
+                // No item goes, but a page that another class has to spare may come.
+                if self.take_spare_page(class, now, counters) {
+                    continue;
+                }
                 break;
             }
             self.review(class, now, counters);
@@ -69,8 +73,10 @@ impl Shared {
 
     /// Evicts a batch from a class; returns how many items went.
     fn evict_from(&self, class: ClassId, now: Time, counters: &Counters) -> usize {
-        let mut victims = Vec::with_capacity(VICTIMS_LEN);
-        self.slabs.victims(&self.arena, &mut self.slabs.lock(class), VICTIMS_LEN, &mut victims);
+        // Of large chunks one is enough: the next store may not need another.
+        let wanted = (PAGE_LEN / 4 / self.slabs.sizes.chunk_len(class)).clamp(1, VICTIMS_LEN);
+        let mut victims = Vec::with_capacity(wanted);
+        self.slabs.victims(&self.arena, &mut self.slabs.lock(class), wanted, &mut victims);
         self.evict(&victims, Some(class), now, counters)
     }
 
@@ -83,7 +89,7 @@ impl Shared {
             }
         }
         let spares_recent = !matches!(self.config.eviction, Eviction::Lru | Eviction::Random) && reviewed.is_some();
-        let verdict = |header: Header, _: More| match header.is_recent() && spares_recent {
+        let verdict = |header: Header, is_live: bool| match is_live && header.is_recent() && spares_recent {
             false => Verdict::Take,
             // Only the class of its head would ever age a large item, so the hand that meets a piece does.
             true if header.is_large() => Verdict::SpareAndAge,
@@ -91,7 +97,7 @@ impl Shared {
         };
         let mut gone = 0;
         for place in victims {
-            let Some(unlinked) = self.unlink(*place, verdict) else { continue };
+            let Some(unlinked) = self.unlink(*place, now, verdict) else { continue };
             gone += 1;
             if self.keeps_nodes {
                 // Policies without a hand that passes pages: a page is as old as its last victim.
@@ -145,9 +151,15 @@ impl Shared {
         }
     }
 
-    /// Takes the item at `place` out of the index if `verdict`, asked under its stripe, says so. Bytes at `place` may change
+    /// Takes the item at `place` out of the index if `verdict`, asked under its stripe and told whether the item is live at
+    /// `now`, says so. Bytes at `place` may change
     /// while its key is read; then no slot of the index fits, or what fits is a live item all the same.
-    pub(crate) fn unlink(&self, place: Place, verdict: impl FnOnce(Header, More) -> Verdict) -> Option<Unlinked> {
+    pub(crate) fn unlink(
+        &self,
+        place: Place,
+        now: Time,
+        verdict: impl FnOnce(Header, bool) -> Verdict,
+    ) -> Option<Unlinked> {
         let words = self.arena.words(place)?;
         let seen = Header::of(words);
         if !seen.is_item() {
@@ -159,7 +171,7 @@ impl Shared {
         let (mut locked, slot) = self.index.lock_and_find(&probe, |candidate| candidate == payload);
         let slot = slot?;
         let header = Header::of(words);
-        match verdict(header, More::of(header, words)) {
+        match verdict(header, self.is_live(&probe, header, More::of(header, words), now)) {
             Verdict::Take => {
                 locked.remove(slot);
                 Some(Unlinked { place, header })
@@ -247,7 +259,12 @@ impl Shared {
         let payload = |place| self.arena.payload(place, probe.spare_bits());
         let mut locked = self.index.lock(&probe);
         let slot = locked.find(|candidate| candidate == payload(place));
-        let Some(slot) = slot.filter(|_| !Header::of(words).is_large()) else {
+        // The page may have been emptied and given to another class since it was looked at. An item that is in the index keeps
+        // its page from that.
+        let is_movable = |_: &guira_cuckoo::Place| {
+            !Header::of(words).is_large() && self.slabs.class_of(self.arena.locate(place).0) == Some(class)
+        };
+        let Some(slot) = slot.filter(is_movable) else {
             drop(locked);
             self.slabs.free(&self.arena, &[to]);
             return false;

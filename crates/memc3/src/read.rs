@@ -9,7 +9,6 @@ use crate::{
     arena::Place,
     engine::{Shared, Worker},
     item::{self, Header, More},
-    large::{self, Pin},
     slabs::Event,
 };
 
@@ -147,30 +146,5 @@ impl Shared {
         if self.notes_uses {
             self.slabs.tell(&self.arena, place, Event::Used);
         }
-    }
-
-    /// Delivers the value of an item that the caller holds under its stripe.
-    pub(crate) fn deliver<S: Sink>(
-        self: &Arc<Self>,
-        place: Place,
-        hit: &Hit,
-        wants_value: bool,
-        index: usize,
-        sink: &mut S,
-    ) {
-        if !wants_value {
-            sink.metadata(index, hit);
-            return;
-        }
-        let words = self.words(place);
-        let header = Header::of(words);
-        if header.is_large() {
-            debug_assert_eq!(hit.value_len, large::value_len(header, words));
-            sink.pinned(index, hit, Box::new(Pin::new(self, place)));
-            return;
-        }
-        let value = header.key_offset() + header.key_len();
-        item::copy_out(words, value, hit.value_len, sink.reserve(index, hit), VALUE_SLACK_LEN);
-        sink.commit(index, hit);
     }
 }

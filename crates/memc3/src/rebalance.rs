@@ -1,6 +1,7 @@
 //! Memory between classes: a page goes from the class whose items last longest to the one that needs memory.
 //!
-//! A class's age is how many pages all hands together have passed since its own hand passed its oldest page: how long an
+//! A class's age is how many pages all hands together have passed since its own hand passed, or a store went to, its oldest
+//! page: how long an
 //! item lasts there, in units of work, so that it says the same at any speed. A class that nobody stores to grows old by
 //! itself and gives its pages to those that are in use: memory is never stuck in the wrong class.
 
@@ -44,6 +45,18 @@ impl Shared {
             }
         }
         false
+    }
+
+    /// Takes a page of chunks that another class does not need, evicting nothing; true if it reached the pool.
+    pub(crate) fn take_spare_page(&self, wanting: ClassId, now: Time, counters: &Counters) -> bool {
+        self.slabs.ids().filter(|class| *class != wanting).any(|class| {
+            let page = {
+                let mut locked = self.slabs.lock(class);
+                let empty = self.slabs.empty_page(&locked);
+                empty.filter(|page| self.slabs.start_draining(&self.arena, &mut locked, *page))
+            };
+            page.is_some_and(|page| !self.slabs.is_draining(page) || self.drain(class, page, now, counters))
+        })
     }
 
     /// The class and page to take: one with pages to spare, or else the one whose oldest page is oldest, above `age_min`.

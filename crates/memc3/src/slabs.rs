@@ -7,12 +7,16 @@
 //! Always true: a page belongs to one class, or to none; its description changes only under its class's lock; a chunk that
 //! is not an item's has a header that says so; chunks from `fresh` on have never been handed out since the page was cut.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence},
+    },
 };
 
 use guira_item::{ClassStats, Time};
+use guira_sync::order::{Held, Rank};
 
 use crate::{
     arena::{Arena, PAGE_LEN, PageId, Place, Words},
@@ -44,7 +48,7 @@ struct Page {
     expiring: AtomicU8,
     /// When the eviction hand last left the page, or when it was cut.
     swept_at_s: AtomicU32,
-    /// The same in turns of any hand.
+    /// The same in turns of any hand, or when an item was last stored in the page.
     swept_turn: AtomicU32,
 }
 
@@ -130,8 +134,10 @@ impl Slabs {
     }
 
     /// Locks a class.
-    pub fn lock(&self, class: ClassId) -> MutexGuard<'_, Class> {
-        self.classes[usize::from(class.0)].lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock(&self, class: ClassId) -> ClassGuard<'_> {
+        let held = Held::note(Rank::Class);
+        let class = self.classes[usize::from(class.0)].lock().unwrap_or_else(PoisonError::into_inner);
+        ClassGuard { class, _held: held }
     }
 
     /// All classes' numbers.
@@ -198,6 +204,9 @@ impl Slabs {
             free
         };
         locked.used_chunks += 1;
+        // A page that is stored to is as young as one that the hand has passed: heads of large items, for instance, lie in a
+        // class that has no reason to evict.
+        page.swept_turn.store(self.turns.load(Ordering::Relaxed), Ordering::Relaxed);
         let fresh_left = usize::from(page.fresh.load(Ordering::Relaxed)) < self.sizes.chunks_per_page(class);
         if page.free.load(Ordering::Relaxed) == NO_CHUNK && !fresh_left {
             locked.partial.pop();
@@ -206,7 +215,7 @@ impl Slabs {
         arena.words(place).expect("a chunk of the arena").store(0, 0);
         // Release: pairs with the Acquire fence by which readers validate; whoever reads what is written to the chunk from
         // here on also sees that its former item has left the index.
-        std::sync::atomic::fence(Ordering::Release);
+        fence(Ordering::Release);
         Some(place)
     }
 
@@ -231,6 +240,9 @@ impl Slabs {
         if self.node_len > 0 {
             class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages }, place);
         }
+        // Release: pairs with the Acquire fence by which readers validate; whoever reads the zero also sees that the item has
+        // left the index.
+        fence(Ordering::Release);
         words.store(0, 0);
         words.store(1, u64::from(page.free.load(Ordering::Relaxed)));
         let had_room = self.has_room(page, class.id);
@@ -364,6 +376,14 @@ impl Slabs {
         class.partial.iter().copied().max_by_key(free_of)
     }
 
+    /// A page of the class without an item.
+    pub fn empty_page(&self, class: &Class) -> Option<PageId> {
+        class.partial.iter().copied().find(|id| {
+            let page = self.page(*id);
+            page.free_len.load(Ordering::Relaxed) == page.fresh.load(Ordering::Relaxed)
+        })
+    }
+
     /// Numbers about a class; `None` for one without pages.
     pub fn stats(&self, class: ClassId, now: Time) -> Option<ClassStats> {
         let locked = self.lock(class);
@@ -379,6 +399,27 @@ impl Slabs {
             age_s: oldest_s,
             ..locked.stats
         })
+    }
+}
+
+/// A class, locked.
+#[derive(Debug)]
+pub(crate) struct ClassGuard<'a> {
+    class: MutexGuard<'a, Class>,
+    _held: Held,
+}
+
+impl Deref for ClassGuard<'_> {
+    type Target = Class;
+
+    fn deref(&self) -> &Class {
+        &self.class
+    }
+}
+
+impl DerefMut for ClassGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Class {
+        &mut self.class
     }
 }
 

@@ -1,14 +1,16 @@
 //! The locked change: finds the item under its stripes, asks `apply` what becomes of it, and does that; memory is taken and
-//! values are copied before the lock, so that the critical section is a few stores.
+//! new values are copied before the lock, so that the critical section is mostly a few stores.
 //!
 //! Always true: no memory is taken while stripes are held; what was prepared outside is used only if it still fits what the
-//! lock shows, and is given back otherwise.
+//! lock shows, and is given back otherwise. What must be copied under the lock is what the change keeps of the present value:
+//! an append to a large value, or the first expiry of one, holds its two stripes for as long as the copy takes.
 
 use std::sync::{Arc, atomic::Ordering};
 
 use guira_cuckoo::{Full, Place as Slot, Probe};
 use guira_item::{
-    Answer, Change, Current, Expiry, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time, apply,
+    Answer, Change, Current, Expiry, Get, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time,
+    VALUE_SLACK_LEN, apply,
 };
 
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
     engine::{LockedKey, Shared, Worker},
     eviction::Unlinked,
     item::{self, Header, More, Writer},
-    large,
+    large::{self, Pin},
     size_classes::ClassId,
     slabs::Event,
 };
@@ -31,6 +33,9 @@ const NUMBER_LEN_MAX: usize = 512 << 10;
 /// Displacement searches for one step of growth. At 92 % one new key in five needs a search, and the remaining 8 % of a
 /// segment are a thousand keys: growth is through long before they are used up.
 const SEARCHES_PER_STEP: u32 = 32;
+
+/// Steps after which whoever finishes a growth gives up: more than the largest index has segments.
+const STEPS_MAX: usize = 1 << 21;
 
 /// The shape of an item in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,13 +130,21 @@ impl Shared {
             }
         }
         self.give_back(spare);
+        if let Operation::Get(get) = &request.operation
+            && get.touch.is_some()
+        {
+            // There is no memory to note the new expiry in; what is there can be read all the same.
+            let get = Get { touch: None, recache: None, vivify: None, ..*get };
+            self.get(worker, now, probe, request, &get, index, sink);
+            return;
+        }
         self.fail_for_memory(probe, request, &worker.counters);
         sink.answer(index, Answer::OutOfMemory);
     }
 
     /// memcached lets go of what a set that found no memory would have replaced, so that no stale value stays.
     fn fail_for_memory(&self, probe: &Probe, request: &Request<'_>, counters: &Counters) {
-        if !matches!(request.operation, Operation::Store(Store { mode: StoreMode::Set, .. })) {
+        if !matches!(request.operation, Operation::Store(Store { mode: StoreMode::Set, cas: None, .. })) {
             return;
         }
         let mut locked = self.index.lock(probe);
@@ -294,6 +307,7 @@ impl Shared {
         let (change, answer) = apply(&request.operation, current.as_ref(), now, version);
         let mut old = None;
         let mut stored = None;
+        let mut moved_from = None;
         match change {
             Change::Keep => {
                 if let Some(found) = found.as_ref().filter(|found| !found.is_live) {
@@ -325,6 +339,7 @@ impl Shared {
                         Ok(replaced) => old = replaced,
                         Err(attempt) => return attempt,
                     }
+                    moved_from = old.map(|(place, _)| place);
                 } else if new_version {
                     locked.start_writing();
                     found.words.store(0, found.header.with_version(version).0);
@@ -356,6 +371,9 @@ impl Shared {
                 }
             }
         }
+        if self.keeps_nodes && moved_from.is_some() {
+            stored = self.find(&locked, probe, request.key, now).map(|found| found.place);
+        }
         match answer {
             Err(answer) => {
                 // A touch is a use.
@@ -365,25 +383,30 @@ impl Shared {
                 {
                     found.words.store(0, Header::of(found.words).used().0);
                 }
+                drop(locked);
                 sink.answer(index, answer);
             }
-            Ok(hit) => self.answer_read(&mut locked, probe, request, hit, now, index, sink),
-        }
-        drop(locked);
-        if let Some((place, header)) = old {
-            self.free_item(Unlinked { place, header }, &worker.counters);
+            Ok(hit) => self.answer_read(locked, probe, request, hit, now, index, sink),
         }
         if let Some(place) = stored {
-            self.slabs.tell(&self.arena, place, Event::Stored);
+            // Each class has an order of its own: to another class the item comes as a new one.
+            let class_of = |place: Place| self.slabs.class_of(self.arena.locate(place).0);
+            let moved_from = moved_from.filter(|from| class_of(*from) == class_of(place));
+            let event = moved_from.map_or(Event::Stored, Event::MovedFrom);
+            self.slabs.tell(&self.arena, place, event);
+        }
+        if let Some((place, header)) = old {
+            self.free_item(Unlinked { place, header }, &worker.counters);
         }
         Attempt::Done
     }
 
-    /// Delivers a read that was carried out under the lock, and notes the use.
+    /// Notes the use of an item that was read under the lock and delivers it: what is sent is copied or pinned before the lock
+    /// is given up, and told after it.
     #[expect(clippy::too_many_arguments, reason = "the parts of one answer")]
     fn answer_read<S: Sink>(
         self: &Arc<Self>,
-        locked: &mut LockedKey<'_>,
+        locked: LockedKey<'_>,
         probe: &Probe,
         request: &Request<'_>,
         hit: Hit,
@@ -392,17 +415,26 @@ impl Shared {
         sink: &mut S,
     ) {
         let Operation::Get(get) = &request.operation else { unreachable!("only a read is answered by a hit") };
-        let found = match self.find(locked, probe, request.key, now) {
-            Some(found) => found,
-            // A touch with a time in the past has ended it; the value is still there to be sent.
-            None => unreachable!("the item that was hit is locked"),
-        };
+        let found = self.find(&locked, probe, request.key, now).expect("the item that was hit is locked");
         let total_len = self.total_len(found.header, found.words);
         let class = self.hit(found.place, found.header, found.more, 0, 0, now).class;
+        let hit = Hit { total_len, class, ..hit };
         if get.bump {
             found.words.store(0, found.header.used().0);
         }
-        self.deliver(found.place, &Hit { total_len, class, ..hit }, get.value, index, sink);
+        if !get.value {
+            drop(locked);
+            sink.metadata(index, &hit);
+        } else if found.header.is_large() {
+            let pin = Pin::new(self, found.place);
+            drop(locked);
+            sink.pinned(index, &hit, Box::new(pin));
+        } else {
+            let value = found.header.key_offset() + found.header.key_len();
+            item::copy_out(found.words, value, hit.value_len, sink.reserve(index, &hit), VALUE_SLACK_LEN);
+            drop(locked);
+            sink.commit(index, &hit);
+        }
     }
 
     /// Gives the key a new value. `Ok` with what it replaced, if that is to be freed; `Err(Done)` if it is too large.
@@ -470,7 +502,6 @@ impl Shared {
     }
 
     /// Writes over the item that is there, in its chunk, which is as large as the new one needs.
-    #[expect(clippy::too_many_arguments, reason = "what is there and what shall be there")]
     fn rewrite_in_place(
         &self,
         worker: &mut Worker,
@@ -529,7 +560,10 @@ impl Shared {
         }
         // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
         // that went on filling would have segments whose keys do not fit into the next one.
-        while self.grow(now, counters) && self.index.is_growing() {
+        for _ in 0..STEPS_MAX {
+            if !self.grow(now, counters) || !self.index.is_growing() {
+                break;
+            }
             std::thread::yield_now();
         }
         if self.index.make_room(probe).is_ok()

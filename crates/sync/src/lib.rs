@@ -5,6 +5,7 @@
 //!   the ones that loom checks.
 #![forbid(unsafe_code)]
 
+pub mod order;
 mod stripe;
 
 pub use stripe::{AllGuard, PairGuard, Stripes, Version};

@@ -14,6 +14,7 @@
 use crate::{
     atomic::{AtomicU64, Ordering, fence},
     hint,
+    order::{Held, Rank},
 };
 
 const LOCKED: u64 = 1;
@@ -103,21 +104,23 @@ impl<T> Stripes<T> {
     /// Locks the stripes of two buckets, which may be one and the same.
     #[inline]
     pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_, T> {
+        let held = Held::note(Rank::Stripes);
         let mask = self.stripes.len() - 1;
         let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
         lock(self.word(low));
         if high != low {
             lock(self.word(high));
         }
-        PairGuard { stripes: self, low, high, writing: false }
+        PairGuard { stripes: self, low, high, writing: false, _held: held }
     }
 
     /// Locks every stripe: writers wait, readers go on.
     pub fn lock_all(&self) -> AllGuard<'_, T> {
+        let held = Held::note(Rank::Stripes);
         for stripe in &self.stripes {
             lock(&stripe.word);
         }
-        AllGuard { stripes: self }
+        AllGuard { stripes: self, _held: held }
     }
 }
 
@@ -163,6 +166,7 @@ pub struct PairGuard<'a, T> {
     low: usize,
     high: usize,
     writing: bool,
+    _held: Held,
 }
 
 impl<T> PairGuard<'_, T> {
@@ -196,6 +200,7 @@ impl<T> Drop for PairGuard<'_, T> {
 #[derive(Debug)]
 pub struct AllGuard<'a, T> {
     stripes: &'a Stripes<T>,
+    _held: Held,
 }
 
 impl<T> Drop for AllGuard<'_, T> {

@@ -1,7 +1,7 @@
 //! CLOCK (Corbató 1968; MemC3, section 4): a hand goes round the chunks of a class and takes the first item whose recency
 //! bit, set by a read, is not set; it clears the bits it passes.
 
-use super::Policy;
+use super::{JUDGED_MAX, Policy};
 use crate::{arena::Place, item::Header, large, slabs::ClassMemory};
 
 /// The hand.
@@ -18,6 +18,7 @@ impl Policy for Clock {
         // After two rounds every bit has been seen cleared.
         let mut pages_left = 2 * memory.pages().len() + 1;
         let mut missing = wanted;
+        let mut judged = 0;
         while missing > 0 && pages_left > 0 {
             let Some(page) = memory.pages().get(self.page).copied() else {
                 if self.page == 0 {
@@ -30,7 +31,8 @@ impl Policy for Clock {
             while self.chunk < used && missing > 0 {
                 let place = memory.chunk(page, self.chunk);
                 self.chunk += 1;
-                if let Some(victim) = judge(memory, place) {
+                judged += 1;
+                if let Some(victim) = judge(memory, place, judged > JUDGED_MAX) {
                     victims.push(victim);
                     missing -= 1;
                 }
@@ -53,7 +55,7 @@ impl Policy for Clock {
 
 /// The item to take if the hand at `place` finds one that was not read since it last came by. At a piece of a large item
 /// that is the large item, which the caller spares and unmarks if it was read.
-fn judge(memory: &ClassMemory<'_>, place: Place) -> Option<Place> {
+fn judge(memory: &ClassMemory<'_>, place: Place, in_any_case: bool) -> Option<Place> {
     let words = memory.words(place)?;
     let header = Header::of(words);
     if !header.is_item() {
@@ -61,7 +63,7 @@ fn judge(memory: &ClassMemory<'_>, place: Place) -> Option<Place> {
     }
     if header.is_recent() {
         Header::age(words);
-        return None;
+        return in_any_case.then_some(place);
     }
     Some(place)
 }

@@ -40,7 +40,12 @@ impl Policy for Lru {
     }
 
     fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>) {
-        let oldest = std::iter::successors(self.list.oldest(), |chunk| self.list.newer(memory, *chunk));
-        victims.extend(oldest.take(wanted));
+        for _ in 0..wanted.min(self.list.len()) {
+            let Some(oldest) = self.list.oldest() else { return };
+            // A victim that cannot go, or that somebody else is taking, must not be named again at once.
+            self.list.remove(memory, oldest);
+            self.list.push(memory, oldest);
+            victims.push(oldest);
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    Policy,
+    JUDGED_MAX, Policy,
     list::{self, List},
 };
 use crate::{
@@ -95,13 +95,13 @@ impl Policy for S3Fifo {
         let all = self.small.len() + self.main.len();
         let enough = victims.len() + wanted.min(all);
         // A victim stays in its queue until it is removed; it is pushed back so that the next one is looked at.
-        for _ in 0..2 * all + wanted {
+        for judged in 0..JUDGED_MAX + wanted {
             if victims.len() >= enough {
                 return;
             }
             let from_small = self.main.len() == 0 || self.small.len() * SMALL_SHARE > all;
             let Some(chunk) = (if from_small { self.small.oldest() } else { self.main.oldest() }) else { return };
-            let recent = memory.words(chunk).map(Header::age).is_some_and(Header::is_recent);
+            let recent = memory.words(chunk).map(Header::age).is_some_and(Header::is_recent) && judged < JUDGED_MAX;
             self.removed(memory, chunk);
             if from_small && !recent {
                 if let Some(key) = fingerprint(memory, chunk) {

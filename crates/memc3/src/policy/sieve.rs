@@ -2,7 +2,7 @@
 //! read, takes what was not, and stays where it is, so that new items are tried before old ones are tried again.
 
 use super::{
-    Policy,
+    JUDGED_MAX, Policy,
     list::{self, List},
 };
 use crate::{arena::Place, item::Header, slabs::ClassMemory};
@@ -42,17 +42,14 @@ impl Policy for Sieve {
 
     fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>) {
         let mut missing = wanted.min(self.list.len());
-        // After two rounds every mark has been seen cleared.
-        for _ in 0..2 * self.list.len() + wanted {
+        for judged in 0..JUDGED_MAX + wanted {
             if missing == 0 {
                 return;
             }
             let Some(chunk) = self.hand.or(self.list.oldest()) else { return };
             self.hand = self.list.newer(memory, chunk);
             let Some(words) = memory.words(chunk) else { continue };
-            if Header::of(words).is_recent() {
-                Header::age(words);
-            } else {
+            if !Header::age(words).is_recent() || judged >= JUDGED_MAX {
                 victims.push(chunk);
                 missing -= 1;
             }

@@ -1,0 +1,79 @@
+//! The order of locks, asserted in debug builds: a thread that takes a lock says its rank, and holds nothing that must not be
+//! held with it. The order itself is written down in ARCHITECTURE.md.
+
+/// What kind of lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rank {
+    /// A size class of the slabs: taken while holding nothing.
+    Class = 0,
+    /// The pool of pages: taken while holding at most a class.
+    Pool = 1,
+    /// Version stripes: taken while holding nothing.
+    Stripes = 2,
+}
+
+/// A lock of some rank is held until this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    #[cfg(all(debug_assertions, not(loom)))]
+    rank: Rank,
+}
+
+#[cfg(all(debug_assertions, not(loom)))]
+thread_local! {
+    static HELD: std::cell::Cell<[bool; 3]> = const { std::cell::Cell::new([false; 3]) };
+}
+
+impl Held {
+    /// Notes that the thread takes a lock of this rank.
+    ///
+    /// # Panics
+    /// In debug builds, if it holds a lock that must not be held with it.
+    #[inline]
+    pub fn note(rank: Rank) -> Self {
+        #[cfg(all(debug_assertions, not(loom)))]
+        {
+            let mut held = HELD.get();
+            let [class, pool, stripes] = held;
+            let allowed = match rank {
+                Rank::Class | Rank::Stripes => !class && !pool && !stripes,
+                Rank::Pool => !pool && !stripes,
+            };
+            assert!(allowed, "lock order: {rank:?} while holding class, pool, stripes: {held:?}");
+            held[rank as usize] = true;
+            HELD.set(held);
+            Self { rank }
+        }
+        #[cfg(not(all(debug_assertions, not(loom))))]
+        {
+            let _ = rank;
+            Self {}
+        }
+    }
+}
+
+#[cfg(all(debug_assertions, not(loom)))]
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = HELD.get();
+        held[self.rank as usize] = false;
+        HELD.set(held);
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_may_be_locked_inside_a_class_and_nothing_inside_stripes() {
+        let class = Held::note(Rank::Class);
+        drop(Held::note(Rank::Pool));
+        assert!(std::panic::catch_unwind(|| Held::note(Rank::Stripes)).is_err());
+        drop(class);
+        let _stripes = Held::note(Rank::Stripes);
+        for rank in [Rank::Class, Rank::Pool, Rank::Stripes] {
+            assert!(std::panic::catch_unwind(|| Held::note(rank)).is_err(), "{rank:?}");
+        }
+    }
+}
