@@ -28,6 +28,13 @@ use crate::watchers::Watcher;
 /// Pieces handed to one `writev`: the kernel copies this table, and more pieces save little.
 const PIECES_MAX: usize = 64;
 
+/// Bytes of unfinished input, and of unread answers, that every connection may hold whatever the others hold: a client whose
+/// small command arrives in two parts does not pay for those who fill the server's buffers.
+const OWN_LEN: usize = 4 << 10;
+
+/// Room for less than this is not worth a read of a long value.
+const LONG_READ_MIN: usize = 16 << 10;
+
 /// memcached's line when the memory for requests is used up.
 const OUT_OF_MEMORY_READING: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 
@@ -278,7 +285,11 @@ impl Connection {
         let step_len = held_len.max(READ_LEN);
         let missing_len = self.need_len.saturating_sub(held_len).max(1);
         let room_len = if self.need_is_exact { missing_len.min(step_len) } else { step_len };
-        self.pending.reserve_exact(room_len);
+        // Room is made for many reads at a time, but only as much of it zeroed as one read can fill.
+        if self.pending.capacity() - held_len < room_len.min(LONG_READ_MIN) {
+            self.pending.reserve_exact(room_len);
+        }
+        let room_len = room_len.min(self.pending.capacity() - held_len).min(READ_LEN);
         self.count_pending(desk)?;
         if self.closing {
             return Ok(());
@@ -457,7 +468,8 @@ impl Connection {
         }
         let grown = held > self.pending_counted;
         self.pending_counted = held;
-        if grown && sum.load(Relaxed) > desk.shared.settings.input_len_max && !self.closing {
+        let is_small = held <= OWN_LEN;
+        if grown && !is_small && sum.load(Relaxed) > desk.shared.settings.input_len_max && !self.closing {
             return Err(Ended::Error);
         }
         Ok(())
@@ -517,7 +529,7 @@ impl Connection {
         self.backlog_counted = outbox.own_len();
         let sum = desk.shared.output_len.fetch_add(self.backlog_counted, Relaxed) + self.backlog_counted;
         self.backlog = Some(Box::new(outbox));
-        if sum > desk.shared.settings.output_len_max {
+        if self.backlog_counted > OWN_LEN && sum > desk.shared.settings.output_len_max {
             desk.traffic.response_obj_oom += 1;
             return Err(Ended::Error);
         }

@@ -130,6 +130,27 @@ fn unfinished_commands_are_bounded_over_all_connections() {
     client.ask("get k\r\n", "END\r\n");
 }
 
+/// Half-sent large values used to fill the bound, and then whoever's small set came in two parts was closed.
+#[test]
+fn a_small_command_in_two_parts_survives_full_buffers() {
+    let server = start(Settings { input_len_max: 64 << 10, ..settings() });
+    let mut holder = Client::connect(&server);
+    holder.say("set k 0 0 500000\r\n");
+    holder.say(vec![b'x'; 60_000]);
+    let mut client = Client::connect(&server);
+    wait_until("the bound is nearly reached", || {
+        client.stats("")["read_buf_bytes"].parse::<usize>().expect("a number") > (64 << 10) + 60_000
+    });
+    for _ in 0..20 {
+        client.say("set small 0 0 2000\r\n");
+        client.say(vec![b's'; 1_000]);
+        // The answer to another connection's request shows that the first half has been read.
+        Client::connect(&server).ask("mn\r\n", "MN\r\n");
+        client.say(vec![b's'; 1_000]);
+        client.ask("\r\n", "STORED\r\n");
+    }
+}
+
 #[test]
 fn silence_is_ended_after_the_idle_timeout() {
     let timeout = std::time::Duration::from_millis(300);

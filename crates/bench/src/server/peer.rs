@@ -1,6 +1,6 @@
 //! The servers that are measured: how each is called, asked for its version and told its limits.
 //!
-//! A new peer is one line in [`Peer::all`] and one arm in [`Peer::arguments`].
+//! A new peer is one line in the table of peers and one arm in `Peer::arguments`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
