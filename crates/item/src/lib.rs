@@ -2,7 +2,7 @@
 //!
 //! - [`Key`], [`Time`], [`Expiry`]: the small types every layer speaks.
 //! - [`Request`], [`Operation`], [`Answer`], [`Hit`]: what is asked of one item and what comes back.
-//! - [`apply`]: the pure function that gives every operation its meaning once, for all engines and stores.
+//! - [`apply()`]: the pure function that gives every operation its meaning once, for all engines and stores.
 //! - [`Engine`] (in memory, answers at once) and [`Service`] (a batch of requests in, answers in order, at once or
 //!   later), and the [`Sink`] into which answers go.
 //!
