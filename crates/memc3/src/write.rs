@@ -181,14 +181,17 @@ impl Shared {
     fn shape(&self, key: Key<'_>, value_len: usize, more: More) -> Option<Shape> {
         let key_len = key.as_bytes().len();
         let len = item::item_len(key_len, value_len, more);
+        // The second word does not count: no item becomes too large by being touched.
+        if len - more.len() > self.config.item_len_max {
+            return None;
+        }
         if value_len <= item::VALUE_LEN_MAX
             && let Some(class) = self.slabs.sizes.fitting(len)
         {
             return Some(Shape { class, large_len: None });
         }
         let class = self.slabs.sizes.fitting(item::large_head_len(key_len, more))?;
-        // The second word does not count: no item becomes too large by being touched.
-        (len - more.len() <= self.config.item_len_max).then_some(Shape { class, large_len: Some(value_len) })
+        Some(Shape { class, large_len: Some(value_len) })
     }
 
     /// Takes memory of a shape, and fills it if the value is known.
@@ -337,6 +340,7 @@ impl Shared {
                     let next = Next { value: NewValue::Append(&[]), more, version, keeps_use: true };
                     match self.rewrite(worker, &mut locked, probe, request, Some(found), spare, &next) {
                         Ok(replaced) => old = replaced,
+                        Err(Attempt::Done) => unreachable!("a mark makes no item too large: `shape` does not count it"),
                         Err(attempt) => return attempt,
                     }
                     moved_from = old.map(|(place, _)| place);
