@@ -81,7 +81,8 @@ fn take(output: &mut Output, into: &mut Vec<u8>) {
 
 /// An answer that depends on the request alone.
 fn answer(index: usize, request: &Request<'_>, sink: &mut impl Sink) {
-    let dice = request.key.as_bytes().iter().fold(0usize, |sum, byte| sum * 31 + usize::from(*byte));
+    let dice =
+        request.key.as_bytes().iter().fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
     let hit = Hit {
         flags: dice as u32,
         cas: dice as u64,
