@@ -1,4 +1,4 @@
-//! Growth: one new segment at a time, while readers go on and writers wait for less than a millisecond at each step.
+//! Growth: one new segment at a time, while readers go on and writers wait for one segment's keys to be moved.
 //!
 //! Always true: a new segment is filled while nobody can see it and all stripes are held (writers wait, readers do not); it
 //! comes into force with one store of the layout word; only then are the moved keys taken out of the old segments, and only

@@ -14,8 +14,8 @@ use crate::{
     item::{Header, More},
 };
 
-/// Pages looked through for expired items in one slice: 4 MiB, a millisecond or two. At ten slices a second the crawler
-/// takes one or two percent of a core, and none for pages in which nothing expires.
+/// Pages looked through for expired items in one slice: 4 MiB, so that the slice is over before another thread misses
+/// its core. Pages in which nothing expires cost nothing.
 const CRAWLED_PAGES: usize = 64;
 
 /// Items freed in a slice from which on the next slice follows at once: memory worth a page or two.

@@ -44,7 +44,7 @@ pub(crate) trait Policy: Send + std::fmt::Debug {
 }
 
 /// Chunks judged in one call, at most: after so many that were all read lately the next ones go all the same, so that nobody
-/// waits for a hand that goes round a whole cache. A millisecond or less.
+/// waits for a hand that goes round a whole cache.
 const JUDGED_MAX: usize = 4_096;
 
 /// Bytes of list node that a policy keeps for every chunk.
