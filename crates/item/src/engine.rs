@@ -13,6 +13,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Carries out `requests` in order as of `now`, one answer each into `sink`. Each operation is atomic on its key.
     fn execute<S: Sink>(&self, worker: &mut Self::Worker, now: Time, requests: &[Request<'_>], sink: &mut S);
 
+    /// See [`Service::prefetch`](crate::Service::prefetch).
+    fn prefetch(&self, _worker: &mut Self::Worker, _keys: &[&[u8]]) {}
+
     /// From `at` on, nothing stored before `at` is visible. A second call replaces one that has not taken effect.
     fn flush_all(&self, at: Time, now: Time);
 

@@ -34,6 +34,10 @@ pub trait Service: Send + Sync + 'static {
         sink: &mut S,
     ) -> usize;
 
+    /// Requests for these keys (or what look like keys) are about to come: a service that is quicker for knowing may ask the
+    /// memory for them now. Nothing may depend on it.
+    fn prefetch(&self, _worker: &mut Self::Worker, _keys: &[&[u8]]) {}
+
     /// A ticket whose remaining answers are all there.
     fn next_ready(&self, worker: &mut Self::Worker) -> Option<Ticket>;
 
@@ -93,6 +97,11 @@ impl<E: Engine> Service for Immediate<E> {
     ) -> usize {
         self.0.execute(worker, now, requests, sink);
         requests.len()
+    }
+
+    #[inline]
+    fn prefetch(&self, worker: &mut E::Worker, keys: &[&[u8]]) {
+        self.0.prefetch(worker, keys);
     }
 
     fn next_ready(&self, _worker: &mut E::Worker) -> Option<Ticket> {

@@ -289,6 +289,20 @@ impl Engine for Memc3 {
         }
     }
 
+    fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
+        for batch in keys.chunks(PIPELINE_LEN) {
+            worker.probes.clear();
+            worker.probes.extend(batch.iter().map(|key| {
+                let probe = self.shared.probe(key);
+                self.shared.index.prefetch(&probe);
+                probe
+            }));
+            for probe in &worker.probes {
+                self.shared.prefetch_item(probe);
+            }
+        }
+    }
+
     fn flush_all(&self, at: Time, now: Time) {
         if at <= now {
             self.shared.flush_at_s.store(0, Ordering::Relaxed);

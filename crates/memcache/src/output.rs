@@ -179,7 +179,13 @@ impl Output {
 
     /// Gives back what a burst has left behind, if nothing is waiting.
     pub fn shrink_to_idle(&mut self) {
-        if self.is_empty() && self.bytes.len() > IDLE_CAPACITY_MAX {
+        self.shrink(IDLE_CAPACITY_MAX);
+    }
+
+    /// Gives the memory back if nothing is waiting and there is more of it than `capacity_max` bytes.
+    #[inline]
+    pub fn shrink(&mut self, capacity_max: usize) {
+        if self.is_empty() && self.bytes.len() > capacity_max {
             self.bytes = Vec::new();
         }
     }

@@ -22,6 +22,7 @@ use crate::connections_report::RollCall;
 use crate::control::{self, Outcome};
 use crate::desk::{Desk, OUTPUT_LEN_SEND, Outbox, Parsing, Progress, READ_LEN, Resume};
 use crate::dump::Dump;
+use crate::round::SEAT_LEN;
 use crate::stream::Stream;
 use crate::watchers::Watcher;
 
@@ -117,6 +118,8 @@ pub(crate) struct Connection {
     closing: bool,
     /// The server stops: close once what was read is answered.
     pub(crate) last_orders: bool,
+    /// The last read filled a seat of a round: more at a time is read by itself.
+    is_bulky: bool,
 }
 
 impl Connection {
@@ -142,6 +145,7 @@ impl Connection {
             wants_writable: false,
             closing: false,
             last_orders: false,
+            is_bulky: false,
         }
     }
 
@@ -178,6 +182,28 @@ impl Connection {
         }
     }
 
+    /// Whether reading is all there is to do, and little is expected: the connection may take part in a round.
+    #[inline]
+    pub(crate) fn fits_a_round(&self) -> bool {
+        self.readable
+            && !self.is_bulky
+            && !self.queued
+            && !self.unparsed
+            && !self.closing
+            && self.pending.is_empty()
+            && self.backlog.is_none()
+            && matches!(self.doing, Doing::Commands)
+    }
+
+    /// Parses and answers what was read in a round; the answers stay in the desk's outbox.
+    pub(crate) fn take_in<S: Service>(&mut self, desk: &mut Desk<S>, bytes: &[u8]) -> Result<(), Ended> {
+        let mut tools = desk.take_tools();
+        let parsed = self.parse(desk, &mut tools.parsing, bytes);
+        let result = parsed.and_then(|consumed| self.keep(desk, &bytes[consumed..]));
+        desk.put_back(tools);
+        result
+    }
+
     /// Does some of what there is to do, and no more than is fair to the others.
     pub(crate) fn turn<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<After, Ended> {
         if self.backlog.is_some() {
@@ -188,6 +214,11 @@ impl Connection {
             self.work(desk)?;
             self.send(desk)?;
         }
+        self.conclude()
+    }
+
+    /// What is to follow a turn, or a part in a round.
+    pub(crate) fn conclude(&self) -> Result<After, Ended> {
         let idle = self.backlog.is_none();
         let busy = match self.doing {
             Doing::Commands => !self.closing && (self.readable || self.unparsed),
@@ -304,13 +335,14 @@ impl Connection {
     }
 
     /// One read; 0 if there was nothing to read after all.
-    fn read_into<S: Service>(&mut self, into: &mut [u8], desk: &mut Desk<S>) -> Result<usize, Ended> {
+    pub(crate) fn read_into<S: Service>(&mut self, into: &mut [u8], desk: &mut Desk<S>) -> Result<usize, Ended> {
         loop {
             match self.stream.read(into) {
                 Ok(0) => return Err(Ended::Normal),
                 Ok(read_len) => {
                     // A short read has emptied the socket: whatever comes next is a new edge.
                     self.readable = read_len == into.len() || self.hung_up;
+                    self.is_bulky = if self.is_bulky { read_len > SEAT_LEN / 2 } else { read_len >= SEAT_LEN };
                     self.last_active_ms = desk.now.elapsed_ms;
                     desk.traffic.bytes_read += read_len as u64;
                     return Ok(read_len);
@@ -487,6 +519,14 @@ impl Connection {
 
     /// Sends what is in the outbox; what the socket does not take becomes the backlog.
     fn send<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        if self.backlog.is_none() && !desk.outbox.output.is_empty() {
+            desk.publish();
+        }
+        self.send_published(desk)
+    }
+
+    /// The same, for a caller that has let the counters be seen.
+    pub(crate) fn send_published<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
         if self.backlog.is_some() {
             debug_assert!(desk.outbox.output.is_empty());
             return Ok(());
@@ -494,7 +534,6 @@ impl Connection {
         if desk.outbox.output.is_empty() {
             return self.want_writable(desk, false);
         }
-        desk.publish();
         while !desk.outbox.output.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
             let count = desk.outbox.output.io_slices(&mut pieces);

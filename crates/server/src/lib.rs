@@ -28,6 +28,7 @@ mod janitor;
 mod limits;
 mod listener;
 mod metrics;
+mod round;
 mod server;
 mod settings;
 mod shared;

@@ -1,7 +1,7 @@
 //! A worker: one thread, its own connections, one event loop on epoll.
 //!
 //! ```text
-//! wait -> read the clock -> mailbox, late answers -> connections with events -> connections that want another turn
+//! wait -> read the clock -> mailbox, late answers -> connections with events, in rounds -> those that want another turn
 //! ```
 //! Always true: a connection belongs to one worker for life, so no lock is taken between a request and its answer; edges
 //! are remembered in the connection and the list `ready`, so a connection that had to stop halfway is not forgotten; with
@@ -22,6 +22,7 @@ use slab::Slab;
 
 use crate::connection::{After, Connection, Ended};
 use crate::desk::Desk;
+use crate::round::Round;
 use crate::shared::{Message, Shared, Stop};
 use crate::stream::Stream;
 use crate::udp::Datagrams;
@@ -51,6 +52,7 @@ pub(crate) struct Worker<S: Service> {
     poll: Poll,
     connections: Slab<Connection>,
     ready: VecDeque<usize>,
+    round: Round,
     udp: Vec<Datagrams>,
     generation: u32,
     idle_check_ms: u64,
@@ -77,6 +79,7 @@ impl<S: Service> Worker<S> {
             poll,
             connections: Slab::new(),
             ready: VecDeque::new(),
+            round: Round::default(),
             udp,
             generation: 0,
             idle_check_ms,
@@ -102,6 +105,10 @@ impl<S: Service> Worker<S> {
                     Token(number) if number >= UDP_FIRST => self.udp[number - UDP_FIRST].readable = true,
                     token => self.on_event(token.0, event),
                 }
+            }
+            self.round.serve(&mut self.desk, &mut self.connections);
+            while let Some((key, after)) = self.round.next_ended() {
+                self.settle(key, after);
             }
             for _ in 0..self.ready.len() {
                 let Some(key) = self.ready.pop_front() else { break };
@@ -140,6 +147,9 @@ impl<S: Service> Worker<S> {
         connection.hung_up |= event.is_read_closed() || event.is_error();
         if event.is_error() && connection.waits_for_answers() {
             return self.settle(key, Err(Ended::Error));
+        }
+        if connection.fits_a_round() {
+            return self.round.invite(key);
         }
         let after = connection.turn(&mut self.desk);
         self.settle(key, after);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use guira_item::{
     Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Hit, ItemInfo, MemoryLimitError, NewValue,
@@ -32,6 +32,12 @@ pub struct Reference {
     next_cas: AtomicU64,
     log: Mutex<Option<EvictionLog>>,
     pub maintained: AtomicU64,
+    /// Whoever asks for the key `gate` waits for it.
+    pub gate: Mutex<()>,
+    /// Requests for the key `gate` so far.
+    pub at_gate: AtomicU64,
+    /// The most keys that were ever announced at once.
+    pub prefetched_max: AtomicU64,
 }
 
 struct Pinned(Vec<u8>);
@@ -60,8 +66,12 @@ impl Reference {
     }
 
     pub fn execute_one(&self, index: usize, request: &Request<'_>, now: Time, sink: &mut impl Sink) {
-        let mut items = self.items.lock().unwrap();
         let key = request.key.as_bytes();
+        if key == b"gate" {
+            self.at_gate.fetch_add(1, SeqCst);
+            drop(self.gate.lock().unwrap());
+        }
+        let mut items = self.items.lock().unwrap();
         let flush = *self.flush.lock().unwrap();
         let is_live = |item: &Item| !item.expiry.is_past(now) && !flush.is_some_and(|at| at <= now && item.stored < at);
         let item = items.get(key).filter(|item| is_live(item)).cloned();
@@ -155,6 +165,10 @@ impl Engine for Reference {
         for (index, request) in requests.iter().enumerate() {
             self.execute_one(index, request, now, sink);
         }
+    }
+
+    fn prefetch(&self, _worker: &mut (), keys: &[&[u8]]) {
+        self.prefetched_max.fetch_max(keys.len() as u64, SeqCst);
     }
 
     fn flush_all(&self, at: Time, now: Time) {
