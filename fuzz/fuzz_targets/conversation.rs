@@ -18,8 +18,9 @@ pub struct Outcome {
     pub closed: bool,
 }
 
-/// Parses `input`, cut after each of `lens` bytes again and again.
-pub fn hold(input: &[u8], lens: &[u8]) -> Outcome {
+/// Parses `input`, cut after each of `lens` bytes again and again; with `refuses`, as if there were no memory for any value
+/// that is not all there.
+pub fn hold(input: &[u8], lens: &[u8], refuses: bool) -> Outcome {
     let settings = Settings { item_len_max: 4096, shutdown_enabled: true, ..Settings::default() };
     let clock = Clock::starting_at(1_700_000_000);
     let mut session = Session::new(&settings);
@@ -32,6 +33,9 @@ pub fn hold(input: &[u8], lens: &[u8]) -> Outcome {
         to = cuts.next().map_or(input.len(), |len| (to + 1 + usize::from(*len)).min(input.len()));
         loop {
             let mut batch = Batch::new();
+            if refuses {
+                session.refuse_unfinished();
+            }
             let parsed = session.parse(&settings, &clock, NOW, &input[from..to], &scratch, &mut batch);
             assert!(parsed.consumed <= to - from);
             let requests = batch.requests();
@@ -50,6 +54,7 @@ pub fn hold(input: &[u8], lens: &[u8]) -> Outcome {
             match parsed.next {
                 Next::NeedInput { total_len } => {
                     assert!(total_len > to - from, "asks for what is there");
+                    assert!(!refuses || total_len == to - from + 1, "waits for a value it has no memory for");
                     break;
                 }
                 Next::More => {}
@@ -121,8 +126,9 @@ fn answer(index: usize, request: &Request<'_>, sink: &mut impl Sink) {
 /// Whole and in pieces, the same must come of it. Lines that memcached's bound cuts off while incomplete are left out.
 pub fn check(input: &[u8], lens: &[u8]) {
     const UNENDED_LEN_MAX: usize = 2048;
-    let whole = hold(input, &[]);
+    hold(input, lens, true);
+    let whole = hold(input, &[], false);
     if input.split(|byte| *byte == b'\n').all(|line| line.len() < UNENDED_LEN_MAX) {
-        assert_eq!(hold(input, lens), whole);
+        assert_eq!(hold(input, lens, false), whole);
     }
 }

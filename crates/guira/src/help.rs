@@ -59,7 +59,8 @@ const FLAGS: &str = "\
    - idle_timeout:        timeout for idle connections in seconds
                           (default: 0, no timeout)
    - read_buf_mem_limit:  limit in megabytes for unfinished requests of all
-                          connections (default: 0, derived from -m and -I)
+                          connections; beyond it the cache makes room for
+                          them (default: 0, derived from -m and -I)
    - watcher_logbuf_size: size in kilobytes of per-watcher write buffer
                           (default: 256)
    - modern, slab_*, lru_*, hot_*, warm_*, hash*, tail_repair_time, track_sizes...:

@@ -38,12 +38,21 @@ pub trait Engine: Send + Sync + 'static {
     /// [`MemoryLimitError`] if that much cannot be had.
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError>;
 
+    /// Gives `bytes` of the engine's memory to the caller, who may use as much of the process's memory until the loan is
+    /// dropped; evicts items for it. `None` if that much cannot be had, or if more would be lent than is good for the items.
+    fn lend(&self, _worker: &mut Self::Worker, _now: Time, _bytes: usize) -> Option<Loan> {
+        None
+    }
+
     /// A slice of background work (expired items, index growth, memory between classes). Returns whether more is waiting.
     fn maintain(&self, worker: &mut Self::Worker, now: Time) -> bool;
 
     /// Starts (`Some`) or ends (`None`) the reporting of evictions, for `watch evictions`.
     fn log_evictions(&self, log: Option<EvictionLog>);
 }
+
+/// Memory that an engine does without until this is dropped.
+pub type Loan = Box<dyn Send>;
 
 /// Called with every evicted item while someone watches; must not call back into the engine.
 pub type EvictionLog = std::sync::Arc<dyn Fn(&ItemInfo<'_>) + Send + Sync>;

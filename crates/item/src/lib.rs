@@ -18,7 +18,7 @@ mod sink;
 mod time;
 
 pub use apply::{Change, Current, Decimal, NewValue, apply};
-pub use engine::{ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, MemoryLimitError, ScanCursor};
+pub use engine::{ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ScanCursor};
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use operation::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Store, StoreMode,

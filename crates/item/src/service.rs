@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineStats, EvictionLog, ItemInfo, MemoryLimitError, Request, ScanCursor, Sink, Time};
+use crate::{Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Request, ScanCursor, Sink, Time};
 
 /// Names a batch whose answers come later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +67,11 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// [`MemoryLimitError`] if that much cannot be had.
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError>;
+
+    /// See [`Engine::lend`].
+    fn lend(&self, _worker: &mut Self::Worker, _now: Time, _bytes: usize) -> Option<Loan> {
+        None
+    }
 
     /// See [`Engine::maintain`].
     fn maintain(&self, worker: &mut Self::Worker, now: Time) -> bool;
@@ -134,6 +139,10 @@ impl<E: Engine> Service for Immediate<E> {
 
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {
         self.0.set_memory_limit(bytes)
+    }
+
+    fn lend(&self, worker: &mut E::Worker, now: Time, bytes: usize) -> Option<Loan> {
+        self.0.lend(worker, now, bytes)
     }
 
     fn maintain(&self, worker: &mut E::Worker, now: Time) -> bool {

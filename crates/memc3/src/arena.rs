@@ -48,6 +48,8 @@ struct Pool {
     limit: usize,
     /// Pages set aside for the index, which cannot evict to get one.
     reserved: Vec<PageId>,
+    /// Pages in use whose memory the system has back.
+    lent: usize,
 }
 
 /// The reservation and its pages.
@@ -111,7 +113,14 @@ impl Arena {
             pages,
             granule_shift,
             place_bits: usize::BITS - granules.saturating_sub(1).leading_zeros(),
-            pool: Mutex::new(Pool { returned: Vec::new(), fresh: 0, taken: 0, limit: pages, reserved: Vec::new() }),
+            pool: Mutex::new(Pool {
+                returned: Vec::new(),
+                fresh: 0,
+                taken: 0,
+                limit: pages,
+                reserved: Vec::new(),
+                lent: 0,
+            }),
         })
     }
 
@@ -156,14 +165,40 @@ impl Arena {
     pub fn give_page(&self, page: PageId) {
         let is_above_limit = self.with_pool(|pool| pool.taken > pool.limit);
         if is_above_limit {
-            // SAFETY: the page is a whole number of the system's pages, in the mapping; nobody holds anything in it, and an
-            // optimistic reader that sees it turn to zeros does not validate.
-            unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, libc::MADV_DONTNEED) };
+            self.let_go(page);
         }
         self.with_pool(|pool| {
             pool.taken -= 1;
             pool.returned.push(page);
         });
+    }
+
+    /// Gives a taken page's memory to the system; the page stays taken.
+    fn let_go(&self, page: PageId) {
+        // SAFETY: the page is a whole number of the system's pages, in the mapping; nobody holds anything in it, and an
+        // optimistic reader that sees it turn to zeros does not validate.
+        unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, libc::MADV_DONTNEED) };
+    }
+
+    /// Counts `pages` as lent, if no more than `lent_max` are then.
+    pub fn start_lending(&self, pages: usize, lent_max: usize) -> bool {
+        self.with_pool(|pool| {
+            let may = pool.lent + pages <= lent_max.min(pool.limit);
+            pool.lent += if may { pages } else { 0 };
+            may
+        })
+    }
+
+    /// Counts `pages` as lent no longer.
+    pub fn end_lending(&self, pages: usize) {
+        self.with_pool(|pool| pool.lent -= pages);
+    }
+
+    /// Takes a page whose memory somebody else uses; `give_page` ends that.
+    pub fn take_page_to_lend(&self) -> Option<PageId> {
+        let page = self.take_page()?;
+        self.let_go(page);
+        Some(page)
     }
 
     /// Sets a taken page aside for the index.

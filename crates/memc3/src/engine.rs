@@ -8,7 +8,7 @@ use std::sync::{
 
 use guira_cuckoo::{Index, Locked, Probe, Segment, SegmentSource};
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Key, MemoryLimitError, Operation, Request, ScanCursor, Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, Request, ScanCursor, Sink, Time,
 };
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
@@ -17,6 +17,7 @@ use crate::{
     config::{Config, ConfigError},
     counters::{Counters, Totals},
     item::{self, Header, More},
+    lending::PageLoan,
     policy,
     slabs::Slabs,
 };
@@ -363,6 +364,11 @@ impl Engine for Memc3 {
                 Ok(())
             }
         }
+    }
+
+    fn lend(&self, worker: &mut Worker, now: Time, bytes: usize) -> Option<Loan> {
+        let loan = PageLoan::new(&self.shared, bytes, now, &worker.counters)?;
+        Some(Box::new(loan))
     }
 
     fn maintain(&self, worker: &mut Worker, now: Time) -> bool {

@@ -149,6 +149,53 @@ fn memory_stays_under_the_limit_and_answers_stay_right() {
     }
 }
 
+/// Pages taken, the index's and those of classes included.
+fn pages_taken(engine: &Memc3) -> usize {
+    engine.shared().arena.usage().0
+}
+
+#[test]
+fn memory_is_lent_up_to_a_half_and_comes_back() {
+    for eviction in POLICIES {
+        let engine = engine(8, eviction);
+        let mut worker = engine.worker();
+        let fill = |worker: &mut Worker| {
+            (0..100_000u32).for_each(|i| assert!(set(&engine, worker, format!("key{i:012}").as_bytes(), &[1; 64])));
+        };
+        fill(&mut worker);
+        let (full, evicted) = (pages_taken(&engine), engine.stats().evictions);
+        assert!(engine.lend(&mut worker, NOW, (4 << 20) + 1).is_none(), "{eviction:?}: more than a half");
+        let first = engine.lend(&mut worker, NOW, 3 << 20).expect("three megabytes");
+        assert!(engine.lend(&mut worker, NOW, 2 << 20).is_none(), "{eviction:?}: more than a half in all");
+        let second = engine.lend(&mut worker, NOW, 1 << 20).expect("the rest of the half");
+        assert!(engine.stats().evictions > evicted, "{eviction:?}");
+        fill(&mut worker);
+        let stats = engine.stats();
+        assert!(stats.total_malloced + stats.hash_bytes <= 4 << 20, "{eviction:?}: items have the other half");
+        assert!(get(&engine, &mut worker, b"key000000099999").is_some(), "{eviction:?}");
+        drop((first, second));
+        assert!(pages_taken(&engine) <= full - (4 << 20) / (64 << 10), "{eviction:?}: all pages come back");
+        fill(&mut worker);
+        assert_eq!(pages_taken(&engine), full, "{eviction:?}: and are used again");
+        assert!(engine.lend(&mut worker, NOW, 4 << 20).is_some(), "{eviction:?}: nothing is still counted as lent");
+    }
+}
+
+#[test]
+fn without_eviction_only_free_memory_is_lent() {
+    let engine = Memc3::new(Config { evictions_enabled: false, ..Config::new(4 << 20) }).expect("memory");
+    let mut worker = engine.worker();
+    let loan = engine.lend(&mut worker, NOW, 1 << 20).expect("all is free");
+    let mut stored = 0;
+    while set(&engine, &mut worker, format!("key{stored:012}").as_bytes(), &[1; 32]) {
+        stored += 1;
+    }
+    assert!(engine.lend(&mut worker, NOW, 1 << 20).is_none());
+    drop(loan);
+    assert!(set(&engine, &mut worker, b"one more", &[1; 32]));
+    assert!((0..stored).all(|i| get(&engine, &mut worker, format!("key{i:012}").as_bytes()).is_some()));
+}
+
 #[test]
 fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
     let engine = Memc3::new(Config { evictions_enabled: false, ..Config::new(2 << 20) }).expect("memory");
@@ -620,6 +667,9 @@ fn stress(eviction: Eviction, duration: std::time::Duration) {
                         }
                         7 if thread == 0 => {
                             engine.maintain(&mut worker, NOW);
+                        }
+                        7 if thread == 1 => {
+                            drop(engine.lend(&mut worker, NOW, (random >> 44) as usize & 0xf_ffff));
                         }
                         _ => {
                             if let Some(value) = get(engine, &mut worker, name.as_bytes()) {

@@ -21,6 +21,7 @@ mod engine;
 mod eviction;
 mod item;
 mod large;
+mod lending;
 mod policy;
 mod read;
 mod rebalance;

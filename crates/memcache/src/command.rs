@@ -11,6 +11,8 @@ pub(crate) struct Context<'p, 'a> {
     pub(crate) now: Time,
     pub(crate) scratch: &'a Scratch,
     pub(crate) batch: &'p mut Batch<'a>,
+    /// A value that is not all there is refused for lack of memory.
+    pub(crate) refuses_unfinished: bool,
 }
 
 impl Context<'_, '_> {

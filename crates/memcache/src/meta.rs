@@ -4,7 +4,7 @@ use guira_item::{Arithmetic, ArithmeticMode, CasRule, Delete, Get, Invalidate, K
 
 use crate::batch::{MetaCommand, MetaPlan};
 use crate::command::{Context, Line, Step};
-use crate::error_lines::{BAD_CHUNK, BAD_FORMAT, ERROR, OPAQUE_TOO_LONG, TOO_LARGE};
+use crate::error_lines::{BAD_CHUNK, BAD_FORMAT, ERROR, OPAQUE_TOO_LONG, OUT_OF_MEMORY_STORING, TOO_LARGE};
 use crate::meta_flags::{MetaFlags, WORDS_MAX};
 use crate::storage::{LINE_END, Value, is_too_large, parse_len, remove, value};
 use crate::tokens::{Tokens, word_end};
@@ -67,6 +67,14 @@ pub(crate) fn set<'a>(context: &mut Context<'_, 'a>, line: Line<'a>) -> Step<'a>
         return pass_over;
     }
     let value = match value(line, value_len) {
+        Value::Missing { .. } if context.refuses_unfinished => {
+            if mode == StoreMode::Set {
+                remove(context, flags.key);
+            }
+            context.batch.count(|counters| &mut counters.store_no_memory);
+            context.batch.say(OUT_OF_MEMORY_STORING);
+            return pass_over;
+        }
         Value::Missing { total_len } => return Step::Need(total_len),
         Value::Unterminated { total_len } => {
             context.batch.count(|counters| &mut counters.cmd_set);

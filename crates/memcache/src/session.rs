@@ -37,6 +37,8 @@ pub struct Session {
     stage: Stage,
     /// Bytes at the front of the next input that hold no line end.
     searched_len: usize,
+    /// There is no memory to wait for the rest of a value.
+    refuses_unfinished: bool,
 }
 
 /// What the next bytes are.
@@ -92,7 +94,13 @@ impl Session {
     /// A session of a client that has just connected.
     pub fn new(settings: &Settings) -> Self {
         let stage = if settings.auth.is_some() { Stage::Unauthenticated } else { Stage::Fresh };
-        Self { stage, searched_len: 0 }
+        Self { stage, searched_len: 0, refuses_unfinished: false }
+    }
+
+    /// There is no memory for what comes next: if the next call of `parse` meets a value that is not all there, it refuses the
+    /// store, and the rest of the value is passed over as it comes.
+    pub fn refuse_unfinished(&mut self) {
+        self.refuses_unfinished = true;
     }
 
     /// Parses as many whole commands as `input` holds and `batch`, which is empty, has room for. `input` begins where the
@@ -106,7 +114,8 @@ impl Session {
         scratch: &'a Scratch,
         batch: &mut Batch<'a>,
     ) -> Parsed<'a> {
-        let mut context = Context { settings, clock, now, scratch, batch };
+        let refuses_unfinished = std::mem::take(&mut self.refuses_unfinished);
+        let mut context = Context { settings, clock, now, scratch, batch, refuses_unfinished };
         let mut consumed = 0;
         loop {
             if context.batch.is_full() {

@@ -1,14 +1,14 @@
 //! set, add, replace, append, prepend, cas: a line, then a value of the announced length and a line end.
 //!
 //! Always true: the length is checked before anything waits for the value. A value that is too large is passed over
-//! unread; a set of one also removes what was there, as in memcached.
+//! unread, and so is one for which there is no memory; a set of one also removes what was there, as in memcached.
 
 use guira_item::{CasRule, Delete, KEY_LEN_MAX, Key, Operation, Store, StoreMode};
 
 use crate::Settings;
 use crate::batch::Plan;
 use crate::command::{Context, Line, Step};
-use crate::error_lines::{BAD_CHUNK, BAD_FORMAT, ERROR, TOO_LARGE};
+use crate::error_lines::{BAD_CHUNK, BAD_FORMAT, ERROR, OUT_OF_MEMORY_STORING, TOO_LARGE};
 use crate::tokens::{Tokens, parse_i32, parse_u32, parse_u64};
 
 /// memcached's item header, in bytes.
@@ -49,6 +49,14 @@ pub(crate) fn store<'a>(context: &mut Context<'_, 'a>, line: Line<'a>, mode: Sto
         return Step::Swallow((value_len + LINE_END.len()) as u64);
     }
     let value = match value(line, value_len) {
+        Value::Missing { .. } if context.refuses_unfinished => {
+            if mode == StoreMode::Set && !with_cas {
+                remove(context, key);
+            }
+            context.batch.count(|counters| &mut counters.store_no_memory);
+            context.batch.say_unless(noreply, OUT_OF_MEMORY_STORING);
+            return Step::Swallow((value_len + LINE_END.len()) as u64);
+        }
         Value::Missing { total_len } => return Step::Need(total_len),
         Value::Unterminated { total_len } => {
             context.batch.count(|counters| &mut counters.cmd_set);

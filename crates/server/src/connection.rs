@@ -8,13 +8,14 @@
 //! ```
 //! Always true: while there is a backlog nothing is read or parsed, so a slow reader owes at most the answers to one
 //! buffer of commands; an idle connection owns no buffer; the bytes in `pending` and `backlog` are counted in
-//! [`Shared`](crate::shared::Shared) and bounded over all connections.
+//! [`Shared`](crate::shared::Shared) and bounded over all connections. Beyond that bound the service lends memory of its own
+//! for what is still arriving; if it has none, the command is refused and the rest of it passed over.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use guira_item::{Service, Ticket};
+use guira_item::{Loan, Service, Ticket};
 use guira_memcache::{Next, Session};
 use mio::{Interest, Token};
 
@@ -94,6 +95,11 @@ pub(crate) struct Connection {
     pending: Vec<u8>,
     /// Bytes of `pending` counted in the sum over all connections.
     pending_counted: usize,
+    /// Bytes of `pending` for which the service does without memory, and what ends that.
+    pending_lent: usize,
+    loans: Vec<Loan>,
+    /// There is no memory for all of `pending`.
+    over_bound: bool,
     /// Length `pending` must reach before parsing makes sense.
     need_len: usize,
     /// `need_len` is what the command will be, not only more than there is.
@@ -131,6 +137,9 @@ impl Connection {
             session,
             pending: Vec::new(),
             pending_counted: 0,
+            pending_lent: 0,
+            loans: Vec::new(),
+            over_bound: false,
             need_len: 0,
             need_is_exact: false,
             backlog: None,
@@ -199,9 +208,10 @@ impl Connection {
     pub(crate) fn take_in<S: Service>(&mut self, desk: &mut Desk<S>, bytes: &[u8]) -> Result<(), Ended> {
         let mut tools = desk.take_tools();
         let parsed = self.parse(desk, &mut tools.parsing, bytes);
-        let result = parsed.and_then(|consumed| self.keep(desk, &bytes[consumed..]));
+        let kept = parsed.map(|consumed| self.keep(desk, &bytes[consumed..]));
         desk.put_back(tools);
-        result
+        kept?;
+        self.refuse_if_over_bound(desk)
     }
 
     /// Does some of what there is to do, and no more than is fair to the others.
@@ -212,6 +222,7 @@ impl Connection {
         }
         if self.backlog.is_none() {
             self.work(desk)?;
+            self.refuse_if_over_bound(desk)?;
             self.send(desk)?;
         }
         self.conclude()
@@ -263,6 +274,7 @@ impl Connection {
         self.doing = Doing::Commands;
         self.open_backlog(desk);
         self.parse_pending(desk)?;
+        self.refuse_if_over_bound(desk)?;
         self.send(desk)?;
         self.turn(desk)
     }
@@ -297,10 +309,11 @@ impl Connection {
                 let fresh = &tools.input[held_len..held_len + read_len];
                 if held_len + read_len >= self.need_len {
                     let parsed = self.parse(desk, &mut tools.parsing, &tools.input[..held_len + read_len]);
-                    parsed.and_then(|consumed| self.keep(desk, &tools.input[consumed..held_len + read_len]))
+                    parsed.map(|consumed| self.keep(desk, &tools.input[consumed..held_len + read_len]))
                 } else {
                     self.pending.extend_from_slice(fresh);
-                    self.count_pending(desk)
+                    self.count_pending(desk);
+                    Ok(())
                 }
             }
             Err(ended) => Err(ended),
@@ -321,8 +334,8 @@ impl Connection {
             self.pending.reserve_exact(room_len);
         }
         let room_len = room_len.min(self.pending.capacity() - held_len).min(READ_LEN);
-        self.count_pending(desk)?;
-        if self.closing {
+        self.count_pending(desk);
+        if self.over_bound {
             return Ok(());
         }
         let mut pending = std::mem::take(&mut self.pending);
@@ -379,7 +392,8 @@ impl Connection {
             }
             self.pending = bytes;
         }
-        self.count_pending(desk)
+        self.count_pending(desk);
+        Ok(())
     }
 
     /// Parses and answers commands from `bytes`; returns how many bytes are done with.
@@ -476,33 +490,73 @@ impl Connection {
         }
     }
 
-    fn keep<S: Service>(&mut self, desk: &Desk<S>, rest: &[u8]) -> Result<(), Ended> {
+    fn keep<S: Service>(&mut self, desk: &mut Desk<S>, rest: &[u8]) {
         if rest.is_empty() {
             self.pending = Vec::new();
         } else {
             self.pending.clear();
             self.pending.extend_from_slice(rest);
         }
-        self.count_pending(desk)
+        self.count_pending(desk);
     }
 
-    /// Keeps the sum over all connections right, and within its bound.
-    fn count_pending<S: Service>(&mut self, desk: &Desk<S>) -> Result<(), Ended> {
+    /// Keeps the sum over all connections right, and within its bound: what would pass it is borrowed from the service.
+    fn count_pending<S: Service>(&mut self, desk: &mut Desk<S>) {
         let held = self.pending.capacity();
-        if held == self.pending_counted {
-            return Ok(());
+        let owned = held.saturating_sub(self.pending_lent);
+        let is_repaid = self.pending_lent > 0 && held <= OWN_LEN;
+        if owned != self.pending_counted || is_repaid {
+            self.recount(desk, owned);
         }
+    }
+
+    #[cold]
+    fn recount<S: Service>(&mut self, desk: &mut Desk<S>, owned: usize) {
         let sum = &desk.shared.input_len;
-        if held < self.pending_counted {
-            sum.fetch_sub(self.pending_counted - held, Relaxed);
-        } else {
-            sum.fetch_add(held - self.pending_counted, Relaxed);
+        let before = std::mem::replace(&mut self.pending_counted, owned);
+        if owned <= before {
+            sum.fetch_sub(before - owned, Relaxed);
+            if self.pending.capacity() <= OWN_LEN {
+                self.pending_lent = 0;
+                self.loans = Vec::new();
+            }
+            return;
         }
-        let grown = held > self.pending_counted;
-        self.pending_counted = held;
-        let is_small = held <= OWN_LEN;
-        if grown && !is_small && sum.load(Relaxed) > desk.shared.settings.input_len_max && !self.closing {
-            return Err(Ended::Error);
+        sum.fetch_add(owned - before, Relaxed);
+        if owned <= OWN_LEN || sum.load(Relaxed) <= desk.shared.settings.input_len_max || self.closing {
+            return;
+        }
+        match desk.shared.service.lend(&mut desk.worker, desk.now.time, owned) {
+            Some(loan) => {
+                sum.fetch_sub(owned, Relaxed);
+                self.pending_counted = 0;
+                self.pending_lent += owned;
+                self.loans.push(loan);
+            }
+            None => self.over_bound = true,
+        }
+    }
+
+    /// Refuses the command that is still arriving if there is no memory for it, and closes if it is not one that can be.
+    #[inline]
+    fn refuse_if_over_bound<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        if self.over_bound { self.refuse(desk) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refuse<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+        self.over_bound = false;
+        desk.traffic.read_buf_oom += 1;
+        if matches!(self.doing, Doing::Commands) && self.backlog.is_none() && !self.unparsed {
+            self.session.refuse_unfinished();
+            self.parse_pending(desk)?;
+        }
+        if std::mem::take(&mut self.over_bound) || self.pending.len() > OWN_LEN {
+            if self.backlog.is_some() {
+                return Err(Ended::Error);
+            }
+            desk.outbox.output.push(OUT_OF_MEMORY_READING);
+            self.closing = true;
         }
         Ok(())
     }
@@ -585,16 +639,9 @@ impl Connection {
         self.stream.reregister(&desk.registry, self.token, interest).map_err(|_| Ended::Error)
     }
 
-    /// Says goodbye on the way out if a limit was passed, and takes the connection out of all sums.
-    pub(crate) fn end<S: Service>(&mut self, desk: &mut Desk<S>, ended: Ended) {
+    /// Takes the connection out of all sums.
+    pub(crate) fn end<S: Service>(&mut self, desk: &mut Desk<S>) {
         let shared = &desk.shared;
-        if ended == Ended::Error
-            && self.pending_counted > 0
-            && shared.input_len.load(Relaxed) > shared.settings.input_len_max
-        {
-            desk.traffic.read_buf_oom += 1;
-            let _: io::Result<usize> = self.stream.write(OUT_OF_MEMORY_READING);
-        }
         if matches!(self.doing, Doing::Later) {
             shared.service.abandon(&mut desk.worker, self.ticket());
         }

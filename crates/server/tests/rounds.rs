@@ -13,7 +13,7 @@ use support::{settings, start_with, wait_until};
 
 /// A server of one worker; while `say` runs, that worker is kept from reading, so that everything said is there at once.
 fn all_at_once(server: &Server, reference: &Reference, say: impl FnOnce()) {
-    let held = reference.gate.lock().unwrap();
+    let held = reference.gate.lock().expect("nobody panicked at the gate");
     let before = reference.at_gate.load(SeqCst);
     let mut keeper = Client::connect(server);
     keeper.say("get gate\r\n");

@@ -3,10 +3,14 @@
 mod support;
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
+use guira_item::Immediate;
 use guira_server::Settings;
 use support::client::Client;
-use support::{settings, start, wait_until};
+use support::reference::Reference;
+use support::{settings, start, start_with, wait_until};
 
 #[test]
 fn a_pipeline_is_answered_in_order() {
@@ -128,6 +132,50 @@ fn unfinished_commands_are_bounded_over_all_connections() {
     let mut client = Client::connect(&server);
     wait_until("one is refused", || client.stats("")["read_buf_oom"] != "0");
     client.ask("get k\r\n", "END\r\n");
+    // The refused ones are told, the rest of their values is passed over, and they go on.
+    let mut stored = 0;
+    for slow in &mut slow {
+        slow.say(vec![b'x'; 100_000]);
+        slow.say("\r\nmn\r\n");
+        let said = slow.read_to("MN\r\n");
+        assert!(
+            said == "STORED\r\nMN\r\n" || said == "SERVER_ERROR out of memory storing object\r\nMN\r\n",
+            "{said:?}"
+        );
+        stored += usize::from(said.starts_with("STORED"));
+    }
+    assert!((1..4).contains(&stored), "{stored} of 4 were stored");
+    assert_ne!(client.stats("")["store_no_memory"], "0");
+}
+
+#[test]
+fn what_is_no_value_and_finds_no_memory_is_told_and_closed() {
+    let server = start(Settings { input_len_max: 64 << 10, ..settings() });
+    let mut client = Client::connect(&server);
+    client.say([b"get".as_slice(), &b" key".repeat(50_000)].concat());
+    assert!(client.read_to("\r\n").starts_with("SERVER_ERROR out of memory reading request"));
+    client.expect_closed();
+}
+
+#[test]
+fn a_service_lends_memory_for_what_is_still_arriving() {
+    let reference = Arc::new(Reference::default());
+    reference.lendable.store(1 << 20, SeqCst);
+    let settings = Settings { input_len_max: 64 << 10, ..settings() };
+    let server = start_with(settings, Immediate(Arc::clone(&reference)));
+    let mut client = Client::connect(&server);
+    for _ in 0..3 {
+        client.say("set k 0 0 600000\r\n");
+        client.say(vec![b'x'; 600_000]);
+        client.ask("\r\n", "STORED\r\n");
+        wait_until("all is given back", || reference.lendable.load(SeqCst) == 1 << 20);
+    }
+    assert_eq!(client.stats("")["read_buf_oom"], "0");
+    client.say("set k 0 0 700000\r\n");
+    client.say(vec![b'x'; 300_000]);
+    wait_until("memory is lent", || reference.lendable.load(SeqCst) < 1 << 20);
+    drop(client);
+    wait_until("a lost connection gives back", || reference.lendable.load(SeqCst) == 1 << 20);
 }
 
 /// Half-sent large values used to fill the bound, and then whoever's small set came in two parts was closed.

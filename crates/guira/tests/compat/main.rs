@@ -15,3 +15,4 @@ mod hostile;
 mod normalise;
 mod server;
 mod startup;
+mod uploads;

@@ -1,11 +1,11 @@
 //! The simplest engine there is: a map under one lock, with the meaning of the commands from `guira_item::apply`.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use guira_item::{
-    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Hit, ItemInfo, MemoryLimitError, NewValue,
+    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Hit, ItemInfo, Loan, MemoryLimitError, NewValue,
     PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
 };
 
@@ -36,8 +36,21 @@ pub struct Reference {
     pub gate: Mutex<()>,
     /// Requests for the key `gate` so far.
     pub at_gate: AtomicU64,
+    /// Bytes it still has to lend.
+    pub lendable: Arc<AtomicU64>,
     /// The most keys that were ever announced at once.
     pub prefetched_max: AtomicU64,
+}
+
+struct Lent {
+    bytes: u64,
+    lendable: Arc<AtomicU64>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.lendable.fetch_add(self.bytes, SeqCst);
+    }
 }
 
 struct Pinned(Vec<u8>);
@@ -169,6 +182,12 @@ impl Engine for Reference {
 
     fn prefetch(&self, _worker: &mut (), keys: &[&[u8]]) {
         self.prefetched_max.fetch_max(keys.len() as u64, SeqCst);
+    }
+
+    fn lend(&self, _worker: &mut (), _now: Time, bytes: usize) -> Option<Loan> {
+        let bytes = bytes as u64;
+        self.lendable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(bytes)).ok()?;
+        Some(Box::new(Lent { bytes, lendable: Arc::clone(&self.lendable) }))
     }
 
     fn flush_all(&self, at: Time, now: Time) {
