@@ -162,40 +162,58 @@ impl<S: SegmentSource, D: Default> Index<S, D> {
 
     /// Reads without writing a shared word. `examine` is called with the payload of every slot whose tag fits and says
     /// `Some` if it is the key's. What it returns is given back only if the bucket did not change meanwhile; otherwise it is
-    /// dropped and all is repeated, so `examine` must put up with payloads of other keys and with memory that changes.
+    /// dropped and all is repeated, so `examine` must put up with payloads of other keys and with memory that changes. A
+    /// reader that writers disturb again and again takes the lock.
     #[inline]
     pub fn read<R>(&self, probe: &Probe, mut examine: impl FnMut(u32) -> Option<R>) -> Option<R> {
-        for _ in 0..ATTEMPTS_MAX {
-            if let Ok(found) = self.try_read(probe, &mut examine) {
-                return found;
-            }
-        }
-        let locked = self.lock(probe);
-        let mut found = None;
-        let _place = locked.find(|payload| {
-            found = examine(payload);
-            found.is_some()
-        });
-        found
+        self.read_unlocked(probe, &mut examine).unwrap_or_else(|Contended| {
+            let locked = self.lock(probe);
+            let mut found = None;
+            let _place = locked.find(|payload| {
+                found = examine(payload);
+                found.is_some()
+            });
+            found
+        })
     }
 
+    /// The same, for a caller who has a way of its own to go on when writers disturb it again and again.
+    ///
+    /// # Errors
+    /// [`Contended`] after several hundred attempts in vain.
     #[inline]
-    fn try_read<R>(&self, probe: &Probe, examine: &mut impl FnMut(u32) -> Option<R>) -> Result<Option<R>, Changed> {
-        let word = self.directories.word();
-        let segment = self.segment_at(word, probe.position).ok_or(Changed)?;
-        let first = usize::from(probe.first);
-        let first_version = self.stripes.begin(first);
-        let valid = |number, version| self.stripes.is_unchanged(number, version) && self.word_is_unchanged(word);
-        if let Some(found) = search(&segment[first], probe.tag, examine) {
-            return if valid(first, first_version) { Ok(Some(found)) } else { Err(Changed) };
+    pub fn read_unlocked<R>(
+        &self,
+        probe: &Probe,
+        mut examine: impl FnMut(u32) -> Option<R>,
+    ) -> Result<Option<R>, Contended> {
+        let (first, second) = (usize::from(probe.first), usize::from(probe.second));
+        for _ in 0..ATTEMPTS_MAX {
+            let word = self.directories.word();
+            let Some(segment) = self.segment_at(word, probe.position) else { continue };
+            let valid = |number, version| self.stripes.is_unchanged(number, version) && self.word_is_unchanged(word);
+            let first_version = self.stripes.begin(first);
+            let (mut number, mut version) = (first, first_version);
+            // One loop rather than the same twice: `examine`, which is most of the work, is then compiled in place.
+            loop {
+                let bucket = &segment[number];
+                if let Some(found) = bucket.matching(probe.tag).find_map(|slot| examine(bucket.payload(slot))) {
+                    if valid(number, version) {
+                        return Ok(Some(found));
+                    }
+                    break;
+                }
+                if number == second {
+                    // A key that moves from the second bucket to the first behind our back changes the first one's version.
+                    if valid(first, first_version) && valid(second, version) {
+                        return Ok(None);
+                    }
+                    break;
+                }
+                (number, version) = (second, self.stripes.begin(second));
+            }
         }
-        // A key that moves from the second bucket to the first behind our back changes the first one's version.
-        let second = usize::from(probe.second);
-        let second_version = self.stripes.begin(second);
-        if let Some(found) = search(&segment[second], probe.tag, examine) {
-            return if valid(second, second_version) { Ok(Some(found)) } else { Err(Changed) };
-        }
-        if valid(first, first_version) && valid(second, second_version) { Ok(None) } else { Err(Changed) }
+        Err(Contended)
     }
 
     /// Locks the two buckets of a key: nobody else changes either, or the layout, until the result is dropped.
@@ -280,14 +298,9 @@ impl<S: SegmentSource, D: Default> Index<S, D> {
     }
 }
 
-/// The read met a writer.
-struct Changed;
-
-/// What `examine` makes of the first slot of a bucket that it accepts.
-#[inline]
-fn search<R>(bucket: &Bucket, tag: u8, examine: &mut impl FnMut(u32) -> Option<R>) -> Option<R> {
-    bucket.matching(tag).find_map(|slot| examine(bucket.payload(slot)))
-}
+/// A read was disturbed by writers each time it was tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Contended;
 
 /// The caller is the only writer to both buckets. `before` is called before the first store.
 pub(crate) fn move_item(from: &Bucket, to: &Bucket, step: &Move, before: impl FnOnce()) -> bool {

@@ -24,7 +24,7 @@ mod probe;
 
 pub use bucket::{BUCKET_SLOTS, Bucket};
 pub use growth::{GrowError, Growth};
-pub use index::{Full, Index, Locked, Place};
+pub use index::{Contended, Full, Index, Locked, Place};
 pub use layout::{SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS, Segment, SegmentSource};
 pub use path::prefetch;
 pub use probe::Probe;

@@ -27,7 +27,8 @@ impl Sink for Count {
 fn main() {
     let keys: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
     let mb: usize = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(1024);
-    let huge = std::env::args().nth(3).is_some();
+    let batch_len: usize = std::env::args().nth(3).and_then(|a| a.parse().ok()).unwrap_or(100);
+    let huge = std::env::args().nth(4).is_some();
     let engine = Memc3::new(Config { huge_pages: huge, ..Config::new(mb << 20) }).expect("memory");
     let mut worker = engine.worker();
     let mut sink = Count { room: vec![0; 64 << 10], hits: 0 };
@@ -68,7 +69,7 @@ fn main() {
     for _ in 0..3 {
         sink.hits = 0;
         let start = Instant::now();
-        for batch in order.chunks(100) {
+        for batch in order.chunks(batch_len) {
             requests.clear();
             requests.extend(batch.iter().map(|at| Request {
                 key: Key::new(&names[*at as usize]).expect("a key"),
@@ -76,7 +77,7 @@ fn main() {
             }));
             engine.execute(&mut worker, Time(10), &requests, &mut sink);
         }
-        time(&format!("uniform get, batches of 100, {} hits", sink.hits), order.len() as u64, start);
+        time(&format!("uniform get, batches of {batch_len}, {} hits", sink.hits), order.len() as u64, start);
     }
     let stats = engine.stats();
     println!(

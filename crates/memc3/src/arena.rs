@@ -333,6 +333,15 @@ impl<'a> Words<'a> {
         unsafe { &*self.start.as_ptr().add(index) }
     }
 
+    /// `count` words from `index` on, which together end below [`WORDS_MAX`].
+    #[inline]
+    pub fn run(self, index: usize, count: usize) -> &'a [AtomicU64] {
+        assert!(index + count <= WORDS_MAX);
+        // SAFETY: as for `word`, for each of them; both numbers are far below the overflow of their sum, as they are shares of
+        // lengths that fit into a header.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index), count) }
+    }
+
     /// The word at `index`, relaxed.
     #[inline]
     pub fn load(self, index: usize) -> u64 {

@@ -218,11 +218,12 @@ pub(crate) fn large_head_len(key_len: usize, more: More) -> usize {
 /// Whether the bytes from `offset` (a multiple of 8) on are `key`, compared a word at a time.
 #[inline]
 pub(crate) fn key_is(words: Words<'_>, offset: usize, key: &[u8]) -> bool {
-    let first = offset / 8;
-    let whole = key.len() / 8;
-    for (index, bytes) in key.chunks_exact(8).enumerate() {
+    let chunks = key.chunks_exact(8);
+    // A word more than the whole ones, which may lie behind the item: all of them are readable.
+    let (last, whole) = words.run(offset / 8, chunks.len() + 1).split_last().expect("at least one word");
+    for (word, bytes) in whole.iter().zip(chunks) {
         let expected = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        if u64::from_le(words.load(first + index)) != expected {
+        if u64::from_le(word.load(Ordering::Relaxed)) != expected {
             return false;
         }
     }
@@ -231,7 +232,7 @@ pub(crate) fn key_is(words: Words<'_>, offset: usize, key: &[u8]) -> bool {
         return true;
     }
     let shift = 8 * (8 - rest as u32);
-    u64::from_le(words.load(first + whole)) << shift == last_word(key) << shift
+    u64::from_le(last.load(Ordering::Relaxed)) << shift == last_word(key) << shift
 }
 
 /// The last `key.len() % 8` bytes of `key` in the low bytes of a word.
@@ -255,11 +256,10 @@ pub(crate) fn copy_out(words: Words<'_>, offset: usize, len: usize, to: &mut [u8
         return;
     }
     let skew = offset % 8;
-    let first = offset / 8;
     let count = (skew + len).div_ceil(8);
     let to = &mut to[lead - skew..][..count * 8];
-    for (index, bytes) in to.chunks_exact_mut(8).enumerate() {
-        bytes.copy_from_slice(&words.load(first + index).to_ne_bytes());
+    for (word, bytes) in words.run(offset / 8, count).iter().zip(to.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
     }
 }
 

@@ -50,7 +50,7 @@ impl Shared {
         index: usize,
         sink: &mut S,
     ) {
-        let found = self.index.read(probe, |payload| {
+        let found = self.index.read_unlocked(probe, |payload| {
             let (place, words, header) = self.item_of_key(payload, probe, request.key)?;
             let more = More::of(header, words);
             if !self.is_live(probe, header, more, now) {
@@ -82,7 +82,7 @@ impl Shared {
             }
             Some(Found::Value(hit, header, place))
         });
-        match found {
+        match found.unwrap_or(Some(Found::NeedsLock)) {
             Some(Found::Value(hit, header, place)) => {
                 if get.bump && (self.notes_uses || !header.is_used()) {
                     self.note_use(probe, place, header);
