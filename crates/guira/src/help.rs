@@ -28,7 +28,7 @@ const FLAGS: &str = "\
 -c, --conn-limit=<num>    max simultaneous connections (default: 1024)
 -k, --lock-memory         lock down all paged memory
 -v, --verbose             verbose (print errors/warnings while in event loop)
--vv                       very verbose (also print connections)
+-vv                       very verbose (also print connections and requests)
 -vvv                      extremely verbose (internal state transitions)
 -h, --help                print this help and exit
 -i, --license             print the license and exit

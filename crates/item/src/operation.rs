@@ -26,6 +26,25 @@ pub enum Operation<'a> {
     Touch(Expiry),
 }
 
+impl Operation<'_> {
+    /// Its name in logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Get(_) => "get",
+            Self::Store(store) => match store.mode {
+                StoreMode::Set => "set",
+                StoreMode::Add => "add",
+                StoreMode::Replace => "replace",
+                StoreMode::Append => "append",
+                StoreMode::Prepend => "prepend",
+            },
+            Self::Delete(_) => "delete",
+            Self::Arithmetic(_) => "arithmetic",
+            Self::Touch(_) => "touch",
+        }
+    }
+}
+
 /// A read. `Get::PLAIN` is the classic get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Get {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use guira_item::{Loan, Service, Ticket};
-use guira_memcache::{Next, Session};
+use guira_memcache::{Batch, Next, Session};
 use mio::{Interest, Token};
 
 use crate::connections_report::RollCall;
@@ -412,6 +412,9 @@ impl Connection {
             let now = resume.map_or(desk.now.time, |resume| resume.now);
             let protocol = &shared.settings.protocol;
             let parsed = self.session.parse(protocol, shared.watch.clock(), now, input, &parsing.scratch, &mut batch);
+            if resume.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
+                self.log(&batch);
+            }
             while !batch.is_empty() {
                 match desk.answer(&batch, self.ticket(), now, resume, self.stream.raw_fd()) {
                     Progress::Done => break,
@@ -471,6 +474,15 @@ impl Connection {
         }
         desk.traffic.conn_yields += 1;
         Ok(consumed)
+    }
+
+    /// A line for each request, as `-vv` asks for.
+    #[cold]
+    fn log(&self, batch: &Batch<'_>) {
+        let fd = self.stream.raw_fd();
+        for request in batch.requests() {
+            tracing::debug!(fd, "{} {}", request.operation.name(), request.key.as_bytes().escape_ascii());
+        }
     }
 
     fn follow<S: Service>(&mut self, desk: &mut Desk<S>, outcome: Outcome) {

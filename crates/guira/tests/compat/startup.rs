@@ -272,3 +272,21 @@ fn udp_is_off_by_default() {
     // Nobody has the UDP port of the same number.
     UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
 }
+
+#[test]
+fn very_verbose_names_connections_and_requests() {
+    let mut server = Server::start(Program::Guira, &["-vv"]);
+    let mut client = server.connect();
+    client.ask(b"set spoken 0 0 2\r\nhi\r\nmg spoken v\r\ndelete sp\xf6ken\r\n", b"NOT_FOUND\r\n");
+    wait_for("the requests are logged", || {
+        let said = server.process().complaints();
+        let all = ["new connection", "set spoken", "get spoken", "delete sp\\xf6ken"];
+        all.iter().all(|line| said.contains(line)).then_some(())
+    });
+    client.ask(b"verbosity 0\r\n", b"OK\r\n");
+    client.ask(b"get silent\r\n", b"END\r\n");
+    drop(client);
+    server.process().signal(Signal::TERM);
+    assert!(server.process().wait().success());
+    assert!(!server.process().complaints().contains("silent"));
+}
