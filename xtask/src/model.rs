@@ -1,23 +1,30 @@
-//! `model`: loom runs the lock-free kernels through every interleaving of their threads within its bounds.
+//! `model`: the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
+//! their threads within its bounds, shuttle the whole table through a hundred thousand random schedules.
 
 use crate::run::{Failed, Run};
 
-/// Runs every test named `loom`.
+/// The checkers, each the name of a `cfg`, of a word in its tests' names, and of a folder; and the packages that it checks.
+const CHECKERS: [(&str, &[&str]); 2] = [("loom", &["guira-sync", "guira-cuckoo"]), ("shuttle", &["guira-cuckoo"])];
+
+/// Runs every test named `loom`, then every test named `shuttle`.
 ///
 /// # Errors
-/// A model fails, or there is none: a check that checks nothing has failed.
+/// A model fails, or a checker has none: a check that checks nothing has failed.
 pub fn model(run: &mut Run) -> Result<(), Failed> {
-    let mut command =
-        run.command("cargo test --release --locked --package guira-sync --package guira-cuckoo --lib loom");
-    command
-        .env("RUSTFLAGS", "--cfg loom")
-        // A folder of its own: other flags would have everything built anew, twice.
-        .env("CARGO_TARGET_DIR", run.target_dir().join("loom"))
-        .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
-        .env("CARGO_PROFILE_RELEASE_LTO", "off");
-    let counts = run.step("models", command)?;
-    if counts.passed == 0 {
-        return Err(Failed("models: no test is named loom, so nothing was checked".into()));
+    for (checker, packages) in CHECKERS {
+        let mut command = run.command("cargo test --release --locked --lib");
+        command
+            .args(packages.iter().flat_map(|package| ["--package", package]))
+            .arg(checker)
+            .env("RUSTFLAGS", format!("--cfg {checker}"))
+            // A folder of its own: other flags would have everything built anew, twice.
+            .env("CARGO_TARGET_DIR", run.target_dir().join(checker))
+            .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off");
+        let counts = run.step(&format!("models under {checker}"), command)?;
+        if counts.passed == 0 {
+            return Err(Failed(format!("models: no test is named {checker}, so nothing was checked")));
+        }
     }
     Ok(())
 }

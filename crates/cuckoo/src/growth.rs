@@ -189,7 +189,7 @@ fn insert_unseen(segment: &Segment, probe: &Probe, payload: u32) -> bool {
 
 const _: () = assert!(SEGMENT_SLOTS == SEGMENT_BUCKETS * BUCKET_SLOTS);
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

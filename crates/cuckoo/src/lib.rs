@@ -29,7 +29,9 @@ pub use layout::{SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS, Segment, Segment
 pub use path::prefetch;
 pub use probe::Probe;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod index_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;

@@ -61,7 +61,7 @@ pub(crate) fn alternate(bucket: u16, tag: u8) -> u16 {
     bucket ^ distance as u16
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -1,8 +1,8 @@
 //! Guira's synchronisation kernels.
 //!
 //! - [`Stripes`]: words that are spinlock and version at once; writers lock a pair, readers only look.
-//! - [`atomic`] and [`hint`]: the standard ones, or loom's under `--cfg loom`, so that the kernels that production runs are
-//!   the ones that loom checks.
+//! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
+//!   kernels that production runs are the ones that the models check.
 #![forbid(unsafe_code)]
 
 pub mod order;
@@ -11,7 +11,7 @@ mod stripe;
 pub use stripe::{AllGuard, PairGuard, Stripes, Version};
 
 /// The atomics every kernel uses.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub mod atomic {
     pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
@@ -22,10 +22,16 @@ pub mod atomic {
     pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
+/// The atomics every kernel uses, as shuttle schedules them.
+#[cfg(shuttle)]
+pub mod atomic {
+    pub use shuttle::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
 /// How to wait for another thread without a system call.
 pub mod hint {
     /// Rounds of spinning before the processor is given away: longer than any critical section takes.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     const SPINS_MAX: u32 = 128;
 
     /// Waits a little, the `round`th time in a row; gives the processor away when that was not enough.
@@ -36,7 +42,12 @@ pub mod hint {
             *round += 1;
             loom::thread::yield_now();
         }
-        #[cfg(not(loom))]
+        #[cfg(shuttle)]
+        {
+            *round += 1;
+            shuttle::thread::yield_now();
+        }
+        #[cfg(not(any(loom, shuttle)))]
         if *round < SPINS_MAX {
             *round += 1;
             std::hint::spin_loop();

@@ -15,11 +15,11 @@ pub enum Rank {
 /// A lock of some rank is held until this is dropped.
 #[derive(Debug)]
 pub struct Held {
-    #[cfg(all(debug_assertions, not(loom)))]
+    #[cfg(all(debug_assertions, not(any(loom, shuttle))))]
     rank: Rank,
 }
 
-#[cfg(all(debug_assertions, not(loom)))]
+#[cfg(all(debug_assertions, not(any(loom, shuttle))))]
 thread_local! {
     static HELD: std::cell::Cell<[bool; 3]> = const { std::cell::Cell::new([false; 3]) };
 }
@@ -31,7 +31,7 @@ impl Held {
     /// In debug builds, if it holds a lock that must not be held with it.
     #[inline]
     pub fn note(rank: Rank) -> Self {
-        #[cfg(all(debug_assertions, not(loom)))]
+        #[cfg(all(debug_assertions, not(any(loom, shuttle))))]
         {
             let mut held = HELD.get();
             let [class, pool, stripes] = held;
@@ -44,7 +44,7 @@ impl Held {
             HELD.set(held);
             Self { rank }
         }
-        #[cfg(not(all(debug_assertions, not(loom))))]
+        #[cfg(not(all(debug_assertions, not(any(loom, shuttle)))))]
         {
             let _ = rank;
             Self {}
@@ -52,7 +52,7 @@ impl Held {
     }
 }
 
-#[cfg(all(debug_assertions, not(loom)))]
+#[cfg(all(debug_assertions, not(any(loom, shuttle))))]
 impl Drop for Held {
     fn drop(&mut self) {
         let mut held = HELD.get();
@@ -61,7 +61,7 @@ impl Drop for Held {
     }
 }
 
-#[cfg(all(test, debug_assertions, not(loom)))]
+#[cfg(all(test, debug_assertions, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
