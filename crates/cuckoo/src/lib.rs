@@ -33,5 +33,7 @@ pub use probe::Probe;
 mod index_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, loom))]
+mod reuse_loom_tests;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;

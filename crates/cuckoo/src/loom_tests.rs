@@ -7,7 +7,9 @@ use loom::{sync::Arc, thread};
 use crate::{Growth, Index, Probe, SEGMENT_BUCKETS, Segment, SegmentSource, path};
 
 /// Segments from the heap, kept until the end.
-struct Heap(Mutex<Vec<Box<Segment>>>);
+pub(crate) struct Heap(
+    #[expect(clippy::vec_box, reason = "a segment stays where it is while the vector grows")] Mutex<Vec<Box<Segment>>>,
+);
 
 // SAFETY: every segment stays in the vector until the source is dropped, and is handed out once.
 unsafe impl SegmentSource for Heap {
@@ -22,12 +24,12 @@ unsafe impl SegmentSource for Heap {
     fn release(&self, _segment: NonNull<Segment>) {}
 }
 
-fn index(segments: usize) -> Arc<Index<Heap>> {
+pub(crate) fn index(segments: usize) -> Arc<Index<Heap>> {
     Arc::new(Index::<Heap>::new(Heap(Mutex::default()), segments, 2).expect("memory"))
 }
 
 /// Tag in bits 10 to 17, bucket 0.
-fn hash(key: u32) -> u64 {
+pub(crate) fn hash(key: u32) -> u64 {
     u64::from(key) << 10
 }
 
@@ -39,7 +41,7 @@ fn contains(index: &Index<Heap>, key: u32) -> bool {
     index.read(&Probe::new(hash(key)), |payload| (payload == key).then_some(())).is_some()
 }
 
-fn model(check: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.max_branches = 10_000;

@@ -11,12 +11,15 @@ use std::{
     ptr::NonNull,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering, fence},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
 use guira_cuckoo::{SEGMENT_BYTES, Segment, SegmentSource};
-use guira_sync::order::{Held, Rank};
+use guira_sync::{
+    order::{Held, Rank},
+    reuse,
+};
 
 use crate::config::ConfigError;
 
@@ -155,9 +158,7 @@ impl Arena {
             pool.taken += 1;
             Some(page)
         })?;
-        // Release: pairs with the Acquire fence by which readers validate; whoever reads what is written to the page from
-        // here on also sees that the place it came from has been given up.
-        fence(Ordering::Release);
+        reuse::before_reuse();
         Some(page)
     }
 
@@ -303,7 +304,7 @@ unsafe impl SegmentSource for Arena {
     fn allocate(&self) -> Option<NonNull<Segment>> {
         let reserved = self.with_pool(|pool| pool.reserved.pop());
         let page = reserved.or_else(|| self.take_page())?;
-        fence(Ordering::Release);
+        reuse::before_reuse();
         NonNull::new(self.page(page).cast())
     }
 

@@ -7,15 +7,10 @@
 //! Always true: while the item is in the index it has one reference; each reader that sends it has one more; whoever gives
 //! up the last one frees all its chunks, so a value being sent survives its own replacement; the bytes never change.
 
-use std::{
-    cell::Cell,
-    sync::{
-        Arc,
-        atomic::{Ordering, fence},
-    },
-};
+use std::{cell::Cell, sync::Arc};
 
 use guira_item::{PinnedValue, Time};
+use guira_sync::References;
 
 use crate::{
     arena::{Place, Words},
@@ -49,8 +44,13 @@ fn references_index(header: Header) -> usize {
     header.large_offset() / 8 + 1
 }
 
+/// The item's references, beside which its first piece stands.
+fn references(header: Header, words: Words<'_>) -> References<'_> {
+    References::of(words.word(references_index(header)))
+}
+
 fn first_piece(header: Header, words: Words<'_>) -> Place {
-    Place((words.load(references_index(header)) >> 32) as u32)
+    Place(references(header, words).beside())
 }
 
 impl Shared {
@@ -84,7 +84,7 @@ impl Shared {
         let head_words = self.words(head);
         let first = pieces.first().map_or(0, |place| place.0);
         head_words.store(header.large_offset() / 8, value_len as u64);
-        head_words.store(references_index(header), u64::from(first) << 32 | 1);
+        head_words.store(references_index(header), References::first(first));
         let class_of = |place: &Place| self.slabs.class_of(self.arena.locate(*place).0);
         let mut bytes = Parts { parts, at: 0 };
         let mut left = value_len;
@@ -124,11 +124,7 @@ impl Shared {
     /// Gives up one reference to a large item; the last one frees it.
     pub(crate) fn drop_reference(&self, head: Place) {
         let words = self.words(head);
-        let references = words.word(references_index(Header::of(words)));
-        // Release: pairs with the Acquire fence below; what this holder read happens before the chunks are used again.
-        let before = references.fetch_sub(1, Ordering::Release);
-        if before as u32 == 1 {
-            fence(Ordering::Acquire);
+        if references(Header::of(words), words).give_up() {
             self.slabs.free(&self.arena, &self.chunks_of(head));
         }
     }
@@ -199,7 +195,7 @@ impl Pin {
     pub(crate) fn new(shared: &Arc<Shared>, head: Place) -> Self {
         let words = shared.words(head);
         let header = Header::of(words);
-        words.word(references_index(header)).fetch_add(1, Ordering::Relaxed);
+        references(header, words).take();
         let first = first_piece(header, words);
         let len = value_len(header, words);
         Self { shared: Arc::clone(shared), head, len, cursor: Cell::new((0, first)), first }

@@ -11,12 +11,15 @@ use std::{
     ops::{Deref, DerefMut},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence},
+        atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use guira_item::{ClassStats, Time};
-use guira_sync::order::{Held, Rank};
+use guira_sync::{
+    order::{Held, Rank},
+    reuse,
+};
 
 use crate::{
     arena::{Arena, PAGE_LEN, PageId, Place, Words},
@@ -212,10 +215,7 @@ impl Slabs {
             locked.partial.pop();
         }
         let place = self.chunk(arena, class, id, usize::from(index));
-        arena.words(place).expect("a chunk of the arena").store(0, 0);
-        // Release: pairs with the Acquire fence by which readers validate; whoever reads what is written to the chunk from
-        // here on also sees that its former item has left the index.
-        fence(Ordering::Release);
+        reuse::vacate(arena.words(place).expect("a chunk of the arena").word(0));
         Some(place)
     }
 
@@ -240,10 +240,7 @@ impl Slabs {
         if self.node_len > 0 {
             class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages }, place);
         }
-        // Release: pairs with the Acquire fence by which readers validate; whoever reads the zero also sees that the item has
-        // left the index.
-        fence(Ordering::Release);
-        words.store(0, 0);
+        reuse::vacate(words.word(0));
         words.store(1, u64::from(page.free.load(Ordering::Relaxed)));
         let had_room = self.has_room(page, class.id);
         page.free.store(self.chunk_index(class.id, offset) as u16, Ordering::Relaxed);

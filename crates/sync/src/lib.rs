@@ -1,13 +1,18 @@
 //! Guira's synchronisation kernels.
 //!
 //! - [`Stripes`]: words that are spinlock and version at once; writers lock a pair, readers only look.
+//! - [`References`]: a count whose last holder frees what it counts for.
+//! - [`reuse`]: how memory is used again that optimistic readers may still be looking at.
 //! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
 //!   kernels that production runs are the ones that the models check.
 #![forbid(unsafe_code)]
 
 pub mod order;
+mod references;
+pub mod reuse;
 mod stripe;
 
+pub use references::References;
 pub use stripe::{AllGuard, PairGuard, Stripes, Version};
 
 /// The atomics every kernel uses.
