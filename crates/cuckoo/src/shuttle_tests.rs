@@ -2,7 +2,7 @@
 //! that they meet everywhere.
 //!
 //! A payload names a cell: the key, and a stamp made of key and version, twice. As an engine's memory it is given back as soon
-//! as its key is out of the index, and then used for whatever key comes next. Each thread owns some keys and knows
+//! as its key is out of the index, written over, and then used for whatever key comes next. Each thread owns some keys and knows
 //! what it last wrote; what it may ask of the others' keys is that none is seen older than it was seen before, and that one
 //! that is never removed is always there.
 //!
@@ -14,7 +14,10 @@ use std::{
     sync::{Arc, Mutex, atomic as uncontrolled},
 };
 
-use guira_sync::atomic::{AtomicU64, Ordering};
+use guira_sync::{
+    atomic::{AtomicU64, Ordering},
+    reuse,
+};
 use shuttle::{
     Config, FailurePersistence, Runner,
     rand::{Rng, RngCore, thread_rng},
@@ -32,7 +35,7 @@ use crate::{
 /// Schedules of each kind that must pass.
 const SCHEDULES: usize = 50_000;
 
-/// Schedules of each kind within which every fault must have been noticed: the slowest took a seventh of them.
+/// Schedules of each kind within which every fault must have been noticed: several times what the slowest takes.
 const FAULTY_SCHEDULES: usize = 50_000;
 
 /// Times that a schedule may take a thread from a processor that it has not given away: races need few.
@@ -155,11 +158,32 @@ fn counted(counter: &uncontrolled::AtomicUsize) -> usize {
 
 #[derive(Default)]
 struct Cell {
-    key: AtomicU64,
+    /// The key's number and one, or zero.
+    header: AtomicU64,
     stamp: [AtomicU64; 2],
 }
 
 impl Cell {
+    fn is(&self, key: Key) -> bool {
+        self.header.load(Ordering::Relaxed) == key.0 as u64 + 1
+    }
+
+    /// The key that is there.
+    fn key(&self) -> Key {
+        Key(self.header.load(Ordering::Relaxed) as usize - 1)
+    }
+
+    fn fill(&self, key: Key, version: u64) {
+        self.set_stamp(key, version);
+        self.header.store(key.0 as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// Leaves nothing of what was there.
+    fn clear(&self) {
+        reuse::vacate(&self.header);
+        self.stamp.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+    }
+
     fn set_stamp(&self, key: Key, version: u64) {
         self.stamp.iter().for_each(|word| word.store(Stamp::word(key, version), Ordering::Relaxed));
     }
@@ -195,15 +219,15 @@ impl Table {
     }
 
     /// SplitMix64's finaliser.
-    fn hash(&self, key: u64) -> u64 {
-        let mut z = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.salt;
+    fn hash(&self, key: Key) -> u64 {
+        let mut z = (key.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.salt;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) & !HASH_BITS_UNUSED
     }
 
     fn probe(&self, key: Key) -> Probe {
-        Probe::new(self.hash(key.0 as u64))
+        Probe::new(self.hash(key))
     }
 
     fn cell(&self, payload: u32) -> &Cell {
@@ -211,18 +235,18 @@ impl Table {
     }
 
     fn is(&self, payload: u32, key: Key) -> bool {
-        self.cell(payload).key.load(Ordering::Relaxed) == key.0 as u64
+        self.cell(payload).is(key)
     }
 
     /// A cell that nobody can find yet.
     fn fill(&self, key: Key, version: u64) -> u32 {
         let payload = self.free.lock().expect("not poisoned").pop().expect("a cell for each writer");
-        self.cell(payload).set_stamp(key, version);
-        self.cell(payload).key.store(key.0 as u64, Ordering::Relaxed);
+        self.cell(payload).fill(key, version);
         payload
     }
 
     fn free(&self, payload: u32) {
+        self.cell(payload).clear();
         self.free.lock().expect("not poisoned").push(payload);
     }
 
@@ -301,7 +325,7 @@ impl Table {
             Ok(()) | Err(GrowError::Busy) => {}
             Err(error) => panic!("{error:?}"),
         }
-        match self.index.grow_step(|_| (), |payload| self.hash(self.cell(payload).key.load(Ordering::Relaxed))) {
+        match self.index.grow_step(|_| (), |payload| self.hash(self.cell(payload).key())) {
             Ok(Growth::Underway | Growth::Complete) => {
                 count(&self.coverage.segments_grown);
                 true
