@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn a_tiny_run_measures_everything_and_draws_it() {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = Options { tiny: true, out: Some(folder.path().into()), ..Options::default() };
+    let extent = Extent { tiny: true, out: Some(folder.path().into()), ..Extent::default() };
+    let options = Options { extent, ..Options::default() };
     let report = run(options).expect("runs");
     assert_eq!(report.experiments.len(), EXPERIMENTS.len());
     for experiment in &report.experiments {

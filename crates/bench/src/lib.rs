@@ -1,9 +1,23 @@
 //! Guira's experiments: each states its workload, measures Guira and its peers in one alternating run, and reports
 //! ratios. [`server`] measures servers as processes, over the network; [`engine`] measures index and cache in process, beside
 //! the [`peers`] that the paper compares with.
+//!
+//! ```text
+//! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table)
+//! ```
 
 #![forbid(unsafe_code)]
 
 pub mod engine;
+mod error;
+mod experiment;
+mod machine;
+pub mod metric;
 pub mod peers;
+mod ratio_table;
+pub mod report;
 pub mod server;
+
+pub use error::BenchError;
+pub use experiment::Extent;
+pub use machine::Machine;

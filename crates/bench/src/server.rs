@@ -9,43 +9,35 @@
 //!                                           └── process (start, usage, kill)  └── guira-loadgen (drive, count)
 //! ```
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 mod bench;
+mod bottleneck;
 mod bulk_sets;
 mod custom;
 mod echo;
-mod error;
 mod eviction;
-mod machine;
 mod memory;
 mod miss_ratio;
 mod multiget;
 pub mod peer;
 pub mod process;
-pub mod report;
 mod single_gets;
 mod threads;
 
+use crate::error::BenchError;
+use crate::experiment::{Experiment, Extent};
+use crate::report::{self, ExperimentReport, Setting};
 pub use custom::CustomOptions;
 pub use echo::{EchoArgs, echo_server_main};
-pub use error::BenchError;
-pub use machine::Machine;
-pub(crate) use machine::utc_now;
-pub use report::Report;
 
 use bench::Bench;
-use report::ExperimentReport;
 
-/// An experiment of the table.
-struct Experiment {
-    name: &'static str,
-    run: fn(&Bench) -> Result<ExperimentReport, BenchError>,
-}
-
-const EXPERIMENTS: [Experiment; 7] = [
+const EXPERIMENTS: [Experiment<Bench>; 7] = [
     Experiment { name: "multiget", run: multiget::run },
     Experiment { name: "bulk-sets", run: bulk_sets::run },
     Experiment { name: "single-gets", run: single_gets::run },
@@ -64,18 +56,12 @@ pub struct Options {
     /// Servers to compare: guira, memcached, redis
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "guira,memcached,redis")]
     pub peers: Vec<String>,
-    /// Alternating rounds over the peers [default: 5; 1 with --tiny]
-    #[arg(long, value_name = "N")]
-    pub rounds: Option<usize>,
     /// Length of a measured interval, seconds [default: 2; 0.05 with --tiny]
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
-    /// Shrink everything: shows that the benchmark works, measures nothing
-    #[arg(long)]
-    pub tiny: bool,
-    /// Folder for JSON and plots
-    #[arg(long, value_name = "FOLDER")]
-    pub out: Option<PathBuf>,
+    /// How much to measure, and where the results go.
+    #[command(flatten)]
+    pub extent: Extent,
     /// Guira's binary [default: this one]
     #[arg(long, value_name = "PATH")]
     pub guira: Option<PathBuf>,
@@ -101,10 +87,8 @@ impl Default for Options {
         Self {
             only: Vec::new(),
             peers: ["guira", "memcached", "redis"].map(String::from).to_vec(),
-            rounds: None,
             seconds: None,
-            tiny: false,
-            out: None,
+            extent: Extent::default(),
             guira: None,
             memcached: None,
             redis: None,
@@ -115,50 +99,61 @@ impl Default for Options {
     }
 }
 
+/// A whole run.
+pub type Report = report::Report<Servers>;
+
+/// What was measured, and where.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Servers {
+    /// Cores of the servers.
+    pub server_cores: Vec<usize>,
+    /// Cores of the generator.
+    pub generator_cores: Vec<usize>,
+    /// Peers and their versions.
+    pub peers: Vec<(String, String)>,
+}
+
+impl Setting for Servers {
+    const NAME: &'static str = "server";
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peers: Vec<String> = self.peers.iter().map(|(name, version)| format!("{name} ({version})")).collect();
+        let Self { server_cores, generator_cores, .. } = self;
+        write!(f, "{}; servers on cores {server_cores:?}, generator on {generator_cores:?}", peers.join(", "))
+    }
+}
+
 /// Runs the chosen experiments; saves JSON and plots if a folder is given. The caller prints the report.
+///
+/// # Errors
+/// [`BenchError`]: a flag that makes no sense, a peer that is not there or fails, a folder not writable.
 pub fn run(options: Options) -> Result<Report, BenchError> {
-    let chosen = chosen(&options)?;
+    let Options { custom, extent, .. } = &options;
+    let is_custom_alone = custom.is_given() && options.only.is_empty();
+    let chosen = if is_custom_alone { Vec::new() } else { Experiment::chosen(&EXPERIMENTS, &options.only)? };
     let bench = Bench::new(&options)?;
-    let mut report = Report {
-        date: utc_now(),
-        machine: Machine::here(),
-        server_cores: bench.server_cores(1),
-        generator_cores: bench.generator_cores(1),
-        rounds: bench.rounds,
-        measure_s: bench.measure.as_secs_f64(),
-        peers: bench.versions()?,
-        experiments: Vec::new(),
-    };
+    let (server_cores, generator_cores) = (bench.server_cores(1), bench.generator_cores(1));
+    let setting = Servers { server_cores, generator_cores, peers: bench.versions()? };
+    let mut report = Report::begin(setting, bench.rounds, bench.measure);
     let mut keep = |mut experiment: ExperimentReport| {
         experiment.compare();
-        if !options.tiny {
-            experiment.warn();
+        if !extent.tiny {
+            bottleneck::note(&mut experiment);
         }
         report.experiments.push(experiment);
     };
-    if options.custom.is_given() {
-        keep(custom::run(&bench, &options.custom)?);
+    if custom.is_given() {
+        keep(custom::run(&bench, custom)?);
     }
     for experiment in chosen {
         keep((experiment.run)(&bench)?);
     }
-    if let Some(folder) = &options.out {
+    if let Some(folder) = &extent.out {
         report.save(folder)?;
     }
     Ok(report)
-}
-
-fn chosen(options: &Options) -> Result<Vec<&'static Experiment>, BenchError> {
-    if options.only.is_empty() {
-        return Ok(if options.custom.is_given() { Vec::new() } else { EXPERIMENTS.iter().collect() });
-    }
-    let named = |name: &String| {
-        EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
-            let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-            BenchError::Setting(format!("there is no experiment '{name}'; choose from {}", names.join(", ")))
-        })
-    };
-    options.only.iter().map(named).collect()
 }
 
 #[cfg(test)]

@@ -1,21 +1,27 @@
 //! The experiments end to end, tiny, so that they cannot rot.
 
 use super::*;
+use crate::metric;
+
+fn extent() -> Extent {
+    Extent { tiny: true, ..Extent::default() }
+}
 
 fn tiny(only: &str) -> Options {
-    Options { only: vec![only.into()], peers: vec!["memcached".into()], tiny: true, ..Options::default() }
+    Options { only: vec![only.into()], peers: vec!["memcached".into()], extent: extent(), ..Options::default() }
 }
 
 #[test]
 fn a_tiny_multiget_run_measures_memcached() {
     let folder = tempfile::tempdir().expect("a folder");
-    let report = run(Options { out: Some(folder.path().into()), ..tiny("multiget") }).expect("runs");
+    let report = run(Options { extent: Extent { out: Some(folder.path().into()), ..extent() }, ..tiny("multiget") })
+        .expect("runs");
     let row = report.experiment("multiget").and_then(|one| one.row("", "memcached")).expect("measured");
-    assert!(row.median(report::THROUGHPUT).expect("throughput") > 10_000.0);
-    assert_eq!(row.median(report::HIT_RATIO), Some(1.0));
+    assert!(row.median(metric::THROUGHPUT).expect("throughput") > 10_000.0);
+    assert_eq!(row.median(metric::HIT_RATIO), Some(1.0));
     assert!(folder.path().join("server.json").is_file());
     assert!(folder.path().join("multiget-throughput.png").is_file());
-    assert!(report.peers[0].1.starts_with("memcached 1."), "{:?}", report.peers);
+    assert!(report.setting.peers[0].1.starts_with("memcached 1."), "{:?}", report.setting.peers);
 }
 
 #[test]
@@ -46,13 +52,13 @@ fn every_experiment_runs_tiny_against_memcached() {
 fn redis_is_measured_over_its_own_protocol() {
     let report = run(Options { peers: vec!["redis".into()], ..tiny("eviction") }).expect("runs");
     let row = report.experiment("eviction").and_then(|one| one.row("", "redis")).expect("measured");
-    assert!(row.median(report::MISS_RATIO).is_some_and(|ratio| ratio > 0.0 && ratio < 1.0));
+    assert!(row.median(metric::MISS_RATIO).is_some_and(|ratio| ratio > 0.0 && ratio < 1.0));
 }
 
 /// A tiny run of a workload of one's own.
 fn own(custom: CustomOptions) -> Result<Report, BenchError> {
     let custom = CustomOptions { keys: 1_000, connections: 4, memory: 64, ..custom };
-    run(Options { custom, peers: vec!["memcached".into()], tiny: true, ..Options::default() })
+    run(Options { custom, peers: vec!["memcached".into()], extent: extent(), ..Options::default() })
 }
 
 #[test]
@@ -75,7 +81,7 @@ fn workloads_of_ones_own_run_in_every_form() {
     for form in forms {
         let report = own(form.clone()).unwrap_or_else(|error| panic!("{form:?}: {error}"));
         let row = report.experiment("workload").and_then(|one| one.row("", "memcached")).expect("measured");
-        assert!(row.median(report::THROUGHPUT).is_some_and(|keys| keys > 0.0), "{form:?}");
+        assert!(row.median(metric::THROUGHPUT).is_some_and(|keys| keys > 0.0), "{form:?}");
         assert_eq!(report.experiments[0].notes.len(), usize::from(form.trace.is_some()), "a bad line is reported");
     }
 }
@@ -85,5 +91,5 @@ fn a_rate_is_found_for_a_target() {
     let goal = "p50=5ms".parse().ok();
     let report = own(CustomOptions { get_share: Some(1.0), target: goal, ..CustomOptions::default() }).expect("runs");
     let row = report.experiment("workload").and_then(|one| one.row("", "memcached")).expect("measured");
-    assert!(row.median(report::RATE).is_some_and(|rate| rate > 1_000.0), "{row:?}");
+    assert!(row.median(metric::RATE).is_some_and(|rate| rate > 1_000.0), "{row:?}");
 }

@@ -27,13 +27,10 @@ impl Bench {
                 "--threads must be 1 to {have}: each thread has a core of its own"
             )));
         }
-        if options.rounds == Some(0) {
-            return Err(BenchError::Setting("--rounds must be at least 1".into()));
-        }
         cores.truncate(threads);
-        let tiny = options.tiny;
-        let measure = Duration::from_millis(if tiny { 2 } else { 300 });
-        Ok(Self { cores, rounds: options.rounds.unwrap_or(if tiny { 1 } else { 5 }), measure, tiny })
+        let Options { extent, .. } = options;
+        let measure = Duration::from_millis(extent.scaled(300, 2));
+        Ok(Self { cores, rounds: extent.rounds()?, measure, tiny: extent.tiny })
     }
 
     /// `full`, or `tiny` in a run that only shows that it works.

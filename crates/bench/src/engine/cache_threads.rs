@@ -106,7 +106,7 @@ fn play(
         }
     });
     let rate = crew::run(&bench.cores, bench.measure, workers.collect())?;
-    report.record(variant, name, metric::THROUGHPUT, rate.per_s);
+    report.record(variant, name, metric::OPERATIONS, rate.per_s);
     report.record(variant, name, metric::PER_CPU, rate.per_cpu_s);
     let [asked, missed] = [asked, missed].map(|count| count.load(Relaxed) as f64);
     report.record(variant, name, metric::MISS_SHARE, missed / asked);

@@ -39,7 +39,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
                 let variant = format!("{variant}, {}", threads(count));
                 for (name, index) in &contenders.all {
                     let rate = contenders.measure(bench, &**index, percent, count)?;
-                    report.record(&variant, name, metric::THROUGHPUT, rate.per_s);
+                    report.record(&variant, name, metric::OPERATIONS, rate.per_s);
                     report.record(&variant, name, metric::PER_CPU, rate.per_cpu_s);
                 }
             }

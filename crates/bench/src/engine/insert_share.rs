@@ -21,7 +21,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
                     }
                 }
                 let variant = format!("{percent} % writes");
-                report.record(&variant, name, metric::THROUGHPUT, best.0.per_s);
+                report.record(&variant, name, metric::OPERATIONS, best.0.per_s);
                 report.record(&variant, name, metric::PER_CPU, best.0.per_cpu_s);
                 report.record(&variant, name, metric::BEST_THREADS, best.1 as f64);
             }

@@ -46,7 +46,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
                 let variant = format!("{what}, {}", threads(*count));
                 for (name, index) in &contenders {
                     let rate = measure(bench, &**index, first, keys, *count)?;
-                    report.record(&variant, name, metric::THROUGHPUT, rate.per_s);
+                    report.record(&variant, name, metric::OPERATIONS, rate.per_s);
                     report.record(&variant, name, metric::PER_CPU, rate.per_cpu_s);
                 }
             }

@@ -65,7 +65,7 @@ fn compare(
     for count in counts {
         let rate = measure(*count)?;
         let variant = format!("{what}, {}", threads(*count));
-        report.record(&variant, peer, metric::THROUGHPUT, rate.per_s);
+        report.record(&variant, peer, metric::OPERATIONS, rate.per_s);
         report.record(&variant, peer, metric::PER_CPU, rate.per_cpu_s);
         let alone = *alone.get_or_insert(rate);
         report.record(&variant, peer, metric::SPEEDUP, rate.per_s / alone.per_s);

@@ -16,10 +16,11 @@ use guira_loadgen::script::Script;
 use guira_loadgen::workload::Workload;
 
 use super::Options;
-use super::error::BenchError;
 use super::peer::{Peer, PeerKind, Setup};
 use super::process::Server;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 /// Memory limit of experiments in which nothing shall be evicted, MiB.
 pub const ROOMY_MIB: u64 = 1024;
@@ -37,8 +38,7 @@ pub struct Bench {
     pub warm_up: Duration,
     /// The measured interval.
     pub measure: Duration,
-    /// Whether everything is shrunk.
-    pub tiny: bool,
+    tiny: bool,
 }
 
 /// Something measured: one server, or several that share the keys.
@@ -82,10 +82,10 @@ impl Interval {
     /// Records throughput over `keys` keys, CPU per million of them, and how busy both sides were.
     pub fn record(&self, report: &mut ExperimentReport, variant: &str, name: &str, keys: u64) {
         let (keys, elapsed_s) = (keys as f64, self.outcome.elapsed_s);
-        report.record(variant, name, report::THROUGHPUT, keys / elapsed_s);
-        report.record(variant, name, report::SERVER_CPU, self.server_cpu_s / keys * 1e6);
-        report.record(variant, name, report::SERVER_BUSY, self.server_cpu_s / elapsed_s);
-        report.record(variant, name, report::GENERATOR_BUSY, self.outcome.generator_cpu_s / elapsed_s);
+        report.record(variant, name, metric::THROUGHPUT, keys / elapsed_s);
+        report.record(variant, name, metric::SERVER_CPU, self.server_cpu_s / keys * 1e6);
+        report.record(variant, name, metric::SERVER_BUSY, self.server_cpu_s / elapsed_s);
+        report.record(variant, name, metric::GENERATOR_BUSY, self.outcome.generator_cpu_s / elapsed_s);
     }
 }
 
@@ -116,13 +116,14 @@ impl Bench {
                         util-linux`";
             return Err(BenchError::Setting(text.into()));
         }
-        let rounds = options.rounds.unwrap_or(if options.tiny { 1 } else { 5 });
-        let seconds = options.seconds.unwrap_or(if options.tiny { 0.05 } else { 2.0 });
-        if rounds == 0 || peers.is_empty() || !(0.001..=3600.0).contains(&seconds) {
-            return Err(BenchError::Setting("a run needs a peer, a round and 0.001 to 3600 seconds".into()));
+        let extent = &options.extent;
+        let rounds = extent.rounds()?;
+        let seconds = options.seconds.unwrap_or(extent.scaled(2.0, 0.05));
+        if peers.is_empty() || !(0.001..=3600.0).contains(&seconds) {
+            return Err(BenchError::Setting("a run needs a peer and 0.001 to 3600 seconds".into()));
         }
         let measure = Duration::from_secs_f64(seconds);
-        let warm_up = if options.tiny { Duration::from_millis(20) } else { Duration::from_millis(500) };
+        let warm_up = Duration::from_millis(extent.scaled(500, 20));
         let with_guira = peers.iter().any(|peer| peer.kind == PeerKind::Guira);
         let echo = with_guira.then_some(Peer { kind: PeerKind::Echo, program: guira });
         Ok(Self {
@@ -134,7 +135,7 @@ impl Bench {
             rounds,
             warm_up,
             measure,
-            tiny: options.tiny,
+            tiny: extent.tiny,
         })
     }
 

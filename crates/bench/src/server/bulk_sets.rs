@@ -6,8 +6,8 @@ use guira_loadgen::pacing::Pacing;
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, ROOMY_MIB};
-use super::error::BenchError;
-use super::report::ExperimentReport;
+use crate::error::BenchError;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "bulk-sets";
 const CLIENTS: usize = 4;

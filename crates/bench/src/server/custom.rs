@@ -19,8 +19,9 @@ use guira_loadgen::workload::Workload;
 use guira_loadgen::workload_table;
 
 use super::bench::{Bench, Contestant, Interval, failed};
-use super::error::BenchError;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "workload";
 
@@ -206,7 +207,7 @@ fn drive(bench: &Bench, options: &CustomOptions) -> Result<ExperimentReport, Ben
                 bench.measure_rate(contestant, options.connections, pacing)
             };
             let (rate_per_s, _) = search(goal, 10_000.0, measure).map_err(failed(NAME, &contestant.name))?;
-            report.record("", &contestant.name, report::RATE, rate_per_s);
+            report.record("", &contestant.name, metric::RATE, rate_per_s);
             continue;
         }
         let interval = bench.drive(NAME, contestant, options.connections, options.pacing(), cores)?;
@@ -221,8 +222,8 @@ fn drive(bench: &Bench, options: &CustomOptions) -> Result<ExperimentReport, Ben
 fn record(report: &mut ExperimentReport, contestant: &Contestant, interval: &Interval) {
     let name = &contestant.name;
     interval.record(report, "", name, interval.outcome.tally.keys());
-    report.record("", name, report::MISS_RATIO, interval.outcome.miss_ratio());
-    for (metric, quantile) in [(report::P50, 0.5), (report::P99, 0.99), (report::P999, 0.999)] {
+    report.record("", name, metric::MISS_RATIO, interval.outcome.miss_ratio());
+    for (metric, quantile) in [(metric::P50, 0.5), (metric::P99, 0.99), (metric::P999, 0.999)] {
         report.record("", name, metric, interval.outcome.latencies.quantile_us(quantile));
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use super::error::BenchError;
+use crate::error::BenchError;
 
 const LISTENER: Token = Token(usize::MAX);
 /// Answer bytes that may wait for a slow reader before its connection is closed.

@@ -8,8 +8,9 @@ use guira_loadgen::read_through::{Draws, ReadThrough};
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, Contestant};
-use super::error::BenchError;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "eviction";
 const CLIENTS: usize = 8;
@@ -58,9 +59,9 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let interval = bench.play(NAME, contestant, &plan(contestant, Some(bench.measure)), &mut players)?;
         let tally = interval.outcome.tally;
         interval.record(&mut report, "", &contestant.name, tally.hits + tally.misses);
-        report.record("", &contestant.name, report::MISS_RATIO, interval.outcome.miss_ratio());
+        report.record("", &contestant.name, metric::MISS_RATIO, interval.outcome.miss_ratio());
         let rss_mib = contestant.rss_bytes()? as f64 / f64::from(1 << 20);
-        report.record("", &contestant.name, report::RSS, rss_mib);
+        report.record("", &contestant.name, metric::RSS, rss_mib);
     }
     Ok(report)
 }

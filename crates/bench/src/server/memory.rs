@@ -7,9 +7,10 @@ use guira_loadgen::progress::Progress;
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, failed};
-use super::error::BenchError;
 use super::peer::Peer;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "memory";
 /// Smallest memory an item of 48 bytes could take; a fill that finds room for more items is given up.
@@ -26,10 +27,10 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
             let (items, rss_bytes) = fill(bench, peer, limit_mib)?;
             let (variant, name) = (format!("-m {limit_mib}"), peer.name());
             let limit_bytes = (limit_mib << 20) as f64;
-            report.record(&variant, name, report::ITEMS, items as f64);
-            report.record(&variant, name, report::BYTES_PER_ITEM, limit_bytes / items as f64);
-            report.record(&variant, name, report::RSS, rss_bytes as f64 / f64::from(1 << 20));
-            report.record(&variant, name, report::RSS_OVER_LIMIT, rss_bytes as f64 / limit_bytes);
+            report.record(&variant, name, metric::ITEMS, items as f64);
+            report.record(&variant, name, metric::BYTES_PER_ITEM, limit_bytes / items as f64);
+            report.record(&variant, name, metric::RSS, rss_bytes as f64 / f64::from(1 << 20));
+            report.record(&variant, name, metric::RSS_OVER_LIMIT, rss_bytes as f64 / limit_bytes);
         }
     }
     Ok(report)

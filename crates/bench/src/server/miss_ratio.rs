@@ -10,8 +10,9 @@ use guira_loadgen::read_through::{Draws, ReadThrough};
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, Contestant};
-use super::error::BenchError;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "miss-ratio";
 
@@ -44,10 +45,10 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
             };
             let interval = bench.play(NAME, &contestant, &plan, &mut [player])?;
             let (variant, tally) = (format!("-m {limit_mib}"), interval.outcome.tally);
-            report.record(&variant, peer.name(), report::MISS_RATIO, interval.outcome.miss_ratio());
+            report.record(&variant, peer.name(), metric::MISS_RATIO, interval.outcome.miss_ratio());
             interval.record(&mut report, &variant, peer.name(), tally.hits + tally.misses);
             let rss_mib = contestant.rss_bytes()? as f64 / f64::from(1 << 20);
-            report.record(&variant, peer.name(), report::RSS, rss_mib);
+            report.record(&variant, peer.name(), metric::RSS, rss_mib);
         }
     }
     Ok(report)

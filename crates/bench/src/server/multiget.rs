@@ -4,8 +4,9 @@ use guira_loadgen::pacing::Pacing;
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, ROOMY_MIB};
-use super::error::BenchError;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "multiget";
 const CLIENTS: usize = 8;
@@ -33,9 +34,9 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
             return Err(BenchError::Invalid(text));
         }
         interval.record(&mut report, "", &contestant.name, tally.keys());
-        report.record("", &contestant.name, report::HIT_RATIO, 1.0 - interval.outcome.miss_ratio());
-        report.record("", &contestant.name, report::P50, interval.outcome.latencies.quantile_us(0.5));
-        report.record("", &contestant.name, report::P99, interval.outcome.latencies.quantile_us(0.99));
+        report.record("", &contestant.name, metric::HIT_RATIO, 1.0 - interval.outcome.miss_ratio());
+        report.record("", &contestant.name, metric::P50, interval.outcome.latencies.quantile_us(0.5));
+        report.record("", &contestant.name, metric::P99, interval.outcome.latencies.quantile_us(0.99));
     }
     Ok(report)
 }

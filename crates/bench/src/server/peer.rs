@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use guira_loadgen::protocol::Protocol;
 
-use super::error::BenchError;
+use crate::error::BenchError;
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use guira_loadgen::blocking::Blocking;
 use guira_loadgen::error::LoadError;
 use guira_loadgen::protocol::Protocol;
 
-use super::error::BenchError;
 use super::peer::{Peer, Setup};
+use crate::error::BenchError;
 
 /// Time a server has to accept connections; a large memory limit may take it a while to touch.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -8,10 +8,11 @@ use guira_loadgen::protocol::FixedShape;
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, Contestant, ROOMY_MIB};
-use super::error::BenchError;
 use super::peer::{PeerKind, Setup};
 use super::process::Server;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "single-gets";
 const CLIENTS: usize = 50;
@@ -52,10 +53,10 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
         check_hits(contestant, interval.outcome.tally.misses + interval.outcome.tally.errors)?;
         interval.record(&mut report, CLOSED, &contestant.name, interval.outcome.turns);
-        report.record(CLOSED, &contestant.name, report::P50, interval.outcome.latencies.quantile_us(0.5));
+        report.record(CLOSED, &contestant.name, metric::P50, interval.outcome.latencies.quantile_us(0.5));
     }
     let servers = contestants.iter().filter(|contestant| contestant.peer.kind != PeerKind::Echo);
-    let throughput = servers.filter_map(|one| report.row(CLOSED, &one.name)?.median(report::THROUGHPUT));
+    let throughput = servers.filter_map(|one| report.row(CLOSED, &one.name)?.median(metric::THROUGHPUT));
     let rate_per_s = throughput.fold(f64::INFINITY, f64::min) * LOAD;
     let variant = format!("{:.0}k/s open loop", rate_per_s / 1e3);
     for step in 0..steps {
@@ -65,8 +66,8 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
         check_hits(contestant, interval.outcome.tally.misses + interval.outcome.tally.errors)?;
         let cpu = interval.server_cpu_s / interval.outcome.turns as f64 * 1e6;
-        report.record(&variant, &contestant.name, report::SERVER_CPU, cpu);
-        for (metric, quantile) in [(report::P50, 0.5), (report::P99, 0.99), (report::P999, 0.999)] {
+        report.record(&variant, &contestant.name, metric::SERVER_CPU, cpu);
+        for (metric, quantile) in [(metric::P50, 0.5), (metric::P99, 0.99), (metric::P999, 0.999)] {
             report.record(&variant, &contestant.name, metric, interval.outcome.latencies.quantile_us(quantile));
         }
     }

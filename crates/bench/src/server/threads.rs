@@ -9,10 +9,11 @@ use guira_loadgen::pacing::Pacing;
 use guira_loadgen::workload::Workload;
 
 use super::bench::{Bench, Contestant, ROOMY_MIB};
-use super::error::BenchError;
 use super::peer::PeerKind;
 use super::process::Server;
-use super::report::{self, ExperimentReport};
+use crate::error::BenchError;
+use crate::metric;
+use crate::report::ExperimentReport;
 
 const NAME: &str = "threads";
 const CLIENTS: usize = 50;
@@ -80,7 +81,7 @@ fn measure(
             return Err(BenchError::Invalid(text));
         }
         interval.record(report, &variant, &contestant.name, tally.keys());
-        report.record(&variant, &contestant.name, report::P99, interval.outcome.latencies.quantile_us(0.99));
+        report.record(&variant, &contestant.name, metric::P99, interval.outcome.latencies.quantile_us(0.99));
     }
     Ok(())
 }

@@ -1,78 +1,24 @@
 //! Results: medians over rounds, ratios to every peer, as JSON, as a table and as plots.
 //!
+//! ```text
+//! report (date, machine, setting) ── experiment ── row (variant, peer) ── measurement (median, rounds)
+//!                                              ├── ratios, made of the rows
+//!                                              └── notes
+//! ```
+//!
 //! Always true: a ratio above 1 says that Guira is better, whichever way the metric points.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use guira_loadgen::plot::{BarChart, short};
 use serde::{Deserialize, Serialize};
 
-use super::error::BenchError;
-use super::machine::Machine;
-
-/// Share of a core from which on it counts as fully used; the kernel counts in hundredths of a second.
-const BUSY: f64 = 0.9;
-
-/// Which way a metric is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Better {
-    /// More is better.
-    More,
-    /// Less is better.
-    Less,
-    /// It only describes; no ratio is made of it.
-    Neither,
-}
-
-/// Something measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Metric {
-    /// Name in reports and file names.
-    pub name: &'static str,
-    /// Unit.
-    pub unit: &'static str,
-    /// Which way is better.
-    pub better: Better,
-}
-
-macro_rules! metrics {
-    ($($(#[$doc:meta])* $constant:ident: $name:literal, $unit:literal, $better:ident;)*) => {
-        $($(#[$doc])* pub const $constant: Metric = Metric { name: $name, unit: $unit, better: Better::$better };)*
-    };
-}
-
-metrics! {
-    /// Keys asked for or written per second.
-    THROUGHPUT: "throughput", "keys/s", More;
-    /// The server's CPU time (user and system, all threads) per million keys.
-    SERVER_CPU: "server-cpu", "CPU s/M keys", Less;
-    /// Share of a core (or of several) that the server used.
-    SERVER_BUSY: "server-busy", "cores", Neither;
-    /// Share of a core (or of several) that the generator used.
-    GENERATOR_BUSY: "generator-busy", "cores", Neither;
-    /// Share of the asked keys that were found.
-    HIT_RATIO: "hit-ratio", "of gets", Neither;
-    /// Share of the asked keys that were not found.
-    MISS_RATIO: "miss-ratio", "of gets", Less;
-    /// Median latency of a turn.
-    P50: "p50", "us", Neither;
-    /// 99th percentile of a turn's latency.
-    P99: "p99", "us", Less;
-    /// 99.9th percentile of a turn's latency.
-    P999: "p999", "us", Neither;
-    /// Resident memory of the server.
-    RSS: "rss", "MiB", Neither;
-    /// Resident memory over the promise of `-m`.
-    RSS_OVER_LIMIT: "rss-over-limit", "x -m", Neither;
-    /// Items held when full.
-    ITEMS: "items", "items", More;
-    /// The memory limit divided by the items held.
-    BYTES_PER_ITEM: "bytes-per-item", "B", Less;
-    /// The highest rate that met the target.
-    RATE: "rate", "turns/s", More;
-}
+use crate::error::BenchError;
+use crate::machine::{Machine, utc_now};
+use crate::metric::{Better, Metric};
+use crate::ratio_table::RatioTable;
 
 /// One metric of one row over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -167,11 +113,11 @@ impl ExperimentReport {
         self.rows.iter().find(|row| row.variant == variant && row.peer == peer)
     }
 
-    /// Fills in the ratios from the rows.
+    /// Fills in the ratios from the rows. Guira beside itself, with another policy or in batches, is in the rows alone.
     pub fn compare(&mut self) {
         self.ratios.clear();
         for ours in self.rows.iter().filter(|row| row.peer == "guira") {
-            for theirs in self.rows.iter().filter(|row| row.variant == ours.variant && row.peer != "guira") {
+            for theirs in self.rows.iter().filter(|row| row.variant == ours.variant && !row.peer.starts_with("guira")) {
                 for own in ours.measurements.iter().filter(|own| own.better != Better::Neither) {
                     let Some(other) = theirs.measurements.iter().find(|other| other.metric == own.metric) else {
                         continue;
@@ -185,25 +131,6 @@ impl ExperimentReport {
                         self.ratios.push(Ratio { variant, metric, over: theirs.peer.clone(), times_better });
                     }
                 }
-            }
-        }
-    }
-
-    /// Notes what makes a throughput less than the server's own: a generator at its limit, or cores left idle.
-    pub fn warn(&mut self) {
-        for row in self.rows.iter().filter(|row| row.median(THROUGHPUT).is_some()) {
-            let (Some(server), Some(generator)) = (row.median(SERVER_BUSY), row.median(GENERATOR_BUSY)) else {
-                continue;
-            };
-            let name = format!("{} {}", row.variant, row.peer);
-            if server < BUSY && generator < BUSY {
-                self.notes.push(format!(
-                    "{}: server {server:.2} and generator {generator:.2} cores: the machine was shared, or too little \
-                     was in flight",
-                    name.trim()
-                ));
-            } else if server < BUSY {
-                self.notes.push(format!("{}: the generator was the limit; read the CPU time", name.trim()));
             }
         }
     }
@@ -268,91 +195,78 @@ impl fmt::Display for ExperimentReport {
             }
             writeln!(f)?;
         }
-        for ratio in &self.ratios {
-            let variant = if ratio.variant.is_empty() { String::new() } else { format!(" ({})", ratio.variant) };
-            let Ratio { metric, over, times_better, .. } = ratio;
-            writeln!(f, "  guira is {times_better:.2}x {over} in {metric}{variant}")?;
-        }
+        write!(f, "{}", RatioTable(&self.ratios))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
     }
 }
 
+/// What a benchmark ran under, besides the machine, in words and as fields of its report.
+pub trait Setting: fmt::Display + Serialize {
+    /// Name of the report's file, without its ending.
+    const NAME: &'static str;
+}
+
 /// A whole run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
+pub struct Report<S> {
     /// When it began, UTC.
     pub date: String,
     /// Where it ran.
     pub machine: Machine,
-    /// Cores of the servers.
-    pub server_cores: Vec<usize>,
-    /// Cores of the generator.
-    pub generator_cores: Vec<usize>,
+    /// Under what.
+    #[serde(flatten)]
+    pub setting: S,
     /// Rounds of every measurement.
     pub rounds: usize,
     /// Length of a measured interval, seconds.
     pub measure_s: f64,
-    /// Peers and their versions.
-    pub peers: Vec<(String, String)>,
     /// Results.
     pub experiments: Vec<ExperimentReport>,
 }
 
-impl Report {
+impl<S: Setting> Report<S> {
+    /// A run that begins here and now.
+    pub(crate) fn begin(setting: S, rounds: usize, measure: Duration) -> Self {
+        let (date, machine, measure_s) = (utc_now(), Machine::here(), measure.as_secs_f64());
+        Self { date, machine, setting, rounds, measure_s, experiments: Vec::new() }
+    }
+
     /// Experiment `name`.
     pub fn experiment(&self, name: &str) -> Option<&ExperimentReport> {
         self.experiments.iter().find(|experiment| experiment.name == name)
     }
 
-    /// Writes `server.json` and one SVG and PNG a chart into `folder`; returns what was written.
+    /// Writes `<setting>.json` and one SVG and PNG a chart into `folder`; returns what was written.
+    ///
+    /// # Errors
+    /// [`BenchError::Output`], or a plot that cannot be drawn.
     pub fn save(&self, folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
-        save(folder, "server.json", self, &self.experiments)
+        let failed = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| BenchError::Output { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(failed(folder))?;
+        let path = folder.join(S::NAME).with_extension("json");
+        let json = serde_json::to_string_pretty(self).map_err(|error| failed(&path)(error.into()))?;
+        std::fs::write(&path, json + "\n").map_err(failed(&path))?;
+        let mut written = vec![path];
+        for (name, chart) in self.experiments.iter().flat_map(ExperimentReport::charts) {
+            let drawn = chart.save(&folder.join(&name)).map_err(|source| BenchError::Load {
+                peer: name,
+                experiment: "drawing plots",
+                source,
+            })?;
+            written.extend(drawn);
+        }
+        Ok(written)
     }
 }
 
-/// Writes `report` as `file` and one SVG and PNG for every chart of its `experiments` into `folder`; returns what was
-/// written.
-pub(crate) fn save(
-    folder: &Path,
-    file: &str,
-    report: &impl Serialize,
-    experiments: &[ExperimentReport],
-) -> Result<Vec<PathBuf>, BenchError> {
-    let failed = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| BenchError::Output { path, source }
-    };
-    std::fs::create_dir_all(folder).map_err(failed(folder))?;
-    let path = folder.join(file);
-    let json = serde_json::to_string_pretty(report)
-        .map_err(|error| BenchError::Output { path: path.clone(), source: error.into() })?;
-    std::fs::write(&path, json + "\n").map_err(failed(&path))?;
-    let mut written = vec![path];
-    for (name, chart) in experiments.iter().flat_map(ExperimentReport::charts) {
-        let drawn = chart.save(&folder.join(&name)).map_err(|source| BenchError::Load {
-            peer: name,
-            experiment: "drawing plots",
-            source,
-        })?;
-        written.extend(drawn);
-    }
-    Ok(written)
-}
-
-impl fmt::Display for Report {
+impl<S: Setting> fmt::Display for Report<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}  {}", self.date, self.machine)?;
-        let peers: Vec<String> = self.peers.iter().map(|(name, version)| format!("{name} ({version})")).collect();
-        writeln!(
-            f,
-            "{}; servers on cores {:?}, generator on {:?}; medians of {} rounds of {} s",
-            peers.join(", "),
-            self.server_cores,
-            self.generator_cores,
-            self.rounds,
-            self.measure_s
-        )?;
-        self.experiments.iter().try_for_each(|experiment| write!(f, "\n{experiment}"))
+        let Self { date, machine, setting, rounds, measure_s, experiments } = self;
+        writeln!(f, "{date}  {machine}\n{setting}; medians of {rounds} rounds of {measure_s} s")?;
+        experiments.iter().try_for_each(|experiment| write!(f, "\n{experiment}"))
     }
 }
 
@@ -370,6 +284,7 @@ pub fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric::{HIT_RATIO, SERVER_CPU, THROUGHPUT};
 
     fn sample() -> ExperimentReport {
         let mut report = ExperimentReport::new("multiget", "Multiget", "16 B keys");
@@ -399,38 +314,33 @@ mod tests {
         assert!((report.ratios[1].times_better - 6.0).abs() < 0.01);
     }
 
-    #[test]
-    fn a_throughput_that_is_not_the_servers_is_noted() {
-        for (server, generator, notes, word) in
-            [(1.0, 0.4, 0, ""), (0.5, 1.0, 1, "limit"), (0.5, 0.4, 1, "shared"), (1.0, 1.0, 0, "")]
-        {
-            let mut report = sample();
-            report.record("", "guira", SERVER_BUSY, server);
-            report.record("", "guira", GENERATOR_BUSY, generator);
-            report.warn();
-            assert_eq!(report.notes.len(), notes);
-            assert!(report.notes.iter().all(|note| note.contains(word)), "{:?}", report.notes);
+    #[derive(Serialize, Deserialize)]
+    struct Anywhere {
+        cores: Vec<usize>,
+    }
+
+    impl Setting for Anywhere {
+        const NAME: &'static str = "anywhere";
+    }
+
+    impl fmt::Display for Anywhere {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "on cores {:?}", self.cores)
         }
     }
 
     #[test]
     fn a_report_is_saved_with_its_plots_and_reads_as_a_table() {
         let folder = tempfile::tempdir().expect("a folder");
-        let report = Report {
-            date: "2026-11-20T12:00:00Z".into(),
-            machine: Machine::here(),
-            server_cores: vec![0],
-            generator_cores: vec![1],
-            rounds: 5,
-            measure_s: 2.0,
-            peers: vec![("guira".into(), "0.1.0".into())],
-            experiments: vec![sample()],
-        };
+        let mut report = Report::begin(Anywhere { cores: vec![0] }, 5, Duration::from_secs(2));
+        report.experiments.push(sample());
         let written = report.save(folder.path()).expect("saves");
         assert_eq!(written.len(), 5, "JSON, and two plots as SVG and PNG: {written:?}");
         let json = std::fs::read_to_string(&written[0]).expect("JSON");
-        let back: Report = serde_json::from_str(&json).expect("reads back");
+        let back: Report<Anywhere> = serde_json::from_str(&json).expect("reads back");
         assert_eq!(back.experiment("multiget").expect("there").rows.len(), 2);
-        assert!(report.to_string().contains("guira is 5.00x memcached in throughput"), "{report}");
+        assert_eq!(back.setting.cores, [0]);
+        assert!(report.to_string().contains("guira's throughput, times better than  memcached\n"), "{report}");
+        assert!(report.to_string().contains("5.00x"), "{report}");
     }
 }

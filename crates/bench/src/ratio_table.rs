@@ -7,10 +7,10 @@
 
 use std::fmt;
 
-use crate::server::report::Ratio;
+use crate::report::Ratio;
 
 /// Writes ratios of one experiment, one table a metric.
-pub(super) struct RatioTable<'a>(pub &'a [Ratio]);
+pub(crate) struct RatioTable<'a>(pub &'a [Ratio]);
 
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut list: Vec<&str> = Vec::new();

@@ -1,0 +1,59 @@
+//! What both benchmarks do alike: experiments in a table, chosen by name, and the flags that say how much and where to.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::error::BenchError;
+use crate::report::ExperimentReport;
+
+/// An experiment of a benchmark, whose settings are a `B`.
+pub(crate) struct Experiment<B> {
+    pub name: &'static str,
+    pub run: fn(&B) -> Result<ExperimentReport, BenchError>,
+}
+
+impl<B> Experiment<B> {
+    /// The experiments called `only` in that order; all of the `table` if that is empty.
+    pub fn chosen<'t>(table: &'t [Self], only: &[String]) -> Result<Vec<&'t Self>, BenchError> {
+        if only.is_empty() {
+            return Ok(table.iter().collect());
+        }
+        let named = |name: &String| {
+            table.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
+                let names: Vec<&str> = table.iter().map(|experiment| experiment.name).collect();
+                BenchError::Setting(format!("there is no experiment '{name}'; choose from {}", names.join(", ")))
+            })
+        };
+        only.iter().map(named).collect()
+    }
+}
+
+/// Flags of every benchmark: how much to measure, and where the results go.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Extent {
+    /// Alternating rounds over everything compared [default: 5; 1 with --tiny]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<usize>,
+    /// Shrink everything: shows that the benchmark works, measures nothing
+    #[arg(long)]
+    pub tiny: bool,
+    /// Folder for JSON and plots
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+}
+
+impl Extent {
+    pub(crate) fn rounds(&self) -> Result<usize, BenchError> {
+        match self.rounds {
+            Some(0) => Err(BenchError::Setting("--rounds must be at least 1".into())),
+            Some(rounds) => Ok(rounds),
+            None => Ok(self.scaled(5, 1)),
+        }
+    }
+
+    /// `full`, or `tiny` in a run that only shows that it works.
+    pub(crate) fn scaled<T>(&self, full: T, tiny: T) -> T {
+        if self.tiny { tiny } else { full }
+    }
+}

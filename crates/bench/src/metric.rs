@@ -1,0 +1,96 @@
+//! What the experiments measure: names, units, and which way is better.
+
+use serde::{Deserialize, Serialize};
+
+/// Which way a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// More is better.
+    More,
+    /// Less is better.
+    Less,
+    /// It only describes; no ratio is made of it.
+    Neither,
+}
+
+/// Something measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name in reports and file names.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// Which way is better.
+    pub better: Better,
+}
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $constant:ident: $name:literal, $unit:literal, $better:ident;)*) => {
+        $($(#[$doc])* pub const $constant: Metric = Metric { name: $name, unit: $unit, better: Better::$better };)*
+    };
+}
+
+// Servers, over the network.
+metrics! {
+    /// Keys asked for or written per second.
+    THROUGHPUT: "throughput", "keys/s", More;
+    /// The server's CPU time (user and system, all threads) per million keys.
+    SERVER_CPU: "server-cpu", "CPU s/M keys", Less;
+    /// Share of a core (or of several) that the server used.
+    SERVER_BUSY: "server-busy", "cores", Neither;
+    /// Share of a core (or of several) that the generator used.
+    GENERATOR_BUSY: "generator-busy", "cores", Neither;
+    /// Share of the asked keys that were found.
+    HIT_RATIO: "hit-ratio", "of gets", Neither;
+    /// Share of the asked keys that were not found.
+    MISS_RATIO: "miss-ratio", "of gets", Less;
+    /// Median latency of a turn.
+    P50: "p50", "us", Neither;
+    /// 99th percentile of a turn's latency.
+    P99: "p99", "us", Less;
+    /// 99.9th percentile of a turn's latency.
+    P999: "p999", "us", Neither;
+    /// Resident memory of the server.
+    RSS: "rss", "MiB", Neither;
+    /// Resident memory over the promise of `-m`.
+    RSS_OVER_LIMIT: "rss-over-limit", "x -m", Neither;
+    /// Items held at the end.
+    ITEMS: "items", "items", More;
+    /// The memory limit divided by the items held.
+    BYTES_PER_ITEM: "bytes-per-item", "B", Less;
+    /// The highest rate that met the target.
+    RATE: "rate", "turns/s", More;
+}
+
+// Index and cache, in process.
+metrics! {
+    /// Bytes of index for each key at its fullest.
+    BYTES_PER_KEY: "bytes-per-key", "B", Less;
+    /// Keys held when the first insert failed.
+    KEYS: "keys", "keys", Neither;
+    /// Bytes of the index.
+    INDEX_BYTES: "index-bytes", "B", Neither;
+    /// Slots in use when the first insert failed.
+    LOAD_FACTOR: "load-factor", "of slots", More;
+    /// Inserts per second from empty to full.
+    INSERTS: "inserts", "inserts/s", More;
+    /// Keys in the fullest bucket.
+    LARGEST_BUCKET: "largest-bucket", "keys", Neither;
+    /// Keys that had to move for an insert, on average.
+    DISPLACEMENTS: "displacements", "an insert", Less;
+    /// Time of an insert.
+    INSERT_NS: "insert-time", "ns", Less;
+    /// Operations per second, all threads together.
+    OPERATIONS: "throughput", "ops/s", More;
+    /// Operations per second of CPU time, summed over the threads: what the throughput would be on cores of one's own.
+    PER_CPU: "per-cpu-second", "ops/CPU s", Neither;
+    /// Throughput over that of one thread in the same round.
+    SPEEDUP: "speedup", "x 1 thread", More;
+    /// The same by CPU time.
+    SPEEDUP_CPU: "speedup-per-cpu", "x 1 thread", Neither;
+    /// Threads at which the throughput was best.
+    BEST_THREADS: "best-threads", "threads", Neither;
+    /// [`MISS_RATIO`] where it only describes.
+    MISS_SHARE: "misses", "of gets", Neither;
+}
