@@ -3,7 +3,7 @@
 //! the [`peers`] that the paper compares with.
 //!
 //! ```text
-//! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table)
+//! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table) ── figure (plots)
 //! ```
 
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@
 pub mod engine;
 mod error;
 mod experiment;
+mod figure;
 mod machine;
 pub mod metric;
 pub mod peers;
@@ -20,4 +21,5 @@ pub mod server;
 
 pub use error::BenchError;
 pub use experiment::Extent;
+pub use figure::redraw;
 pub use machine::Machine;

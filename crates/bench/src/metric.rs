@@ -78,7 +78,7 @@ metrics! {
     /// Keys in the fullest bucket.
     LARGEST_BUCKET: "largest-bucket", "keys", Neither;
     /// Keys that had to move for an insert, on average.
-    DISPLACEMENTS: "displacements", "an insert", Less;
+    DISPLACEMENTS: "displacements", "per insert", Less;
     /// Time of an insert.
     INSERT_NS: "insert-time", "ns", Less;
     /// Operations per second, all threads together.

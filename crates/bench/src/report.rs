@@ -3,6 +3,7 @@
 //! ```text
 //! report (date, machine, setting) ── experiment ── row (variant, peer) ── measurement (median, rounds)
 //!                                              ├── ratios, made of the rows
+//!                                              ├── published: what the paper itself reports
 //!                                              └── notes
 //! ```
 //!
@@ -12,10 +13,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use guira_loadgen::plot::{BarChart, short};
+use guira_loadgen::plot::short;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
+use crate::figure;
 use crate::machine::{Machine, utc_now};
 use crate::metric::{Better, Metric};
 use crate::ratio_table::RatioTable;
@@ -66,6 +68,19 @@ pub struct Ratio {
     pub times_better: f64,
 }
 
+/// A figure that the paper itself reports, of other machines and years.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Published {
+    /// Where it belongs among the variants.
+    pub variant: String,
+    /// What the paper measured.
+    pub peer: String,
+    /// [`Metric::name`].
+    pub metric: String,
+    /// In the metric's unit.
+    pub value: f64,
+}
+
 /// One experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ExperimentReport {
@@ -75,10 +90,16 @@ pub struct ExperimentReport {
     pub title: String,
     /// The workload, in words.
     pub workload: String,
+    /// The quantity in the variants' names, with its unit, if the experiment runs over one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<String>,
     /// Results.
     pub rows: Vec<Row>,
     /// Guira beside each peer.
     pub ratios: Vec<Ratio>,
+    /// What the paper reports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
     /// What a reader must know.
     pub notes: Vec<String>,
 }
@@ -87,6 +108,17 @@ impl ExperimentReport {
     /// An empty report.
     pub fn new(name: &str, title: &str, workload: impl Into<String>) -> Self {
         Self { name: name.into(), title: title.into(), workload: workload.into(), ..Self::default() }
+    }
+
+    /// The same, running over a quantity: each variant's name ends in one, after a comma if there is more to say.
+    pub fn over(self, axis: &str) -> Self {
+        Self { axis: Some(axis.into()), ..self }
+    }
+
+    /// Adds a figure of the paper's.
+    pub fn publish(&mut self, variant: &str, peer: &str, metric: Metric, value: f64) {
+        let (variant, peer, metric) = (variant.into(), peer.into(), metric.name.into());
+        self.published.push(Published { variant, peer, metric, value });
     }
 
     /// Adds one round's value.
@@ -134,39 +166,6 @@ impl ExperimentReport {
             }
         }
     }
-
-    /// One chart for every metric that has a better way.
-    fn charts(&self) -> Vec<(String, BarChart)> {
-        let mut charts: Vec<(String, BarChart)> = Vec::new();
-        let distinct = |names: Vec<&String>| {
-            names.into_iter().fold(Vec::<String>::new(), |mut list, name| {
-                if !list.contains(name) {
-                    list.push(name.clone());
-                }
-                list
-            })
-        };
-        let shown = |row: &'_ Row| row.measurements.iter().filter(|m| m.better != Better::Neither).cloned().collect();
-        let measurements: Vec<Measurement> = self.rows.iter().flat_map(|row| -> Vec<_> { shown(row) }).collect();
-        for metric in distinct(measurements.iter().map(|known| &known.metric).collect()) {
-            let unit = measurements.iter().find(|known| known.metric == metric).map_or("", |known| &known.unit);
-            let having: Vec<&Row> =
-                self.rows.iter().filter(|row| row.measurements.iter().any(|known| known.metric == metric)).collect();
-            let series = distinct(having.iter().map(|row| &row.peer).collect());
-            let variants = distinct(having.iter().map(|row| &row.variant).collect());
-            let value = |variant: &String, peer: &String| {
-                let row = having.iter().find(|row| row.variant == *variant && row.peer == *peer)?;
-                row.measurements.iter().find(|known| known.metric == metric).map(|known| known.median)
-            };
-            let groups = variants.iter().map(|variant| {
-                (variant.clone(), series.iter().map(|peer| value(variant, peer).unwrap_or(f64::NAN)).collect())
-            });
-            let title = format!("{}: {metric}", self.title);
-            let chart = BarChart { title, axis: unit.to_string(), groups: groups.collect(), series: series.clone() };
-            charts.push((format!("{}-{metric}", self.name), chart));
-        }
-        charts
-    }
 }
 
 impl fmt::Display for ExperimentReport {
@@ -196,6 +195,10 @@ impl fmt::Display for ExperimentReport {
             writeln!(f)?;
         }
         write!(f, "{}", RatioTable(&self.ratios))?;
+        for Published { variant, peer, metric, value } in &self.published {
+            let variant = if variant.is_empty() { String::new() } else { format!(" ({variant})") };
+            writeln!(f, "  the paper: {peer} {} in {metric}{variant}", short(*value))?;
+        }
         self.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))
     }
 }
@@ -250,14 +253,7 @@ impl<S: Setting> Report<S> {
         let json = serde_json::to_string_pretty(self).map_err(|error| failed(&path)(error.into()))?;
         std::fs::write(&path, json + "\n").map_err(failed(&path))?;
         let mut written = vec![path];
-        for (name, chart) in self.experiments.iter().flat_map(ExperimentReport::charts) {
-            let drawn = chart.save(&folder.join(&name)).map_err(|source| BenchError::Load {
-                peer: name,
-                experiment: "drawing plots",
-                source,
-            })?;
-            written.extend(drawn);
-        }
+        written.extend(figure::draw(folder, &self.experiments)?);
         Ok(written)
     }
 }

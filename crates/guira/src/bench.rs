@@ -1,5 +1,7 @@
 //! `guira bench`: the experiments of crate `guira-bench`.
 
+use std::path::PathBuf;
+
 use guira_bench::{engine, server};
 
 /// What follows `bench` on the command line.
@@ -16,6 +18,12 @@ enum Experiment {
     Server(Box<server::Options>),
     /// The index and the engine in this process, beside the structures that the paper compares them with
     Engine(Box<engine::Options>),
+    /// Draw the plots of kept results again, from their JSON
+    Redraw {
+        /// Folders with an engine.json or a server.json
+        #[arg(required = true, value_name = "FOLDER")]
+        folders: Vec<PathBuf>,
+    },
     /// The floor for a request over loopback; started by `bench server`
     #[command(hide = true)]
     EchoServer(server::EchoArgs),
@@ -31,6 +39,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         Experiment::Engine(options) => {
             let report = engine::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
+        }
+        Experiment::Redraw { folders } => {
+            for folder in folders {
+                guira_bench::redraw(&folder).map_err(|error| error.to_string())?;
+            }
         }
         Experiment::EchoServer(arguments) => {
             server::echo_server_main(&arguments).map_err(|error| error.to_string())?;

@@ -32,7 +32,8 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
          for {small_keys} keys, {TIMES} times as much; one request at a time, but for guira batched (100)",
         small_bytes >> 20
     );
-    let mut report = ExperimentReport::new(NAME, "Cache throughput over threads (Figure 8)", words);
+    let mut report =
+        ExperimentReport::new(NAME, "Cache throughput over threads (MemC3's Figure 8)", words).over("threads");
     // Room for every contender to hold all keys: the roomiest item is memcached's, of 128 bytes.
     measure(bench, &mut report, "big", big_keys * 160, big_keys, draws)?;
     measure(bench, &mut report, "small", small_bytes, small_keys, draws)?;

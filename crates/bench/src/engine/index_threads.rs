@@ -31,7 +31,8 @@ const TURN: usize = 256;
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let contenders = Contenders::new(bench)?;
     let words = format!("{}; threads pinned to cores", contenders.workload());
-    let mut report = ExperimentReport::new(NAME, "Index throughput over threads (Figure 6)", words);
+    let mut report =
+        ExperimentReport::new(NAME, "Index throughput over threads (MemC3's Figure 6)", words).over("threads");
     for _ in 0..bench.rounds {
         for percent in WRITE_PERCENTS {
             for count in bench.thread_counts() {

@@ -9,7 +9,8 @@ const WRITE_PERCENTS: [u32; 6] = [0, 10, 25, 50, 75, 100];
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let contenders = Contenders::new(bench)?;
     let words = format!("{}; the best of 1 to {} threads", contenders.workload(), bench.cores.len());
-    let mut report = ExperimentReport::new(NAME, "Best throughput over the share of writes (Figure 7)", words);
+    let mut report = ExperimentReport::new(NAME, "Best throughput over the share of writes (MemC3's Figure 7)", words)
+        .over("writes (% of operations)");
     for _ in 0..bench.rounds {
         for percent in WRITE_PERCENTS {
             for (name, index) in &contenders.all {

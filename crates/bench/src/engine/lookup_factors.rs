@@ -32,7 +32,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
          {slots} slots; each row adds to the one before; found: every key is there, absent: none is",
         slots / 2
     );
-    let mut report = ExperimentReport::new(NAME, "Lookups, factor by factor (Figure 5)", words);
+    let mut report = ExperimentReport::new(NAME, "Lookups, factor by factor (MemC3's Figure 5)", words);
     let counts: &[usize] = if bench.cores.len() == 1 { &[1] } else { &[1, bench.cores.len()] };
     for count in counts {
         let contenders = steps(keys, slots, *count).map_err(no_memory)?;

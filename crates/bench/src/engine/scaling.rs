@@ -32,7 +32,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
          memory: random cache lines, each address from the line before, or {} asked for at a time",
         64
     );
-    let mut report = ExperimentReport::new(NAME, "Throughput over threads, in process", words);
+    let mut report = ExperimentReport::new(NAME, "Throughput over threads, in process", words).over("threads");
     let mixes = [
         Mix { name: "read-only", draws: draws(keys, count, ZIPF, 0.0, 1) },
         Mix { name: "95/5", draws: draws(keys, count, ZIPF, 0.05, 2) },

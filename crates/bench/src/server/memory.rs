@@ -21,7 +21,7 @@ const OVERFILL: u64 = 20;
 pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let words = "16 B keys, 32 B values, distinct keys set until the server evicts; one fill a limit (it is \
                  deterministic); rss counts huge pages";
-    let mut report = ExperimentReport::new(NAME, "Items that fit into -m", words);
+    let mut report = ExperimentReport::new(NAME, "Items that fit into -m", words).over("memory limit, -m (MiB)");
     for limit_mib in bench.scaled(vec![1024, 600, 1500], vec![16]) {
         for peer in bench.peers() {
             let (items, rss_bytes) = fill(bench, peer, limit_mib)?;

@@ -24,7 +24,8 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
          empty server; each round draws other requests",
         workload.keys, workload.mix
     );
-    let mut report = ExperimentReport::new(NAME, "Miss ratio (Table 3, scaled)", words);
+    let mut report =
+        ExperimentReport::new(NAME, "Miss ratio (MemC3's Table 3, scaled)", words).over("memory limit, -m (MiB)");
     let limits = bench.scaled(vec![64, 128], vec![2]);
     let progress = bench.progress(NAME, bench.peers().len() * limits.len());
     for step in 0..bench.rounds * limits.len() {

@@ -27,7 +27,8 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
          flight each; sharded: one memcached a core, each client connected to all of them",
         workload.keys, workload.mix
     );
-    let mut report = ExperimentReport::new(NAME, "Throughput over server threads (Figure 9)", words);
+    let mut report =
+        ExperimentReport::new(NAME, "Throughput over server threads (MemC3's Figure 9)", words).over("server threads");
     let turns = bench.scaled(20_000, 200);
     let mut threads = 1;
     while threads <= bench.core_count().min(THREADS_MAX) {
