@@ -12,6 +12,7 @@ use guira_loadgen::interactive::{self, PlayPlan, Player};
 use guira_loadgen::pacing::Pacing;
 use guira_loadgen::preload::preload;
 use guira_loadgen::progress::Progress;
+use guira_loadgen::protocol::FixedShape;
 use guira_loadgen::script::Script;
 use guira_loadgen::workload::Workload;
 
@@ -19,9 +20,11 @@ use super::Options;
 use super::peer::{Peer, PeerKind, Setup};
 use super::process::Server;
 use crate::error::BenchError;
-use crate::metric;
+use crate::metric::{self, Metric};
 use crate::report::ExperimentReport;
 
+/// What is told of latencies: metrics and their quantiles.
+pub const QUANTILES: [(Metric, f64); 3] = [(metric::P50, 0.5), (metric::P99, 0.99), (metric::P999, 0.999)];
 /// Memory limit of experiments in which nothing shall be evicted, MiB.
 pub const ROOMY_MIB: u64 = 1024;
 
@@ -64,9 +67,12 @@ impl Contestant {
         self.servers.iter().map(|server| server.usage().map_or(f64::NAN, |usage| usage.cpu_s)).sum()
     }
 
-    /// Resident memory of all its servers, bytes.
-    pub fn rss_bytes(&self) -> Result<u64, BenchError> {
-        self.servers.iter().map(|server| Ok(server.usage()?.rss_bytes)).sum()
+    /// Records the resident memory of all its servers.
+    pub fn record_rss(&self, report: &mut ExperimentReport, variant: &str) -> Result<(), BenchError> {
+        let bytes: u64 =
+            self.servers.iter().map(|server| Ok(server.usage()?.rss_bytes)).sum::<Result<_, BenchError>>()?;
+        report.record(variant, &self.name, metric::RSS, bytes as f64 / f64::from(1 << 20));
+        Ok(())
     }
 }
 
@@ -86,6 +92,29 @@ impl Interval {
         report.record(variant, name, metric::SERVER_CPU, self.server_cpu_s / keys * 1e6);
         report.record(variant, name, metric::SERVER_BUSY, self.server_cpu_s / elapsed_s);
         report.record(variant, name, metric::GENERATOR_BUSY, self.outcome.generator_cpu_s / elapsed_s);
+    }
+
+    /// Records latencies, by some of the [`QUANTILES`].
+    pub fn record_latencies(
+        &self,
+        report: &mut ExperimentReport,
+        variant: &str,
+        name: &str,
+        quantiles: &[(Metric, f64)],
+    ) {
+        for (metric, quantile) in quantiles {
+            report.record(variant, name, *metric, self.outcome.latencies.quantile_us(*quantile));
+        }
+    }
+
+    /// Refuses an interval in which something that had been loaded was not there, or a write was not done.
+    pub fn expect_all_answered(&self, experiment: &str, name: &str) -> Result<(), BenchError> {
+        let tally = self.outcome.tally;
+        if tally.misses + tally.errors + tally.refused > 0 {
+            let text = format!("{experiment}, {name}: keys that had been loaded were not answered: {tally:?}");
+            return Err(BenchError::Invalid(text));
+        }
+        Ok(())
     }
 }
 
@@ -210,6 +239,12 @@ impl Bench {
         Ok(contestants)
     }
 
+    /// Starts `peer` with one thread and nothing in it, for players.
+    pub fn empty(&self, peer: &Peer, memory_mib: u64) -> Result<Contestant, BenchError> {
+        let servers = vec![self.start(peer, memory_mib)?];
+        Ok(Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] })
+    }
+
     /// Scripts of `turns` turns for `shards` servers of `peer`.
     pub fn scripts(
         &self,
@@ -269,6 +304,18 @@ impl Bench {
         Plan { targets: targets.map(target).collect(), clients, pacing, warm_up, measure, cores, seed: 42 }
     }
 
+    /// A plan for players of a contestant's one server: warmed up and for the time `measure`, or to their end.
+    pub fn play_plan(&self, contestant: &Contestant, shape: Option<FixedShape>, measure: Option<Duration>) -> PlayPlan {
+        PlayPlan {
+            address: contestant.servers[0].address(),
+            protocol: contestant.peer.protocol(),
+            shape,
+            warm_up: if measure.is_some() { self.warm_up } else { Duration::ZERO },
+            measure,
+            core: self.generator_cores(1).first().copied(),
+        }
+    }
+
     /// Lets `players` play against the contestant's one server.
     pub fn play<P: Player>(
         &self,
@@ -280,6 +327,21 @@ impl Bench {
         let mut cpu = CpuClock::new(contestant);
         let outcome = interactive::play(plan, players, &mut |moment| cpu.read(moment));
         cpu.interval(outcome.map_err(failed(experiment, &contestant.name))?)
+    }
+
+    /// Lets the contestants take turns, round after round; `measure` is told the round.
+    pub fn alternate(
+        &self,
+        experiment: &str,
+        contestants: &[Contestant],
+        mut measure: impl FnMut(&Contestant, usize) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        let progress = self.progress(experiment, contestants.len());
+        for step in 0..self.rounds * contestants.len() {
+            progress.at(step as u64);
+            measure(&contestants[step % contestants.len()], step / contestants.len())?;
+        }
+        Ok(())
     }
 
     /// A progress bar over all rounds of `contestants` contestants.

@@ -26,17 +26,12 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     );
     let mut report = ExperimentReport::new(NAME, "Bulk sets, pipelined", words);
     let contestants = bench.contestants(NAME, &workload, bench.scaled(10_000, 100), ROOMY_MIB)?;
-    let progress = bench.progress(NAME, contestants.len());
-    for step in 0..bench.rounds * contestants.len() {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at(step as u64);
+    bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Closed { depth: DEPTH };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
-        let tally = interval.outcome.tally;
-        if tally.errors + tally.refused > 0 {
-            return Err(BenchError::Invalid(format!("{NAME}, {}: sets were refused: {tally:?}", contestant.name)));
-        }
-        interval.record(&mut report, "", &contestant.name, tally.done);
-    }
+        interval.expect_all_answered(NAME, &contestant.name)?;
+        interval.record(&mut report, "", &contestant.name, interval.outcome.tally.done);
+        Ok(())
+    })?;
     Ok(report)
 }

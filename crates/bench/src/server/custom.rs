@@ -3,10 +3,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
-use guira_loadgen::interactive::PlayPlan;
 use guira_loadgen::key_source::Popularity;
 use guira_loadgen::mix::Mix;
 use guira_loadgen::pacing::{Arrivals, Pacing};
@@ -18,7 +16,7 @@ use guira_loadgen::trace::Trace;
 use guira_loadgen::workload::Workload;
 use guira_loadgen::workload_table;
 
-use super::bench::{Bench, Contestant, Interval, failed};
+use super::bench::{Bench, Contestant, Interval, QUANTILES, failed};
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::ExperimentReport;
@@ -196,11 +194,7 @@ fn drive(bench: &Bench, options: &CustomOptions) -> Result<ExperimentReport, Ben
     let turn_bytes = u64::from(workload.value_size.bounds().1) * u64::from(workload.writes_per_turn) / 4 + 100;
     let turns = (100_000_000 / turn_bytes).clamp(100, bench.scaled(200_000, 500)) as usize;
     let contestants = bench.contestants(NAME, &workload, turns, options.memory)?;
-    let progress = bench.progress(NAME, contestants.len());
-    for step in 0..bench.rounds * contestants.len() {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at(step as u64);
-        let cores = bench.generator_cores(1);
+    bench.alternate(NAME, &contestants, |contestant, _| {
         if let Some(goal) = options.target {
             let measure = |rate_per_s| {
                 let pacing = Pacing::Open { rate_per_s, arrivals: options.arrivals };
@@ -208,14 +202,16 @@ fn drive(bench: &Bench, options: &CustomOptions) -> Result<ExperimentReport, Ben
             };
             let (rate_per_s, _) = search(goal, 10_000.0, measure).map_err(failed(NAME, &contestant.name))?;
             report.record("", &contestant.name, metric::RATE, rate_per_s);
-            continue;
+            return Ok(());
         }
+        let cores = bench.generator_cores(1);
         let interval = bench.drive(NAME, contestant, options.connections, options.pacing(), cores)?;
         record(&mut report, contestant, &interval);
         if interval.outcome.overloaded {
             report.notes.push(format!("{} fell behind the rate: its latencies have no bound", contestant.name));
         }
-    }
+        Ok(())
+    })?;
     Ok(report)
 }
 
@@ -223,9 +219,7 @@ fn record(report: &mut ExperimentReport, contestant: &Contestant, interval: &Int
     let name = &contestant.name;
     interval.record(report, "", name, interval.outcome.tally.keys());
     report.record("", name, metric::MISS_RATIO, interval.outcome.miss_ratio());
-    for (metric, quantile) in [(metric::P50, 0.5), (metric::P99, 0.99), (metric::P999, 0.999)] {
-        report.record("", name, metric, interval.outcome.latencies.quantile_us(quantile));
-    }
+    interval.record_latencies(report, "", name, &QUANTILES);
 }
 
 fn read_through(
@@ -237,14 +231,13 @@ fn read_through(
     let draws = Arc::new(Draws::new(workload, bench.scaled(4_000_000, 20_000), 0));
     for _ in 0..bench.rounds {
         for peer in bench.peers() {
-            let servers = vec![bench.start(peer, options.memory)?];
-            let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] };
+            let contestant = bench.empty(peer, options.memory)?;
             let player = |number: usize| {
                 let draws = Arc::clone(&draws);
                 ReadThrough::new(workload, peer.protocol(), draws, number * 1_000_003, u64::MAX, options.verify)
             };
             let mut players: Vec<_> = (0..options.connections).map(player).collect();
-            let plan = play_plan(bench, &contestant, players[0].shape(), Some(bench.measure));
+            let plan = bench.play_plan(&contestant, players[0].shape(), Some(bench.measure));
             let interval = bench.play(NAME, &contestant, &plan, &mut players)?;
             record(report, &contestant, &interval);
             let corrupt: u64 = players.iter().map(ReadThrough::corrupt).sum();
@@ -264,10 +257,9 @@ fn replay(bench: &Bench, options: &CustomOptions, path: &std::path::Path) -> Res
             let trace = Trace::open(path).map_err(failed(NAME, "generator"))?;
             let pace =
                 ReplayPace { batch: options.multiget as usize, speed: options.speed, requests_max: options.requests };
-            let servers = vec![bench.start(peer, options.memory)?];
-            let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] };
+            let contestant = bench.empty(peer, options.memory)?;
             let mut players = [Replay::new(trace, peer.protocol(), pace)];
-            let plan = play_plan(bench, &contestant, None, None);
+            let plan = bench.play_plan(&contestant, None, None);
             let interval = bench.play(NAME, &contestant, &plan, &mut players)?;
             record(&mut report, &contestant, &interval);
             let (bad, messages) = players[0].bad_lines();
@@ -277,20 +269,4 @@ fn replay(bench: &Bench, options: &CustomOptions, path: &std::path::Path) -> Res
         }
     }
     Ok(report)
-}
-
-fn play_plan(
-    bench: &Bench,
-    contestant: &Contestant,
-    shape: Option<guira_loadgen::protocol::FixedShape>,
-    measure: Option<Duration>,
-) -> PlayPlan {
-    PlayPlan {
-        address: contestant.servers[0].address(),
-        protocol: contestant.peer.protocol(),
-        shape,
-        warm_up: if measure.is_some() { bench.warm_up } else { Duration::ZERO },
-        measure,
-        core: bench.generator_cores(1).first().copied(),
-    }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use guira_loadgen::interactive::PlayPlan;
 use guira_loadgen::read_through::{Draws, ReadThrough};
 use guira_loadgen::workload::Workload;
 
@@ -33,35 +32,25 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let from = from + number * 1_000_003;
         ReadThrough::new(&workload, contestant.peer.protocol(), Arc::clone(&draws), from, operations, false)
     };
-    let plan = |contestant: &Contestant, measure: Option<Duration>| PlayPlan {
-        address: contestant.servers[0].address(),
-        protocol: contestant.peer.protocol(),
-        shape: player(contestant, 0, 0, 1).shape(),
-        warm_up: if measure.is_some() { bench.warm_up } else { Duration::ZERO },
-        measure,
-        core: bench.generator_cores(1).first().copied(),
+    let plan = |contestant: &Contestant, measure: Option<Duration>| {
+        bench.play_plan(contestant, player(contestant, 0, 0, 1).shape(), measure)
     };
     let mut contestants = Vec::new();
     for peer in bench.peers() {
-        let servers = vec![bench.start(peer, limit_mib)?];
-        let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] };
+        let contestant = bench.empty(peer, limit_mib)?;
         let mut players: Vec<_> =
             (0..CLIENTS).map(|number| player(&contestant, number, 0, fill / CLIENTS as u64)).collect();
         bench.play(NAME, &contestant, &plan(&contestant, None), &mut players)?;
         contestants.push(contestant);
     }
-    let progress = bench.progress(NAME, contestants.len());
-    for step in 0..bench.rounds * contestants.len() {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at(step as u64);
-        let from = step / contestants.len() * 333_337;
+    bench.alternate(NAME, &contestants, |contestant, round| {
+        let from = round * 333_337;
         let mut players: Vec<_> = (0..CLIENTS).map(|number| player(contestant, number, from, u64::MAX)).collect();
         let interval = bench.play(NAME, contestant, &plan(contestant, Some(bench.measure)), &mut players)?;
         let tally = interval.outcome.tally;
         interval.record(&mut report, "", &contestant.name, tally.hits + tally.misses);
         report.record("", &contestant.name, metric::MISS_RATIO, interval.outcome.miss_ratio());
-        let rss_mib = contestant.rss_bytes()? as f64 / f64::from(1 << 20);
-        report.record("", &contestant.name, metric::RSS, rss_mib);
-    }
+        contestant.record_rss(&mut report, "")
+    })?;
     Ok(report)
 }

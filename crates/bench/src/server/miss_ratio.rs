@@ -3,13 +3,11 @@
 //! One connection with one turn in flight, so that every server sees the very same order of operations.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use guira_loadgen::interactive::PlayPlan;
 use guira_loadgen::read_through::{Draws, ReadThrough};
 use guira_loadgen::workload::Workload;
 
-use super::bench::{Bench, Contestant};
+use super::bench::Bench;
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::ExperimentReport;
@@ -33,23 +31,14 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let draws = Arc::new(Draws::new(&workload, requests as usize, round as u64));
         for (number, peer) in bench.peers().iter().enumerate() {
             progress.at((step * bench.peers().len() + number) as u64);
-            let servers = vec![bench.start(peer, limit_mib)?];
-            let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts: vec![] };
+            let contestant = bench.empty(peer, limit_mib)?;
             let player = ReadThrough::new(&workload, peer.protocol(), Arc::clone(&draws), 0, requests, false);
-            let plan = PlayPlan {
-                address: contestant.servers[0].address(),
-                protocol: peer.protocol(),
-                shape: player.shape(),
-                warm_up: Duration::ZERO,
-                measure: None,
-                core: bench.generator_cores(1).first().copied(),
-            };
+            let plan = bench.play_plan(&contestant, player.shape(), None);
             let interval = bench.play(NAME, &contestant, &plan, &mut [player])?;
             let (variant, tally) = (format!("-m {limit_mib}"), interval.outcome.tally);
             report.record(&variant, peer.name(), metric::MISS_RATIO, interval.outcome.miss_ratio());
             interval.record(&mut report, &variant, peer.name(), tally.hits + tally.misses);
-            let rss_mib = contestant.rss_bytes()? as f64 / f64::from(1 << 20);
-            report.record(&variant, peer.name(), metric::RSS, rss_mib);
+            contestant.record_rss(&mut report, &variant)?;
         }
     }
     Ok(report)

@@ -3,7 +3,7 @@
 use guira_loadgen::pacing::Pacing;
 use guira_loadgen::workload::Workload;
 
-use super::bench::{Bench, ROOMY_MIB};
+use super::bench::{Bench, QUANTILES, ROOMY_MIB};
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::ExperimentReport;
@@ -22,21 +22,14 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     );
     let mut report = ExperimentReport::new(NAME, "Multiget of 100 keys", words);
     let contestants = bench.contestants(NAME, &workload, bench.scaled(20_000, 200), ROOMY_MIB)?;
-    let progress = bench.progress(NAME, contestants.len());
-    for step in 0..bench.rounds * contestants.len() {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at(step as u64);
+    bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Closed { depth: DEPTH };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
-        let tally = interval.outcome.tally;
-        if tally.misses + tally.errors + tally.refused > 0 {
-            let text = format!("{NAME}, {}: keys that had been loaded were not answered: {tally:?}", contestant.name);
-            return Err(BenchError::Invalid(text));
-        }
-        interval.record(&mut report, "", &contestant.name, tally.keys());
+        interval.expect_all_answered(NAME, &contestant.name)?;
+        interval.record(&mut report, "", &contestant.name, interval.outcome.tally.keys());
         report.record("", &contestant.name, metric::HIT_RATIO, 1.0 - interval.outcome.miss_ratio());
-        report.record("", &contestant.name, metric::P50, interval.outcome.latencies.quantile_us(0.5));
-        report.record("", &contestant.name, metric::P99, interval.outcome.latencies.quantile_us(0.99));
-    }
+        interval.record_latencies(&mut report, "", &contestant.name, &QUANTILES[..2]);
+        Ok(())
+    })?;
     Ok(report)
 }

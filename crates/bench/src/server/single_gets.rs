@@ -7,7 +7,7 @@ use guira_loadgen::pacing::{Arrivals, Pacing};
 use guira_loadgen::protocol::FixedShape;
 use guira_loadgen::workload::Workload;
 
-use super::bench::{Bench, Contestant, ROOMY_MIB};
+use super::bench::{Bench, Contestant, QUANTILES, ROOMY_MIB};
 use super::peer::{PeerKind, Setup};
 use super::process::Server;
 use crate::error::BenchError;
@@ -44,40 +44,26 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let scripts = bench.scripts(NAME, peer, &workload, turns, 1)?;
         contestants.push(Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts });
     }
-    let progress = bench.progress(NAME, contestants.len() * 2);
-    let steps = bench.rounds * contestants.len();
-    for step in 0..steps {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at(step as u64);
+    bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Closed { depth: 1 };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
-        check_hits(contestant, interval.outcome.tally.misses + interval.outcome.tally.errors)?;
+        interval.expect_all_answered(NAME, &contestant.name)?;
         interval.record(&mut report, CLOSED, &contestant.name, interval.outcome.turns);
-        report.record(CLOSED, &contestant.name, metric::P50, interval.outcome.latencies.quantile_us(0.5));
-    }
+        interval.record_latencies(&mut report, CLOSED, &contestant.name, &QUANTILES[..1]);
+        Ok(())
+    })?;
     let servers = contestants.iter().filter(|contestant| contestant.peer.kind != PeerKind::Echo);
     let throughput = servers.filter_map(|one| report.row(CLOSED, &one.name)?.median(metric::THROUGHPUT));
     let rate_per_s = throughput.fold(f64::INFINITY, f64::min) * LOAD;
     let variant = format!("{:.0}k/s open loop", rate_per_s / 1e3);
-    for step in 0..steps {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at((steps + step) as u64);
+    bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Open { rate_per_s, arrivals: Arrivals::Poisson };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;
-        check_hits(contestant, interval.outcome.tally.misses + interval.outcome.tally.errors)?;
+        interval.expect_all_answered(NAME, &contestant.name)?;
         let cpu = interval.server_cpu_s / interval.outcome.turns as f64 * 1e6;
         report.record(&variant, &contestant.name, metric::SERVER_CPU, cpu);
-        for (metric, quantile) in [(metric::P50, 0.5), (metric::P99, 0.99), (metric::P999, 0.999)] {
-            report.record(&variant, &contestant.name, metric, interval.outcome.latencies.quantile_us(quantile));
-        }
-    }
+        interval.record_latencies(&mut report, &variant, &contestant.name, &QUANTILES);
+        Ok(())
+    })?;
     Ok(report)
-}
-
-fn check_hits(contestant: &Contestant, lost: u64) -> Result<(), BenchError> {
-    if lost > 0 {
-        let name = &contestant.name;
-        return Err(BenchError::Invalid(format!("{NAME}, {name}: {lost} keys that had been loaded were not answered")));
-    }
-    Ok(())
 }

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use guira_loadgen::pacing::Pacing;
 use guira_loadgen::workload::Workload;
 
-use super::bench::{Bench, Contestant, ROOMY_MIB};
+use super::bench::{Bench, Contestant, QUANTILES, ROOMY_MIB};
 use super::peer::PeerKind;
 use super::process::Server;
 use crate::error::BenchError;
-use crate::metric;
 use crate::report::ExperimentReport;
 
 const NAME: &str = "threads";
@@ -70,19 +69,12 @@ fn measure(
         bench.load(NAME, contestant, workload)?;
     }
     let variant = format!("{threads} threads");
-    let progress = bench.progress(NAME, contestants.len());
-    for step in 0..bench.rounds * contestants.len() {
-        let contestant = &contestants[step % contestants.len()];
-        progress.at(step as u64);
+    bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Closed { depth: DEPTH };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(threads))?;
-        let tally = interval.outcome.tally;
-        if tally.misses + tally.errors + tally.refused > 0 {
-            let text = format!("{NAME}, {}: keys that had been loaded were not answered: {tally:?}", contestant.name);
-            return Err(BenchError::Invalid(text));
-        }
-        interval.record(report, &variant, &contestant.name, tally.keys());
-        report.record(&variant, &contestant.name, metric::P99, interval.outcome.latencies.quantile_us(0.99));
-    }
-    Ok(())
+        interval.expect_all_answered(NAME, &contestant.name)?;
+        interval.record(report, &variant, &contestant.name, interval.outcome.tally.keys());
+        interval.record_latencies(report, &variant, &contestant.name, &QUANTILES[..2]);
+        Ok(())
+    })
 }
