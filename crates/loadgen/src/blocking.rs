@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::error::LoadError;
-use crate::lane::Tally;
 use crate::protocol::{Protocol, Turn};
+use crate::tally::Tally;
 
 /// Bytes of requests written before their answers are read; below what the two sockets' buffers hold together
 /// with the answers, so that neither side can block the other.

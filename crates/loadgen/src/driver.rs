@@ -9,22 +9,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::affinity;
+use crate::connection::{expect_heard, open_poll, wait};
 use crate::error::LoadError;
-use crate::lane::{Lane, Tally};
+use crate::lane::Lane;
 use crate::latency::Latencies;
 use crate::pacing::{Pacing, Schedule};
 use crate::script::Script;
+use crate::tally::Tally;
 
 /// Turns an open-loop client has on the wire at most; more wait in the client, their latency running.
 const OPEN_IN_FLIGHT_MAX: u64 = 64;
 /// Turns waiting in all open-loop clients at which the run is given up as overloaded.
 const BACKLOG_MAX: u64 = 500_000;
-/// Silence after which a server counts as gone.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// A server (or shard) and what to send to it.
 #[derive(Clone, Debug)]
@@ -215,11 +215,29 @@ struct Worker<'a> {
 }
 
 /// Counters when the measured interval began.
-struct Begun {
-    at_ns: u64,
+pub(crate) struct Begun {
+    pub at_ns: u64,
     tally: Tally,
     turns: u64,
     cpu_s: f64,
+}
+
+impl Begun {
+    /// An interval that begins at `at_ns` on the calling thread.
+    pub fn at(at_ns: u64, tally: Tally, turns: u64) -> Self {
+        Self { at_ns, tally, turns, cpu_s: thread_cpu_s() }
+    }
+
+    /// What there is to say, but for latencies, of an interval that ends at `end_ns` on the thread it began on.
+    pub fn outcome(&self, end_ns: u64, tally: &Tally, turns: u64) -> Outcome {
+        Outcome {
+            turns: turns - self.turns,
+            tally: tally.since(&self.tally),
+            elapsed_s: (end_ns - self.at_ns) as f64 / 1e9,
+            generator_cpu_s: thread_cpu_s() - self.cpu_s,
+            ..Outcome::default()
+        }
+    }
 }
 
 impl<'a> Worker<'a> {
@@ -232,7 +250,7 @@ impl<'a> Worker<'a> {
                 Some(Schedule::new(rate_per_s / threads as f64, arrivals, plan.seed ^ number as u64))
             }
         };
-        let poll = Poll::new().map_err(|source| LoadError::Network { doing: "opening epoll", source })?;
+        let poll = open_poll()?;
         let (tally, latencies) = (Tally::default(), Latencies::default());
         Ok(Self { plan, start, poll, schedule, tally, turns: 0, arrived: 0, latencies, _pinned: pinned })
     }
@@ -245,10 +263,7 @@ impl<'a> Worker<'a> {
         let lanes = self.plan.targets.len();
         for (number, client) in clients.iter_mut().enumerate() {
             for (lane, connection) in client.lanes.iter_mut().enumerate() {
-                let interest = Interest::READABLE | Interest::WRITABLE;
-                let token = Token(number * lanes + lane);
-                let registered = self.poll.registry().register(connection.stream_mut(), token, interest);
-                registered.map_err(|source| LoadError::Network { doing: "registering a connection", source })?;
+                connection.register(&self.poll, number * lanes + lane)?;
             }
         }
         if let Pacing::Closed { depth } = self.plan.pacing {
@@ -268,9 +283,7 @@ impl<'a> Worker<'a> {
                 None if now_ns >= warm_up_ns => {
                     observe(Moment::Begin);
                     self.latencies = Latencies::default();
-                    let (tally, turns) = (self.tally, self.turns);
-                    let at_ns = self.now_ns();
-                    begun = Some(Begun { at_ns, tally, turns, cpu_s: thread_cpu_s() });
+                    begun = Some(Begun::at(self.now_ns(), self.tally, self.turns));
                     continue;
                 }
                 None => warm_up_ns,
@@ -297,10 +310,7 @@ impl<'a> Worker<'a> {
                     client.lanes[lane].send(client.allowed)?;
                 }
             }
-            let silent = now_ns > heard_ns + SILENCE_MAX.as_nanos() as u64;
-            if silent && clients.iter().any(|client| client.done < client.started) {
-                return Err(LoadError::Gone("answers were outstanding; it has been silent for 20 s"));
-            }
+            expect_heard(heard_ns, now_ns, || clients.iter().any(|client| client.done < client.started))?;
         }
     }
 
@@ -326,17 +336,12 @@ impl<'a> Worker<'a> {
             None => Duration::from_millis((ahead_ms + 1).min(100)),
             Some(_) => Duration::from_millis(ahead_ms.saturating_sub(1).min(100)),
         };
-        match self.poll.poll(events, Some(timeout)) {
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
-                Err(LoadError::Network { doing: "waiting for answers", source: error })
-            }
-            _ => Ok(()),
-        }
+        wait(&mut self.poll, events, timeout)
     }
 
     fn finish(mut self, begun: &Begun, clients: &[Client], overloaded: bool, observe: &mut Observer<'_>) -> Outcome {
         let end_ns = self.now_ns();
-        let generator_cpu_s = thread_cpu_s() - begun.cpu_s;
+        let outcome = begun.outcome(end_ns, &self.tally, self.turns);
         observe(Moment::End);
         if self.schedule.is_some() {
             // Turns still waiting have already taken this long; leaving them out would flatter a stalled server.
@@ -344,19 +349,12 @@ impl<'a> Worker<'a> {
                 self.latencies.record_ns(end_ns.saturating_sub(*start));
             }
         }
-        Outcome {
-            turns: self.turns - begun.turns,
-            tally: self.tally.since(&begun.tally),
-            elapsed_s: (end_ns - begun.at_ns) as f64 / 1e9,
-            generator_cpu_s,
-            latencies: self.latencies,
-            overloaded,
-        }
+        Outcome { latencies: self.latencies, overloaded, ..outcome }
     }
 }
 
 /// CPU time of the calling thread, seconds.
-pub(crate) fn thread_cpu_s() -> f64 {
+fn thread_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

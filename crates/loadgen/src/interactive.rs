@@ -2,21 +2,18 @@
 //!
 //! Always true: a player is asked for a turn only when the answer to its last one has been shown to it.
 
-use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::Events;
 
 use crate::affinity;
-use crate::driver::{Moment, Observer, Outcome, thread_cpu_s};
+use crate::connection::{Connection, expect_heard, open_poll, wait};
+use crate::driver::{Begun, Moment, Observer, Outcome};
 use crate::error::LoadError;
-use crate::lane::{READ_LEN_BYTES, Tally};
 use crate::latency::Latencies;
 use crate::protocol::{Answered, FixedShape, Protocol, Turn};
-
-const SILENCE_MAX: Duration = Duration::from_secs(20);
+use crate::tally::Tally;
 
 /// What a player does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,44 +55,33 @@ pub struct PlayPlan {
 /// Connects one connection a player and lets them play. The players come back with what they learned.
 pub fn play<P: Player>(plan: &PlayPlan, players: &mut [P], observe: &mut Observer<'_>) -> Result<Outcome, LoadError> {
     let _pinned = plan.core.map(affinity::pin).transpose()?;
-    let failed = |doing| move |source| LoadError::Network { doing, source };
-    let mut poll = Poll::new().map_err(failed("opening epoll"))?;
+    let mut poll = open_poll()?;
     let mut seats = Vec::with_capacity(players.len());
     for (number, player) in players.iter_mut().enumerate() {
         let mut seat = Seat::connect(plan, player)?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = poll.registry().register(&mut seat.stream, Token(number), interest);
-        registered.map_err(failed("registering a connection"))?;
+        seat.connection.register(&poll, number)?;
         seats.push(seat);
     }
     let start = Instant::now();
     let now = || start.elapsed().as_nanos() as u64;
     let mut table = Table { tally: Tally::default(), latencies: Latencies::default(), turns: 0, heard_ns: 0 };
-    let mut begun: Option<(u64, Tally, u64, f64)> = None;
+    let mut begun: Option<Begun> = None;
     let mut events = Events::with_capacity(1024);
-    let mut buffer = vec![0; READ_LEN_BYTES];
+    let mut buffer = Vec::new();
     loop {
         let now_ns = now();
         if begun.is_none() && now_ns >= plan.warm_up.as_nanos() as u64 {
             observe(Moment::Begin);
             table.latencies = Latencies::default();
-            begun = Some((now(), table.tally, table.turns, thread_cpu_s()));
+            begun = Some(Begun::at(now(), table.tally, table.turns));
         }
         let finished = seats.iter().all(|seat| seat.wait == Wait::Finished);
-        if let Some((begin_ns, tally, turns, cpu_s)) = begun {
-            let ends_ns = plan.measure.map(|measure| begin_ns + measure.as_nanos() as u64);
+        if let Some(begun) = &begun {
+            let ends_ns = plan.measure.map(|measure| begun.at_ns + measure.as_nanos() as u64);
             if finished || ends_ns.is_some_and(|ends_ns| now_ns >= ends_ns) {
-                let elapsed_s = (now() - begin_ns) as f64 / 1e9;
-                let generator_cpu_s = thread_cpu_s() - cpu_s;
+                let outcome = begun.outcome(now(), &table.tally, table.turns);
                 observe(Moment::End);
-                return Ok(Outcome {
-                    turns: table.turns - turns,
-                    tally: table.tally.since(&tally),
-                    elapsed_s,
-                    generator_cpu_s,
-                    latencies: table.latencies,
-                    overloaded: false,
-                });
+                return Ok(Outcome { latencies: table.latencies, ..outcome });
             }
         }
         let mut timeout = Duration::from_millis(if finished { 1 } else { 50 });
@@ -108,10 +94,7 @@ pub fn play<P: Player>(plan: &PlayPlan, players: &mut [P], observe: &mut Observe
                 }
             }
         }
-        match poll.poll(&mut events, Some(timeout)) {
-            Err(error) if error.kind() != ErrorKind::Interrupted => return Err(failed("waiting for answers")(error)),
-            _ => {}
-        }
+        wait(&mut poll, &mut events, timeout)?;
         for event in &events {
             let seat = &mut seats[event.token().0];
             if event.is_writable() {
@@ -121,10 +104,7 @@ pub fn play<P: Player>(plan: &PlayPlan, players: &mut [P], observe: &mut Observe
                 seat.receive(plan, &mut buffer, &mut table, &now)?;
             }
         }
-        let silent = now_ns > table.heard_ns + SILENCE_MAX.as_nanos() as u64;
-        if silent && seats.iter().any(|seat| matches!(seat.wait, Wait::Answer(_))) {
-            return Err(LoadError::Gone("answers were outstanding; it has been silent for 20 s"));
-        }
+        expect_heard(table.heard_ns, now_ns, || seats.iter().any(|seat| matches!(seat.wait, Wait::Answer(_))))?;
     }
 }
 
@@ -144,23 +124,18 @@ enum Wait {
 }
 
 struct Seat<'p, P> {
-    stream: TcpStream,
+    connection: Connection,
     player: &'p mut P,
     out: Vec<u8>,
     written: usize,
-    tail: Vec<u8>,
     wait: Wait,
     sent_ns: u64,
 }
 
 impl<'p, P: Player> Seat<'p, P> {
     fn connect(plan: &PlayPlan, player: &'p mut P) -> Result<Self, LoadError> {
-        let failed = |source| LoadError::Network { doing: "connecting to the server", source };
-        let stream = std::net::TcpStream::connect(plan.address).map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        stream.set_nonblocking(true).map_err(failed)?;
-        let (stream, wait) = (TcpStream::from_std(stream), Wait::Until(0));
-        Ok(Self { stream, player, out: Vec::new(), written: 0, tail: Vec::new(), wait, sent_ns: 0 })
+        let connection = Connection::connect(plan.address)?;
+        Ok(Self { connection, player, out: Vec::new(), written: 0, wait: Wait::Until(0), sent_ns: 0 })
     }
 
     fn proceed(&mut self, now_ns: u64) -> Result<(), LoadError> {
@@ -176,14 +151,7 @@ impl<'p, P: Player> Seat<'p, P> {
     }
 
     fn flush(&mut self) -> Result<(), LoadError> {
-        while self.written < self.out.len() {
-            match self.stream.write(&self.out[self.written..]) {
-                Ok(written) => self.written += written,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(LoadError::Network { doing: "sending requests", source }),
-            }
-        }
+        self.written += self.connection.write(&self.out[self.written..])?;
         Ok(())
     }
 
@@ -194,32 +162,16 @@ impl<'p, P: Player> Seat<'p, P> {
         table: &mut Table,
         now: &impl Fn() -> u64,
     ) -> Result<(), LoadError> {
-        loop {
-            let kept = self.tail.len();
-            if buffer.len() < kept + READ_LEN_BYTES {
-                buffer.resize(kept + READ_LEN_BYTES, 0);
-            }
-            buffer[..kept].copy_from_slice(&self.tail);
-            let read = match self.stream.read(&mut buffer[kept..]) {
-                Ok(0) => return Err(LoadError::Gone("answers were outstanding")),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(source) => return Err(LoadError::Network { doing: "reading answers", source }),
-            };
-            let drained = read < buffer.len() - kept;
-            let bytes = &buffer[..kept + read];
+        while let Some(filled) = self.connection.read(buffer)? {
+            let bytes = &buffer[..filled.len];
             let Wait::Answer(turn) = self.wait else { return Err(LoadError::garbled(bytes)) };
             match plan.protocol.measure(bytes, turn, plan.shape)? {
-                None => {
-                    self.tail.clear();
-                    self.tail.extend_from_slice(bytes);
-                }
+                None => self.connection.keep(bytes),
                 Some(answered) if answered.len_bytes < bytes.len() => {
                     return Err(LoadError::garbled(&bytes[answered.len_bytes..]));
                 }
                 Some(answered) => {
-                    self.tail.clear();
+                    self.connection.keep(&[]);
                     table.heard_ns = now();
                     table.tally.count(answered);
                     table.turns += 1;
@@ -228,16 +180,18 @@ impl<'p, P: Player> Seat<'p, P> {
                     self.proceed(table.heard_ns)?;
                 }
             }
-            if drained {
-                return Ok(());
+            if filled.is_last {
+                break;
             }
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     /// Sends `left` gets of one absent key.

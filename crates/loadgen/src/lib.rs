@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+mod answer_lines;
 pub mod blocking;
+mod connection;
 pub mod driver;
 pub mod encoder;
 pub mod error;
@@ -31,6 +33,7 @@ pub mod resp;
 pub mod scramble;
 pub mod script;
 pub mod size;
+pub mod tally;
 pub mod trace;
 pub mod workload;
 pub mod workload_table;

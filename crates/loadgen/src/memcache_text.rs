@@ -4,16 +4,13 @@
 //! bytes a key; otherwise each VALUE line is read for its length. Values hold no line breaks of their own making
 //! (see `payload`), and the walk never depends on that: it skips values by their declared length.
 
-use memchr::memchr;
-
+use crate::answer_lines::{Verdict, line_of, measure_lines};
 use crate::error::LoadError;
 use crate::mix::Kind;
 use crate::protocol::{Answered, FixedShape, KeyList, Turn};
 
 const STORED: &[u8] = b"STORED\r\n";
 const END: &[u8] = b"END\r\n";
-/// No answer line is longer; a server that sends more without a line break is not a memcached.
-const LINE_LEN_MAX_BYTES: usize = 2048;
 
 /// Appends `get` (or `gets`) of all keys.
 pub fn push_get(out: &mut Vec<u8>, keys: &KeyList, with_cas: bool) {
@@ -60,7 +57,7 @@ pub fn push_write(out: &mut Vec<u8>, kind: Kind, key: &[u8], value: &[u8], expti
 #[inline]
 pub fn measure(bytes: &[u8], turn: Turn, shape: Option<FixedShape>) -> Result<Option<Answered>, LoadError> {
     let mut answered = Answered::default();
-    if !measure_lines(bytes, turn.lines, &mut answered)? {
+    if !measure_lines(bytes, turn.lines, STORED, verdict, &mut answered)? {
         return Ok(None);
     }
     if turn.get_keys > 0 && !measure_get(bytes, turn.get_keys, shape, &mut answered)? {
@@ -69,26 +66,15 @@ pub fn measure(bytes: &[u8], turn: Turn, shape: Option<FixedShape>) -> Result<Op
     Ok(Some(answered))
 }
 
-#[inline]
-fn measure_lines(bytes: &[u8], lines: u32, answered: &mut Answered) -> Result<bool, LoadError> {
-    for _ in 0..lines {
-        let rest = &bytes[answered.len_bytes..];
-        if rest.starts_with(STORED) {
-            answered.done += 1;
-            answered.len_bytes += STORED.len();
-            continue;
-        }
-        let Some(line) = line_of(rest)? else { return Ok(false) };
-        answered.len_bytes += line.len();
-        match line {
-            b"DELETED\r\n" | b"TOUCHED\r\n" | b"OK\r\n" => answered.done += 1,
-            b"NOT_STORED\r\n" | b"EXISTS\r\n" | b"NOT_FOUND\r\n" => answered.refused += 1,
-            _ if line[0].is_ascii_digit() => answered.done += 1,
-            _ if is_error(line) => answered.errors += 1,
-            _ => return Err(LoadError::garbled(line)),
-        }
+/// What a line other than STORED says.
+fn verdict(line: &[u8]) -> Option<Verdict> {
+    match line {
+        b"DELETED\r\n" | b"TOUCHED\r\n" | b"OK\r\n" => Some(Verdict::Done),
+        b"NOT_STORED\r\n" | b"EXISTS\r\n" | b"NOT_FOUND\r\n" => Some(Verdict::Refused),
+        _ if line[0].is_ascii_digit() => Some(Verdict::Done),
+        _ if is_error(line) => Some(Verdict::Error),
+        _ => None,
     }
-    Ok(true)
 }
 
 #[inline]
@@ -137,7 +123,7 @@ pub fn for_each_value(
     mut found: impl FnMut(usize, &[u8]),
 ) -> Result<(), LoadError> {
     let mut skipped = Answered::default();
-    measure_lines(bytes, lines, &mut skipped)?;
+    measure_lines(bytes, lines, STORED, verdict, &mut skipped)?;
     let mut rest = &bytes[skipped.len_bytes..];
     let mut next = 0;
     while rest.starts_with(b"VALUE ") {
@@ -180,16 +166,6 @@ fn value_header(bytes: &[u8]) -> Result<Option<ValueHeader>, LoadError> {
     Ok(Some(ValueHeader { key_len_bytes: key.len(), value_len_bytes: len as usize, header_len_bytes: line.len() }))
 }
 
-fn line_of(bytes: &[u8]) -> Result<Option<&[u8]>, LoadError> {
-    let window = &bytes[..bytes.len().min(LINE_LEN_MAX_BYTES)];
-    match memchr(b'\n', window) {
-        Some(end) if end > 0 && bytes[end - 1] == b'\r' => Ok(Some(&bytes[..=end])),
-        Some(_) => Err(LoadError::garbled(bytes)),
-        None if window.len() == LINE_LEN_MAX_BYTES => Err(LoadError::garbled(bytes)),
-        None => Ok(None),
-    }
-}
-
 fn is_error(line: &[u8]) -> bool {
     line.starts_with(b"ERROR") || line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR")
 }
@@ -200,12 +176,6 @@ mod tests {
 
     const SHAPE: Option<FixedShape> = Some(FixedShape { key_len_bytes: 2, value_len_bytes: 3 });
     const TWO_HITS: &[u8] = b"VALUE k1 0 3\r\nabc\r\nVALUE k3 0 3\r\nxyz\r\nEND\r\n";
-
-    fn keys(names: &[&str]) -> KeyList {
-        let mut list = KeyList::default();
-        names.iter().for_each(|name| list.push_with(|out| out.extend_from_slice(name.as_bytes())));
-        list
-    }
 
     #[test]
     fn hits_and_misses_are_counted_with_and_without_a_stride() {
@@ -252,16 +222,18 @@ mod tests {
     #[test]
     fn values_find_their_keys() {
         let mut found = Vec::new();
-        for_each_value(TWO_HITS, 0, &keys(&["k1", "k2", "k3"]), |index, value| found.push((index, value.to_vec())))
-            .expect("well formed");
+        for_each_value(TWO_HITS, 0, &KeyList::of(&["k1", "k2", "k3"]), |index, value| {
+            found.push((index, value.to_vec()))
+        })
+        .expect("well formed");
         assert_eq!(found, [(0, b"abc".to_vec()), (2, b"xyz".to_vec())]);
-        assert!(for_each_value(TWO_HITS, 0, &keys(&["k1"]), |_, _| ()).is_err(), "a key nobody asked for");
+        assert!(for_each_value(TWO_HITS, 0, &KeyList::of(&["k1"]), |_, _| ()).is_err(), "a key nobody asked for");
     }
 
     #[test]
     fn requests_are_memcacheds_own() {
         let mut out = Vec::new();
-        push_get(&mut out, &keys(&["a", "b"]), false);
+        push_get(&mut out, &KeyList::of(&["a", "b"]), false);
         push_write(&mut out, Kind::Set, b"k", b"val", 60);
         push_write(&mut out, Kind::Incr, b"k", b"ignored", 0);
         push_write(&mut out, Kind::Cas, b"k", b"v", 0);

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use crate::blocking::Blocking;
 use crate::encoder::Encoder;
 use crate::error::LoadError;
-use crate::lane::Tally;
 use crate::mix::Kind;
 use crate::progress::Progress;
 use crate::protocol::Protocol;
+use crate::tally::Tally;
 use crate::workload::Workload;
 
 /// Sets every key of `workload` once, each on its shard. Returns what the servers answered; anything but `done`

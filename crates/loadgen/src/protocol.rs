@@ -62,6 +62,14 @@ pub struct KeyList {
 }
 
 impl KeyList {
+    /// These keys.
+    #[cfg(test)]
+    pub(crate) fn of(names: &[&str]) -> Self {
+        let mut list = Self::default();
+        names.iter().for_each(|name| list.push_with(|out| out.extend_from_slice(name.as_bytes())));
+        list
+    }
+
     /// Forgets all keys, keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -152,10 +160,7 @@ mod tests {
 
     #[test]
     fn a_key_list_keeps_its_keys_apart() {
-        let mut list = KeyList::default();
-        for key in ["a", "bcd", ""] {
-            list.push_with(|out| out.extend_from_slice(key.as_bytes()));
-        }
+        let mut list = KeyList::of(&["a", "bcd", ""]);
         assert_eq!(list.iter().collect::<Vec<_>>(), [&b"a"[..], b"bcd", b""]);
         list.clear();
         assert!(list.is_empty());

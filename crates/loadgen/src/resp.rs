@@ -1,13 +1,11 @@
 //! Redis' RESP2 as far as a comparison needs it: GET, MGET and SET, for the peer `redis-server`.
 
-use memchr::memchr;
-
+use crate::answer_lines::{Verdict, line_of, measure_lines};
 use crate::error::LoadError;
 use crate::mix::Kind;
 use crate::protocol::{Answered, KeyList, Turn};
 
 const OK: &[u8] = b"+OK\r\n";
-const LINE_LEN_MAX_BYTES: usize = 2048;
 
 /// Appends GET of one key or MGET of several.
 pub fn push_get(out: &mut Vec<u8>, keys: &KeyList) {
@@ -52,20 +50,8 @@ fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Measures the answer to `turn`; `None` while it is incomplete.
 pub fn measure(bytes: &[u8], turn: Turn) -> Result<Option<Answered>, LoadError> {
     let mut answered = Answered::default();
-    for _ in 0..turn.lines {
-        let rest = &bytes[answered.len_bytes..];
-        if rest.starts_with(OK) {
-            answered.done += 1;
-            answered.len_bytes += OK.len();
-            continue;
-        }
-        let Some(line) = line_of(rest)? else { return Ok(None) };
-        match line[0] {
-            b'+' | b':' => answered.done += 1,
-            b'-' => answered.errors += 1,
-            _ => return Err(LoadError::garbled(line)),
-        }
-        answered.len_bytes += line.len();
+    if !measure_lines(bytes, turn.lines, OK, verdict, &mut answered)? {
+        return Ok(None);
     }
     if turn.get_keys == 0 {
         return Ok(Some(answered));
@@ -101,6 +87,15 @@ pub fn measure(bytes: &[u8], turn: Turn) -> Result<Option<Answered>, LoadError> 
     Ok((at <= bytes.len()).then_some(answered))
 }
 
+/// What a line other than +OK says.
+fn verdict(line: &[u8]) -> Option<Verdict> {
+    match line[0] {
+        b'+' | b':' => Some(Verdict::Done),
+        b'-' => Some(Verdict::Error),
+        _ => None,
+    }
+}
+
 /// Calls `found` with index and value of every key found in a complete answer.
 pub fn for_each_value(
     bytes: &[u8],
@@ -108,12 +103,14 @@ pub fn for_each_value(
     keys: &KeyList,
     mut found: impl FnMut(usize, &[u8]),
 ) -> Result<(), LoadError> {
-    let mut rest = bytes;
-    for _ in 0..lines + u32::from(keys.len() > 1) {
+    let mut skipped = Answered::default();
+    measure_lines(bytes, lines, OK, verdict, &mut skipped)?;
+    let mut rest = &bytes[skipped.len_bytes..];
+    if rest.starts_with(b"-") {
+        return Ok(());
+    }
+    if keys.len() > 1 {
         let Some(line) = line_of(rest)? else { return Err(LoadError::garbled(rest)) };
-        if line.starts_with(b"-") && keys.len() > 1 && line.len() == rest.len() {
-            return Ok(());
-        }
         rest = &rest[line.len()..];
     }
     for index in 0..keys.len() {
@@ -144,25 +141,9 @@ fn number_of(line: &[u8]) -> Result<i64, LoadError> {
     digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| LoadError::garbled(line))
 }
 
-fn line_of(bytes: &[u8]) -> Result<Option<&[u8]>, LoadError> {
-    let window = &bytes[..bytes.len().min(LINE_LEN_MAX_BYTES)];
-    match memchr(b'\n', window) {
-        Some(end) if end > 1 && bytes[end - 1] == b'\r' => Ok(Some(&bytes[..=end])),
-        Some(_) => Err(LoadError::garbled(bytes)),
-        None if window.len() == LINE_LEN_MAX_BYTES => Err(LoadError::garbled(bytes)),
-        None => Ok(None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn keys(names: &[&str]) -> KeyList {
-        let mut list = KeyList::default();
-        names.iter().for_each(|name| list.push_with(|out| out.extend_from_slice(name.as_bytes())));
-        list
-    }
 
     #[test]
     fn a_multiget_is_waited_for_at_every_cut() {
@@ -174,7 +155,7 @@ mod tests {
         let answered = measure(bytes, turn).expect("well formed").expect("complete");
         assert_eq!((answered.done, answered.hits, answered.misses, answered.len_bytes), (1, 2, 1, bytes.len()));
         let mut found = Vec::new();
-        for_each_value(bytes, 1, &keys(&["a", "b", "c"]), |index, value| found.push((index, value.to_vec())))
+        for_each_value(bytes, 1, &KeyList::of(&["a", "b", "c"]), |index, value| found.push((index, value.to_vec())))
             .expect("well formed");
         assert_eq!(found, [(0, b"ab".to_vec()), (2, Vec::new())]);
     }
@@ -191,13 +172,17 @@ mod tests {
         let answered = measure(b"-OOM command not allowed\r\n", turn).expect("well formed").expect("complete");
         assert_eq!(answered.errors, 1);
         assert!(measure(b"VALUE\r\n", turn).is_err());
+        for names in [&["a"][..], &["a", "b"]] {
+            let found = |_: usize, _: &[u8]| panic!("an error holds no value");
+            for_each_value(b"+OK\r\n-LOADING wait\r\n", 1, &KeyList::of(names), found).expect("an error is an answer");
+        }
         assert!(measure(b"*2\r\n", Turn { lines: 0, get_keys: 3 }).is_err());
     }
 
     #[test]
     fn requests_are_bulk_strings() {
         let mut out = Vec::new();
-        push_get(&mut out, &keys(&["a"]));
+        push_get(&mut out, &KeyList::of(&["a"]));
         push_write(&mut out, Kind::Set, b"k", b"v", 0).expect("a set");
         let expected = "*2\r\n$3\r\nGET\r\n$1\r\na\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
         assert_eq!(String::from_utf8_lossy(&out), expected);
