@@ -58,6 +58,20 @@ impl NewValue<'_> {
             Self::Number(decimal) => decimal.padded_len(),
         }
     }
+
+    /// Its bytes when `current` is there: for models of an engine, which keep values whole. An engine writes them in place.
+    pub fn bytes_with(&self, current: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes.to_vec(),
+            Self::Append(bytes) => [current, bytes].concat(),
+            Self::Prepend(bytes) => [bytes, current].concat(),
+            Self::Number(decimal) => {
+                let mut text = decimal.digits().to_vec();
+                text.resize(decimal.padded_len(), b' ');
+                text
+            }
+        }
+    }
 }
 
 /// A number written out, followed by as many spaces as the text it replaces was longer: memcached pads rather than shorten.

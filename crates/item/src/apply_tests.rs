@@ -58,7 +58,7 @@ fn append_keeps_flags_and_expiry() {
     let (change, _) = apply(&store(StoreMode::Append, None), Some(&here), NOW, 6);
     let Change::Rewrite { value, flags, .. } = change else { panic!("{change:?}") };
     assert_eq!((value, flags), (NewValue::Append(b"new"), 7));
-    assert_eq!(value.len_with(3), 6);
+    assert_eq!((value.len_with(3), value.bytes_with(b"old")), (6, b"oldnew".to_vec()));
 }
 
 #[test]

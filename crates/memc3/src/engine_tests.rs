@@ -7,7 +7,7 @@ use std::{
 
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Change, Current, Delete, Engine, Expiry, Get, Hit, Invalidate, Key,
-    NewValue, Operation, PinnedValue, Request, ScanCursor, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN, apply,
+    Operation, PinnedValue, Request, ScanCursor, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN, apply,
 };
 use proptest::prelude::*;
 
@@ -526,16 +526,7 @@ fn reference_step(
             }
         }
         Change::Rewrite { value, flags, expiry, stale, win_sent } => {
-            let value = match value {
-                NewValue::Bytes(bytes) => bytes.to_vec(),
-                NewValue::Append(bytes) => [&present, bytes].concat(),
-                NewValue::Prepend(bytes) => [bytes, &present[..]].concat(),
-                NewValue::Number(number) => {
-                    let mut text = number.digits().to_vec();
-                    text.resize(number.padded_len(), b' ');
-                    text
-                }
-            };
+            let value = value.bytes_with(&present);
             let current = Current {
                 flags,
                 cas,

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 
 use guira_item::{
-    Change, Clock, Current, Expiry, Get, Hit, NewValue, Operation, PinnedValue, Request, Sink, Time, VALUE_SLACK_LEN,
-    apply,
+    Change, Clock, Current, Expiry, Get, Hit, Operation, PinnedValue, Request, Sink, Time, VALUE_SLACK_LEN, apply,
 };
 use guira_memcache::{AuthFile, Batch, Control, Counters, Next, Output, Scratch, Session, Settings, Stats};
 
@@ -86,16 +85,7 @@ impl Map {
             }
             Change::Rewrite { value, flags, expiry, stale, win_sent } => {
                 self.last_cas += 1;
-                let value = match value {
-                    NewValue::Bytes(bytes) => bytes.to_vec(),
-                    NewValue::Append(bytes) => [&before, bytes].concat(),
-                    NewValue::Prepend(bytes) => [bytes, &before].concat(),
-                    NewValue::Number(decimal) => {
-                        let mut text = decimal.digits().to_vec();
-                        text.resize(decimal.padded_len(), b' ');
-                        text
-                    }
-                };
+                let value = value.bytes_with(&before);
                 let item = Item { value, flags, cas: next_cas, expiry, fetched: false, stale, win_sent };
                 self.items.insert(key.to_vec(), item);
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use guira_item::{
-    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Hit, ItemInfo, Loan, MemoryLimitError, NewValue,
+    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Hit, ItemInfo, Loan, MemoryLimitError,
     PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
 };
 
@@ -108,16 +108,7 @@ impl Reference {
             Change::Remove => drop(items.remove(key)),
             Change::Rewrite { value, flags, expiry, stale, win_sent } => {
                 let before = item.clone().unwrap_or_default().value;
-                let value = match value {
-                    NewValue::Bytes(bytes) => bytes.to_vec(),
-                    NewValue::Append(bytes) => [&before, bytes].concat(),
-                    NewValue::Prepend(bytes) => [bytes, &before].concat(),
-                    NewValue::Number(decimal) => {
-                        let mut text = decimal.digits().to_vec();
-                        text.resize(decimal.padded_len(), b' ');
-                        text
-                    }
-                };
+                let value = value.bytes_with(&before);
                 let item = Item { value, flags, cas: next_cas, expiry, fetched: false, stale, win_sent, stored: now };
                 items.insert(key.to_vec(), item);
             }
