@@ -20,6 +20,7 @@ mod cache_threads;
 mod construction;
 mod contender;
 mod crew;
+mod growth_pause;
 mod index_threads;
 mod insert_cost;
 mod insert_share;
@@ -34,7 +35,7 @@ use crate::report::{self, ExperimentReport, Setting};
 
 use bench::Bench;
 
-const EXPERIMENTS: [Experiment<Bench>; 8] = [
+const EXPERIMENTS: [Experiment<Bench>; 9] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
     Experiment { name: insert_cost::NAME, run: insert_cost::run },
@@ -43,13 +44,14 @@ const EXPERIMENTS: [Experiment<Bench>; 8] = [
     Experiment { name: insert_share::NAME, run: insert_share::run },
     Experiment { name: cache_threads::NAME, run: cache_threads::run },
     Experiment { name: scaling::NAME, run: scaling::run },
+    Experiment { name: growth_pause::NAME, run: growth_pause::run },
 ];
 
 /// Flags of `guira bench engine`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
     /// Experiments to run: construction, cache-space, insert-cost, lookup-factors, index-threads, insert-share,
-    /// cache-threads, scaling [default: all]
+    /// cache-threads, scaling, growth-pause [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
     /// Most threads, each on a core of its own [default: one for each core]

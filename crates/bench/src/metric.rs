@@ -51,6 +51,10 @@ metrics! {
     P99: "p99", "us", Less;
     /// 99.9th percentile of a turn's latency.
     P999: "p999", "us", Neither;
+    /// 99.99th percentile of a request's latency.
+    P9999: "p99.99", "us", Less;
+    /// The longest wait for an answer.
+    LONGEST: "longest", "us", Less;
     /// Resident memory of the server.
     RSS: "rss", "MiB", Neither;
     /// Resident memory over the promise of `-m`.
