@@ -249,6 +249,23 @@ impl<S: SegmentSource, D: Default> Index<S, D> {
         (locked, place)
     }
 
+    /// Locks the bucket that a key was found in a moment ago, unless somebody else holds it or the key is gone from there:
+    /// for changes that may as well not happen, so that who makes them never waits.
+    #[inline]
+    pub fn try_lock_and_find(
+        &self,
+        probe: &Probe,
+        mut is_it: impl FnMut(u32) -> bool,
+    ) -> Option<(Locked<'_, S, D>, Place)> {
+        [probe.first, probe.second].into_iter().find_map(|second| {
+            let guard = self.stripes.try_lock_pair(usize::from(probe.first), usize::from(second))?;
+            let segment = self.segment_at(self.directories.word(), probe.position)?;
+            let locked = Locked { index: self, guard, segment, probe: *probe, second };
+            let place = locked.find(&mut is_it)?;
+            Some((locked, place))
+        })
+    }
+
     /// Calls `change` while the stripe is held: no key whose first bucket has this number changes meanwhile.
     pub fn with_stripe<R>(&self, stripe: usize, change: impl FnOnce() -> R) -> R {
         let _guard = self.stripes.lock_pair(stripe, stripe);

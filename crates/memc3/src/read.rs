@@ -135,10 +135,10 @@ impl Shared {
     #[cold]
     fn note_use(&self, probe: &Probe, place: Place, seen: Header) {
         if !seen.is_used() {
-            // Under the stripe and still in the index: the word is this item's header and not something new in its place.
+            // Under the stripe and still in the index: the word is this item's header and not something new in its place. Who
+            // meets a writer, or the index growing, leaves the mark to the next reader rather than wait.
             let payload = self.arena.payload(place, probe.spare_bits());
-            let (_locked, slot) = self.index.lock_and_find(probe, |candidate| candidate == payload);
-            if slot.is_some() {
+            if let Some(_locked) = self.index.try_lock_and_find(probe, |candidate| candidate == payload) {
                 let words = self.words(place);
                 words.store(0, Header::of(words).used().0);
             }

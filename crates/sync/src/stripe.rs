@@ -114,6 +114,22 @@ impl<T> Stripes<T> {
         PairGuard { stripes: self, low, high, writing: false, _held: held }
     }
 
+    /// The same if nobody else holds either.
+    #[inline]
+    pub fn try_lock_pair(&self, first: usize, second: usize) -> Option<PairGuard<'_, T>> {
+        let held = Held::note(Rank::Stripes);
+        let mask = self.stripes.len() - 1;
+        let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
+        if !try_lock(self.word(low)) {
+            return None;
+        }
+        if high != low && !try_lock(self.word(high)) {
+            unlock(self.word(low));
+            return None;
+        }
+        Some(PairGuard { stripes: self, low, high, writing: false, _held: held })
+    }
+
     /// Locks every stripe: writers wait, readers go on.
     pub fn lock_all(&self) -> AllGuard<'_, T> {
         let held = Held::note(Rank::Stripes);
@@ -142,6 +158,14 @@ fn lock(word: &AtomicU64) {
             Err(now) => seen = now,
         }
     }
+}
+
+/// Locks if nobody holds the lock; may fail all the same.
+#[inline]
+fn try_lock(word: &AtomicU64) -> bool {
+    let seen = if cfg!(loom) { 0 } else { word.load(Ordering::Relaxed) };
+    // Acquire: as in `lock`.
+    seen & LOCKED == 0 && word.compare_exchange_weak(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
 /// The caller holds the lock, so nobody else changes the word.
@@ -220,7 +244,11 @@ mod tests {
         let stripes = Stripes::<()>::new(4);
         let version = stripes.begin(1);
         drop(stripes.lock_pair(1, 2));
+        drop(stripes.try_lock_pair(1, 2).expect("nobody holds them"));
         let guard = stripes.lock_all();
+        // From another thread: this one would break the lock order.
+        let is_taken = std::thread::scope(|scope| scope.spawn(|| stripes.try_lock_pair(1, 2).is_none()).join());
+        assert!(is_taken.expect("no panic"));
         assert!(stripes.is_unchanged(1, stripes.begin(1)), "readers do not wait for the lock");
         drop(guard);
         assert!(stripes.is_unchanged(1, version));

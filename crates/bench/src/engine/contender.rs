@@ -61,6 +61,12 @@ impl Contender {
         Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))
     }
 
+    /// The same as `guira serve` has it by default, without huge pages.
+    pub fn memc3_on_small_pages(bytes: usize) -> Result<Self, BenchError> {
+        let config = Config { hash_seed: 42, ..Config::new(bytes) };
+        Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))
+    }
+
     /// memcached's combination, with as many items as `bytes` bytes hold.
     pub fn chained_lru(bytes: usize) -> Self {
         Self::ChainedLru(ChainedLru::new(bytes / chained_lru::ITEM_BYTES))

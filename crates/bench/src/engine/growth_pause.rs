@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use guira_loadgen::affinity;
 use guira_loadgen::latency::Latencies;
-use guira_memc3::Eviction;
 
 use super::{
     BenchError, ExperimentReport,
@@ -52,7 +51,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     );
     let mut report = ExperimentReport::new(NAME, "How long a request waits while the table grows", words);
     for _ in 0..bench.rounds {
-        let engine = Contender::memc3(bench.scaled(1 << 30, 8 << 20), Eviction::Clock)?;
+        let engine = Contender::memc3_on_small_pages(bench.scaled(1 << 30, 8 << 20))?;
         measure(bench, &mut report, "guira", keys, &|| engine.player())?;
         let map = LockedMap::default();
         measure(bench, &mut report, "HashMap behind a lock", keys, &|| map.player())?;
