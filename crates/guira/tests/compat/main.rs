@@ -10,6 +10,7 @@ mod clients;
 mod command_stream;
 mod condition;
 mod connection;
+mod crash;
 mod differential;
 mod hostile;
 mod normalise;

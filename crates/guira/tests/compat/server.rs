@@ -158,11 +158,14 @@ impl Server {
     }
 
     fn try_start(program: Program, arguments: &[&str]) -> Option<Self> {
-        let port = free_port();
-        let port_text = port.to_string();
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())), program, arguments)
+    }
+
+    /// The same at `address`; `None` if it ends instead of answering.
+    pub fn start_at(address: SocketAddr, program: Program, arguments: &[&str]) -> Option<Self> {
+        let port_text = address.port().to_string();
         let mut all = vec!["-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1", "-m", "64"];
         all.extend(arguments);
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut process = Process::start(program.command(&all));
         let answers = wait_for("the server answers or ends", || match process.ended() {
             Some(status) => {
