@@ -32,11 +32,15 @@ impl Connection {
 
     /// Connects.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Ok(Self::from_stream(TcpStream::connect(address)?))
+    }
+
+    /// A connection that was made in another way.
+    pub fn from_stream(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("no delay");
         stream.set_read_timeout(Some(DEADLINE)).expect("a read deadline");
         stream.set_write_timeout(Some(DEADLINE)).expect("a write deadline");
-        Ok(Self { stream })
+        Self { stream }
     }
 
     /// The socket, for what only few tests do.

@@ -5,29 +5,27 @@ use std::{
     net::TcpStream,
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::{
     condition::{DEADLINE, wait_for},
     connection::{Connection, Heard, show},
     server::{Program, Server},
 };
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
 /// A well-behaved client in the middle of it all.
-struct Healthy {
+pub struct Healthy {
     connection: Connection,
     round: u64,
 }
 
 impl Healthy {
-    fn at(server: &Server) -> Self {
+    pub fn at(server: &Server) -> Self {
         Self { connection: server.connect(), round: 0 }
     }
 
     /// Writes and reads back something new.
-    fn is_served(&mut self) {
+    pub fn is_served(&mut self) {
         self.round += 1;
         let value = format!("{:08}", self.round);
         self.connection.expect(format!("set healthy 0 0 8\r\n{value}\r\n").as_bytes(), b"STORED\r\n");
@@ -279,51 +277,4 @@ fn ask_until_it_blocks(stream: &mut TcpStream) {
             Err(error) => panic!("asking: {error}"),
         }
     }
-}
-
-/// How many connections this process may hold open besides what else it does.
-fn connections_allowed() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).ok();
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let allowed = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(1000).min(10_000);
-    assert!(allowed >= 2000, "at most {limit} open files are allowed here: ulimit -n 12000");
-    allowed
-}
-
-/// Bytes a server takes for `count` connections that sit in the middle of a command, the healthy one being served.
-fn slow_connections_cost(program: Program, count: usize) -> u64 {
-    let limit = (count + 100).to_string();
-    let mut server = Server::start(program, &["-c", &limit]);
-    let mut healthy = Healthy::at(&server);
-    healthy.is_served();
-    let before = server.process().resident_bytes();
-    let mut slow = Vec::with_capacity(count);
-    for number in 0..count {
-        let mut connection = server.connect();
-        connection.send(if number % 2 == 0 { b"get slow" } else { b"set slow 0 0 1000\r\nslow" });
-        slow.push(connection);
-        if number % 100 == 0 {
-            healthy.is_served();
-        }
-    }
-    wait_for("all are connected", || (server.stat("curr_connections") >= count as u64).then_some(()));
-    (0..100).for_each(|_| healthy.is_served());
-    let cost = server.process().resident_bytes().saturating_sub(before);
-    // Each of them is still there and can go on.
-    for connection in slow.iter_mut().step_by(2).take(50) {
-        connection.expect(b"\r\n", b"END\r\n");
-    }
-    server.assert_alive();
-    cost
-}
-
-#[test]
-fn ten_thousand_slow_connections_cost_no_more_than_in_memcached() {
-    let count = connections_allowed();
-    let theirs = slow_connections_cost(Program::Memcached, count);
-    let ours = slow_connections_cost(Program::Guira, count);
-    println!("{count} slow connections: {} MiB, memcached {} MiB", ours / MIB, theirs / MIB);
-    assert!(ours <= theirs + 8 * MIB, "{} MiB for {count} slow connections, memcached {}", ours / MIB, theirs / MIB);
 }

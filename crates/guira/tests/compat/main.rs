@@ -11,6 +11,7 @@ mod command_stream;
 mod condition;
 mod connection;
 mod crash;
+mod crowd;
 mod differential;
 mod hostile;
 mod normalise;
