@@ -52,7 +52,7 @@ const FLAGS: &str = "\
 -X, --disable-dumping     disable stats cachedump and lru_crawler metadump
 -W, --disable-watch       disable watch commands (live logging)
 -Y, --auth-file=<file>    enable ASCII protocol authentication. format:
-                          user:pass\\nuser2:pass2\\n
+                          user:pass\\nuser2:pass2\\n (SIGHUP loads it again)
 -o, --extended            comma separated list of extended options
    - maxconns_fast:       immediately close new connections after limit (default:
                           enabled; no_maxconns_fast lets them wait)

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
-use guira_memcache::AuthFile;
+use guira_memcache::{AuthFile, Credentials};
 use guira_server::{ListenAddress, Listeners, Settings, Shown};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -74,10 +74,12 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
         user::become_user(user, name)?;
     }
     settings.on_verbosity = Some(start_log(options.verbose));
+    let on_hangup = reload(options.auth_file.as_deref(), settings.protocol.auth.clone())?;
     let mut greeting: String = warnings.iter().map(|line| format!("guira: {line}\n")).collect();
     greeting += &greet(&listeners, &settings);
     let server = start(settings, listeners).map_err(|error| format!("cannot start: {error}"))?;
-    guira_server::watch_signals(server.stopper()).map_err(|error| format!("cannot watch signals: {error}"))?;
+    guira_server::watch_signals(server.stopper(), on_hangup)
+        .map_err(|error| format!("cannot watch signals: {error}"))?;
     if daemon::is_daemon() {
         daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
     } else {
@@ -207,13 +209,7 @@ fn settings(
         1..=65535 => Ok(Some(port as u16)),
         _ => Err(format!("{flag} {port}: a port is a number up to 65535 (0: off)")),
     };
-    let auth = match &options.auth_file {
-        Some(path) => {
-            let text = std::fs::read(path).map_err(|error| format!("-Y: cannot read {}: {error}", path.display()))?;
-            Some(AuthFile::parse(&text).map_err(|error| format!("-Y {}: {error}", path.display()))?)
-        }
-        None => None,
-    };
+    let auth = options.auth_file.as_deref().map(auth_file).transpose()?.map(Credentials::new);
     let udp_port = port("-U", options.udp_port)?;
     check(auth.is_none() || udp_port.is_none(), || "-Y does not go with -U: UDP cannot authenticate".into())?;
     let unix_mask = u32::from_str_radix(&options.unix_mask, 8)
@@ -259,6 +255,26 @@ fn settings(
             prefix_delimiter: options.delimiter.unwrap_or(defaults.shown.prefix_delimiter),
         },
         ..defaults
+    })
+}
+
+fn auth_file(path: &Path) -> Result<AuthFile, String> {
+    let text = std::fs::read(path).map_err(|error| format!("-Y: cannot read {}: {error}", path.display()))?;
+    AuthFile::parse(&text).map_err(|error| format!("-Y {}: {error}", path.display()))
+}
+
+/// What SIGHUP does: the auth file, if there is one, is read again. A bad one changes nothing.
+fn reload(path: Option<&Path>, credentials: Option<Credentials>) -> Result<impl Fn() + Send + 'static, String> {
+    let path = path.map(absolute).transpose()?;
+    Ok(move || match (&path, &credentials) {
+        (Some(path), Some(credentials)) => match auth_file(path) {
+            Ok(file) => {
+                credentials.replace(file);
+                tracing::info!("SIGHUP: {} is loaded again", path.display());
+            }
+            Err(line) => tracing::warn!("SIGHUP: {line}; what was loaded before holds"),
+        },
+        _ => tracing::info!("SIGHUP: nothing to load again"),
     })
 }
 

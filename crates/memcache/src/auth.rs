@@ -1,8 +1,10 @@
 //! Who may talk to the server: the `user:password` lines of memcached's `-Y` file.
 //!
-//! Always true: checking takes the same time wherever the first difference lies, and looks at every line.
+//! Always true: checking takes the same time wherever the first difference lies, and looks at every line; one check sees
+//! one file, be it replaced meanwhile.
 
 use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The most lines a file may have: every check walks all of them.
 const ENTRIES_MAX: usize = 64;
@@ -86,9 +88,41 @@ impl fmt::Debug for AuthFile {
     }
 }
 
+/// The auth file that holds, for all sessions; it may be replaced while they run. Whoever has authenticated stays so.
+#[derive(Clone, Debug)]
+pub struct Credentials(Arc<RwLock<AuthFile>>);
+
+impl Credentials {
+    /// What holds until it is replaced.
+    pub fn new(file: AuthFile) -> Self {
+        Self(Arc::new(RwLock::new(file)))
+    }
+
+    /// From now on `file` holds, in all clones.
+    pub fn replace(&self, file: AuthFile) {
+        // What a panic left behind is whole: a file is put in place by one assignment.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+
+    /// Whether one of the lines is `user:password`.
+    pub fn check(&self, user: &[u8], password: &[u8]) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).check(user, password)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_file_holds_in_all_clones() {
+        let file = |text: &[u8]| AuthFile::parse(text).expect("valid");
+        let credentials = Credentials::new(file(b"ann:secret"));
+        let session = credentials.clone();
+        assert!(session.check(b"ann", b"secret"));
+        credentials.replace(file(b"ann:changed"));
+        assert!(!session.check(b"ann", b"secret") && session.check(b"ann", b"changed"));
+    }
 
     #[test]
     fn only_whole_lines_match() {

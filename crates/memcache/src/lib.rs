@@ -35,7 +35,7 @@ mod storage;
 mod text;
 mod tokens;
 
-pub use auth::{AuthFile, AuthFileError};
+pub use auth::{AuthFile, AuthFileError, Credentials};
 pub use batch::{BATCH_LEN_MAX, Batch};
 pub use control::{Control, Crawler, Stats, WatchSet};
 pub use counters::Counters;

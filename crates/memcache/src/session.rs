@@ -259,6 +259,9 @@ impl Session {
         if context.settings.auth.as_ref().is_none_or(|auth| auth.check(user, password)) {
             self.stage = Stage::Command;
             context.batch.say(b"STORED\r\n");
+            // Ends a batch that holds no request yet, and so is answered at once: no batch depends on credentials that may
+            // be others when it is made again.
+            return (total_len, Some(Next::More));
         } else {
             context.batch.count(|counters| &mut counters.auth_errors);
             context.batch.say(b"CLIENT_ERROR authentication failure\r\n");

@@ -1,11 +1,11 @@
 //! What an operator may switch: the part of the server's options that the protocol itself obeys.
 
-use crate::AuthFile;
+use crate::Credentials;
 
 /// The largest item unless `-I` says otherwise, in bytes: 1 MiB, as in memcached.
 const ITEM_LEN_MAX_DEFAULT: usize = 1 << 20;
 
-/// Shared by all sessions; does not change while the server runs.
+/// Shared by all sessions; nothing but the credentials changes while the server runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Largest item in bytes (`-I`), counted as memcached counts it: its 48-byte header, key and value. What a client
@@ -22,7 +22,7 @@ pub struct Settings {
     /// `shutdown` is allowed (on with `-A`).
     pub shutdown_enabled: bool,
     /// Clients must first authenticate with one of these (`-Y`).
-    pub auth: Option<AuthFile>,
+    pub auth: Option<Credentials>,
 }
 
 impl Default for Settings {

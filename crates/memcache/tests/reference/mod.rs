@@ -10,7 +10,9 @@ use std::io::IoSlice;
 use guira_item::{
     Change, Clock, Current, Expiry, Get, Hit, Operation, PinnedValue, Request, Sink, Time, VALUE_SLACK_LEN, apply,
 };
-use guira_memcache::{AuthFile, Batch, Control, Counters, Next, Output, Scratch, Session, Settings, Stats};
+use guira_memcache::{
+    AuthFile, Batch, Control, Counters, Credentials, Next, Output, Scratch, Session, Settings, Stats,
+};
 
 /// Values from this length on are pinned.
 const PINNED_LEN_MIN: usize = 40;
@@ -179,7 +181,7 @@ impl Server {
                 "-X" => settings.dump_enabled = false,
                 "-W" => settings.watch_enabled = false,
                 "-A" => settings.shutdown_enabled = true,
-                "-Y" => settings.auth = Some(AuthFile::parse(b"ann:secret\n").expect("valid")),
+                "-Y" => settings.auth = Some(Credentials::new(AuthFile::parse(b"ann:secret\n").expect("valid"))),
                 other => panic!("{other}"),
             }
         }
