@@ -55,6 +55,10 @@ metrics! {
     P9999: "p99.99", "us", Less;
     /// The longest wait for an answer.
     LONGEST: "longest", "us", Less;
+    /// The 99th percentile over the same server's without what disturbs it, in the same round.
+    P99_RATIO: "p99-ratio", "x alone", Less;
+    /// What a disturber did to the server.
+    HOSTILE_ACTS: "hostile-acts", "1/s", Neither;
     /// Resident memory of the server.
     RSS: "rss", "MiB", Neither;
     /// Resident memory over the promise of `-m`.

@@ -15,12 +15,15 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+mod assault;
 mod bench;
 mod bottleneck;
 mod bulk_sets;
 mod custom;
 mod echo;
 mod eviction;
+mod flood_keys;
+mod hostile;
 mod memory;
 mod miss_ratio;
 mod multiget;
@@ -37,7 +40,7 @@ pub use echo::{EchoArgs, echo_server_main};
 
 use bench::Bench;
 
-const EXPERIMENTS: [Experiment<Bench>; 7] = [
+const EXPERIMENTS: [Experiment<Bench>; 8] = [
     Experiment { name: "multiget", run: multiget::run },
     Experiment { name: "bulk-sets", run: bulk_sets::run },
     Experiment { name: "single-gets", run: single_gets::run },
@@ -45,12 +48,14 @@ const EXPERIMENTS: [Experiment<Bench>; 7] = [
     Experiment { name: "miss-ratio", run: miss_ratio::run },
     Experiment { name: "eviction", run: eviction::run },
     Experiment { name: "threads", run: threads::run },
+    Experiment { name: "hostile", run: hostile::run },
 ];
 
 /// Flags of `guira bench server`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Experiments to run: multiget, bulk-sets, single-gets, memory, miss-ratio, eviction, threads [default: all]
+    /// Experiments to run: multiget, bulk-sets, single-gets, memory, miss-ratio, eviction, threads, hostile
+    /// [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
     /// Servers to compare: guira, memcached, redis

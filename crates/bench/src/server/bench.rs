@@ -17,7 +17,7 @@ use guira_loadgen::script::Script;
 use guira_loadgen::workload::Workload;
 
 use super::Options;
-use super::peer::{Peer, PeerKind, Setup};
+use super::peer::{CONNECTIONS_MAX, Peer, PeerKind, Setup};
 use super::process::Server;
 use crate::error::BenchError;
 use crate::metric::{self, Metric};
@@ -209,6 +209,12 @@ impl Bench {
         self.cores[self.cores.len() - free..].to_vec()
     }
 
+    /// A core that neither a server with one thread nor its generator uses, if there is one.
+    pub fn free_core(&self) -> Option<usize> {
+        let (servers, generator) = (self.server_cores(1), self.generator_cores(1));
+        self.cores.iter().copied().find(|core| !servers.contains(core) && !generator.contains(core))
+    }
+
     /// Starts `peer` with one thread on the server core.
     pub fn start(&self, peer: &Peer, memory_mib: u64) -> Result<Server, BenchError> {
         Server::start(peer, &self.setup(memory_mib, 1, self.server_cores(1)))
@@ -216,7 +222,7 @@ impl Bench {
 
     /// A setup for `threads` threads on `cores`.
     pub fn setup(&self, memory_mib: u64, threads: usize, cores: Vec<usize>) -> Setup {
-        Setup { memory_mib, threads, cores, echo_answer_bytes: 0 }
+        Setup { memory_mib, threads, cores, connections_max: CONNECTIONS_MAX, echo_answer_bytes: 0 }
     }
 
     /// Starts every peer with one thread and loads `workload` into it; each gets a script of `turns` turns.

@@ -31,6 +31,9 @@ pub struct Peer {
     pub program: PathBuf,
 }
 
+/// Connections at a time unless an experiment needs more: memcached's default.
+pub const CONNECTIONS_MAX: usize = 1024;
+
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -40,6 +43,8 @@ pub struct Setup {
     pub threads: usize,
     /// Cores it may use; empty for all.
     pub cores: Vec<usize>,
+    /// Connections at a time.
+    pub connections_max: usize,
     /// Answer length of the echo peer, bytes.
     pub echo_answer_bytes: usize,
 }
@@ -105,8 +110,10 @@ impl Peer {
 
     fn arguments(&self, port: u16, setup: &Setup) -> Vec<String> {
         let (port, threads, memory) = (port.to_string(), setup.threads.to_string(), setup.memory_mib.to_string());
+        let connections = setup.connections_max.to_string();
         let memcached = || {
             let mut arguments = vec!["-l", "127.0.0.1", "-p", &port, "-t", &threads, "-m", &memory, "-U", "0"];
+            arguments.extend(["-c", &connections]);
             if rustix::process::geteuid().is_root() {
                 // memcached refuses to serve as root unless told that this is meant.
                 arguments.extend(["-u", "root"]);
@@ -118,7 +125,7 @@ impl Peer {
             PeerKind::Guira => return std::iter::once("serve".to_string()).chain(memcached()).collect(),
             PeerKind::Redis => format!(
                 "--bind 127.0.0.1 --port {port} --maxmemory {memory}mb --maxmemory-policy allkeys-lru \
-                 --appendonly no --daemonize no --io-threads {threads} --save"
+                 --appendonly no --daemonize no --io-threads {threads} --maxclients {connections} --save"
             ),
             PeerKind::Echo => {
                 format!("bench echo-server --port {port} --answer-bytes {}", setup.echo_answer_bytes)
@@ -145,7 +152,8 @@ mod tests {
     use super::*;
 
     fn setup() -> Setup {
-        Setup { memory_mib: 64, threads: 2, cores: vec![0, 1], echo_answer_bytes: 68 }
+        let connections_max = CONNECTIONS_MAX;
+        Setup { memory_mib: 64, threads: 2, cores: vec![0, 1], connections_max, echo_answer_bytes: 68 }
     }
 
     #[test]

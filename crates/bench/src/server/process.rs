@@ -192,7 +192,7 @@ mod tests {
     use crate::server::peer::PeerKind;
 
     fn setup() -> Setup {
-        Setup { memory_mib: 64, threads: 1, cores: vec![], echo_answer_bytes: 0 }
+        Setup { memory_mib: 64, threads: 1, cores: vec![], connections_max: 1024, echo_answer_bytes: 0 }
     }
 
     #[test]
