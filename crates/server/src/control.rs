@@ -11,6 +11,10 @@ use crate::dump::{Dump, Form};
 use crate::shared::{Shared, Stop};
 use crate::stats;
 
+/// Watchers at a time, memcached's limit: each may have a queue of lines wait for it, and each line goes to all of them.
+/// Workers that are asked in the same moment may each let one more in.
+const WATCHERS_MAX: usize = 20;
+
 /// What the connection has to do next.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -59,6 +63,9 @@ pub(crate) fn carry_out<S: Service>(
         }
         Control::Crawler(crawler) => crawl(shared, crawler, output),
         Control::SlabsReassign { .. } => say(b"OK\r\n", false),
+        Control::Watch { .. } if shared.watchers.count() >= WATCHERS_MAX => {
+            say(b"WATCHER_TOO_MANY log watcher limit reached\r\n", false)
+        }
         Control::Watch { set } => {
             output.push(b"OK\r\n");
             Outcome::Watch(set)

@@ -172,6 +172,27 @@ fn endless_lines_are_cut_off() {
     server.assert_alive();
 }
 
+/// Each of any number of watchers had a queue of 256 KiB, and each line went to all of them.
+#[test]
+fn watchers_beyond_the_limit_are_refused() {
+    for program in [Program::Memcached, Program::Guira] {
+        let server = Server::start(program, &[]);
+        let mut watchers: Vec<Connection> = (0..24).map(|_| server.connect()).collect();
+        for (number, watcher) in watchers.iter_mut().enumerate() {
+            let expected: &[u8] =
+                if number < 20 { b"OK\r\n" } else { b"WATCHER_TOO_MANY log watcher limit reached\r\n" };
+            watcher.expect(b"watch fetchers\r\n", expected);
+        }
+        // Who was refused goes on, and may watch once somebody else has left.
+        let mut refused = watchers.pop().expect("the last one");
+        refused.expect(b"get nothing\r\n", b"END\r\n");
+        drop(watchers);
+        wait_for("there is room for a watcher", || {
+            (refused.ask(b"watch fetchers\r\n", b"\r\n") == b"OK\r\n").then_some(())
+        });
+    }
+}
+
 #[test]
 fn one_byte_at_a_time_is_served_in_the_end() {
     let server = Server::start(Program::Guira, &[]);
