@@ -1,6 +1,7 @@
 //! `stats conns`: each worker writes down its own connections, the last one tells the worker that was asked.
 //!
-//! Always true: nobody looks into another worker's connections, so the hot path pays nothing for the report.
+//! Always true: nobody looks into another worker's connections, so the hot path pays nothing for the report; at most
+//! `ROLL_CALLS_MAX` reports, each as long as there are connections, are in the making.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +13,14 @@ use guira_memcache::Output;
 use crate::connection::Connection;
 use crate::shared::{Message, Shared, locked};
 
+/// Reports in the making at a time: more than operators ask for in the same moment, and at 10,000 connections some 10 MiB.
+const ROLL_CALLS_MAX: usize = 8;
+
 /// A report in the making.
 #[derive(Debug)]
 pub(crate) struct RollCall {
+    /// Counts the reports there are.
+    _one_of: Arc<()>,
     worker: usize,
     asker: Ticket,
     missing: AtomicUsize,
@@ -22,6 +28,12 @@ pub(crate) struct RollCall {
 }
 
 impl RollCall {
+    /// Whether another one may be started now.
+    pub(crate) fn may_start<S: Service>(shared: &Shared<S>) -> bool {
+        // The first count is that of `shared` itself. Workers that look in the same moment may each start one more.
+        Arc::strong_count(&shared.roll_calls) <= ROLL_CALLS_MAX
+    }
+
     /// Asks all workers, for the connection that `asker` names on worker `worker`.
     pub(crate) fn start<S: Service>(shared: &Shared<S>, worker: usize, asker: Ticket) {
         let mut rows = String::new();
@@ -32,7 +44,8 @@ impl RollCall {
             push_row(&mut rows, *fd, "secs_since_last_cmd", 0);
         }
         let missing = AtomicUsize::new(shared.mailboxes.len());
-        let list = Arc::new(Self { worker, asker, missing, rows: Mutex::new(rows) });
+        let list =
+            Arc::new(Self { _one_of: Arc::clone(&shared.roll_calls), worker, asker, missing, rows: Mutex::new(rows) });
         for mailbox in &shared.mailboxes {
             mailbox.send(Message::RollCall(Arc::clone(&list)));
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use guira_item::{Service, Time};
 use guira_memcache::{Control, Crawler, Output, Stats, WatchSet};
 
+use crate::connections_report::RollCall;
 use crate::dump::{Dump, Form};
 use crate::shared::{Shared, Stop};
 use crate::stats;
@@ -14,6 +15,9 @@ use crate::stats;
 /// Watchers at a time, memcached's limit: each may have a queue of lines wait for it, and each line goes to all of them.
 /// Workers that are asked in the same moment may each let one more in.
 const WATCHERS_MAX: usize = 20;
+
+/// memcached's line when there is no memory for a report.
+const OUT_OF_MEMORY_STATS: &[u8] = b"SERVER_ERROR out of memory writing stats\r\n";
 
 /// What the connection has to do next.
 #[derive(Debug)]
@@ -89,7 +93,8 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
         Stats::SizesEnable => output.push(b"STAT sizes_status error\r\nSTAT sizes_error not_supported\r\nEND\r\n"),
         Stats::SizesDisable => stats::write(&[("sizes_status".into(), "disabled".into())], output),
-        Stats::Conns => return Outcome::RollCall,
+        Stats::Conns if RollCall::may_start(shared) => return Outcome::RollCall,
+        Stats::Conns => output.push(OUT_OF_MEMORY_STATS),
         Stats::Reset => {
             shared.tallies.reset();
             output.push(b"RESET\r\n");

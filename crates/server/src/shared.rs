@@ -78,6 +78,8 @@ pub(crate) struct Shared<S> {
     pub(crate) tallies: Tallies,
     pub(crate) mailboxes: Vec<Mailbox>,
     pub(crate) watchers: Watchers,
+    /// Each list of all connections that is in the making holds one.
+    pub(crate) roll_calls: Arc<()>,
     pub(crate) addresses: Addresses,
     /// Bytes of unfinished commands in all connections.
     pub(crate) input_len: AtomicUsize,
@@ -118,6 +120,7 @@ impl<S: Service> Shared<S> {
             tallies: Tallies::new(mailboxes.len()),
             mailboxes,
             watchers: Watchers::new(settings.watcher_queue_len_max),
+            roll_calls: Arc::default(),
             addresses,
             input_len: AtomicUsize::new(0),
             output_len: AtomicUsize::new(0),

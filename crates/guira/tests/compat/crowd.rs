@@ -20,7 +20,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{
     condition::wait_for,
-    connection::Connection,
+    connection::{Connection, show},
     hostile::{Healthy, MIB},
     server::{Program, Server},
 };
@@ -259,4 +259,27 @@ fn ten_thousand_that_ask_and_do_not_read_are_borne() {
         going_on: None,
     }
     .is_borne_by(Program::Guira);
+}
+
+/// A list of all connections was made for everybody who asked, all of them at once: 3000 connections that each asked took
+/// 900 MiB, and the others waited until the last list was made.
+#[test]
+fn lists_of_all_connections_are_made_a_few_at_a_time() {
+    let _square = SQUARE.lock().unwrap_or_else(PoisonError::into_inner);
+    let len = crowd_len().min(2000);
+    let mut server = Server::start(Program::Guira, &["-c", &(len + 100).to_string()]);
+    let mut healthy = Healthy::at(&server);
+    let mut askers: Vec<Connection> = (0..len).map(|_| server.connect()).collect();
+    healthy.is_served();
+    let before = server.process().resident_bytes();
+    askers.iter_mut().for_each(|asker| asker.send(b"stats conns\r\n"));
+    healthy.is_served();
+    for asker in &mut askers {
+        // The connection goes on, whether there was a list for it or not.
+        let heard = asker.ask(b"mn\r\n", b"MN\r\n");
+        let is_list = heard.ends_with(b"\r\nEND\r\nMN\r\n");
+        assert!(is_list || heard == b"SERVER_ERROR out of memory writing stats\r\nMN\r\n", "{}", show(&heard));
+    }
+    let grown = server.process().peak_resident_bytes().saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB for lists of {len} connections", grown / MIB);
 }

@@ -125,8 +125,17 @@ impl Process {
 
     /// Memory it has in use now (VmRSS), in bytes.
     pub fn resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// The most memory it ever had in use (VmHWM), in bytes.
+    pub fn peak_resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmHWM:")
+    }
+
+    fn memory_bytes(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("/proc of a child of ours");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
         let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
         kibibytes * 1024
     }
