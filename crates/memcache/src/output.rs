@@ -190,6 +190,27 @@ impl Output {
         }
     }
 
+    /// Gives back the room that what waits does not need: the wait for a slow reader may be long.
+    pub fn shrink_to_waiting(&mut self) {
+        let needed = FRONT_LEN + self.filled_len - self.sent_len;
+        if self.bytes.capacity() <= 2 * needed {
+            return;
+        }
+        let sent = self.sent_len - FRONT_LEN;
+        // Exactly as long, and with the bytes before the first answer.
+        self.bytes = Box::<[u8]>::from(&self.bytes[sent..self.filled_len]).into_vec();
+        self.sent_len = FRONT_LEN;
+        self.filled_len -= sent;
+        for pin in &mut self.pins {
+            pin.at -= sent;
+        }
+    }
+
+    /// Bytes of memory that it holds, used or not; pinned values are the engine's.
+    pub fn held_len(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Forgets everything that was not sent.
     pub fn clear(&mut self) {
         self.pins.clear();
@@ -270,6 +291,24 @@ mod tests {
                 assert_eq!(seen, expected);
             }
         }
+    }
+
+    #[test]
+    fn what_waits_holds_no_room_that_it_does_not_need() {
+        let mut output = Output::new();
+        output.push(&[1; 100_000]);
+        read(&mut output, 4, 99_000);
+        output.push_pinned(Box::new(Pieces(vec![7; 10])));
+        output.push(&[2; 10]);
+        output.shrink_to_waiting();
+        assert!(output.held_len() <= 1100, "{} bytes for 1010", output.held_len());
+        output.push(&[3; 5]);
+        let expected = [vec![1; 1000], vec![7; 10], vec![2; 10], vec![3; 5]].concat();
+        let mut seen = Vec::new();
+        while !output.is_empty() {
+            seen.extend(read(&mut output, 4, 300));
+        }
+        assert_eq!(seen, expected);
     }
 
     #[test]

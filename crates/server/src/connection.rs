@@ -629,9 +629,11 @@ impl Connection {
 
     #[cold]
     fn hold<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
-        let outbox = std::mem::take(&mut desk.outbox);
-        // Pinned values lie in the engine's memory, which has a bound of its own.
-        self.backlog_counted = outbox.own_len();
+        let mut outbox = std::mem::take(&mut desk.outbox);
+        // Counted is what is held, not what waits in it. Pinned values lie in the engine's memory, which has a bound of its
+        // own.
+        outbox.output.shrink_to_waiting();
+        self.backlog_counted = outbox.output.held_len();
         let sum = desk.shared.output_len.fetch_add(self.backlog_counted, Relaxed) + self.backlog_counted;
         self.backlog = Some(Box::new(outbox));
         if self.backlog_counted > OWN_LEN && sum > desk.shared.settings.output_len_max {

@@ -88,37 +88,23 @@ pub(crate) enum Progress {
     Later(Resume),
 }
 
-/// The way out: answers, and how much of them are bytes of the server's own.
+/// The way out.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) output: Output,
-    /// Bytes of pinned values added since the output was last empty.
-    pub(crate) pinned_len: usize,
-    /// Bytes sent since then.
-    pub(crate) sent_len: usize,
 }
 
 impl Outbox {
-    /// An upper bound on the unsent bytes that are the server's own and not the engine's.
-    pub(crate) fn own_len(&self) -> usize {
-        (self.sent_len + self.output.len()).saturating_sub(self.pinned_len).min(self.output.len())
-    }
-
     /// The first `len` bytes have left.
     #[inline]
     pub(crate) fn sent(&mut self, len: usize) {
         self.output.advance(len);
-        self.sent_len += len;
-        if self.output.is_empty() {
-            (self.pinned_len, self.sent_len) = (0, 0);
-        }
     }
 
     /// Forgets what was not sent.
     pub(crate) fn clear(&mut self) {
         self.output.clear();
         self.output.shrink_to_idle();
-        (self.pinned_len, self.sent_len) = (0, 0);
     }
 }
 
@@ -126,7 +112,6 @@ impl Outbox {
 struct SliceSink<'s, T> {
     inner: &'s mut T,
     first: usize,
-    pinned_len: usize,
 }
 
 impl<T: Sink> Sink for SliceSink<'_, T> {
@@ -141,7 +126,6 @@ impl<T: Sink> Sink for SliceSink<'_, T> {
     }
 
     fn pinned(&mut self, index: usize, hit: &Hit, value: Box<dyn PinnedValue>) {
-        self.pinned_len += value.len();
         self.inner.pinned(self.first + index, hit, value);
     }
 
@@ -234,7 +218,7 @@ impl<S: Service> Desk<S> {
     ) -> usize {
         let requests = &batch.requests()[slice.first..slice.end];
         let mut replies = batch.replies(answered, now, &mut self.outbox.output, &mut self.counters);
-        let mut sink = SliceSink { inner: &mut replies, first: slice.first, pinned_len: 0 };
+        let mut sink = SliceSink { inner: &mut replies, first: slice.first };
         let service = &self.shared.service;
         let answered = if self.shared.watchers.wants_items() {
             let mut observed = Observed::new(&mut sink, requests, now, fd, &self.shared.watchers, self.shared.watch);
@@ -245,7 +229,6 @@ impl<S: Service> Desk<S> {
             ask(service, &mut self.worker, now, ticket, requests, late, &mut sink)
         };
         debug_assert!(answered <= requests.len(), "the service answered more than it was asked");
-        self.outbox.pinned_len += sink.pinned_len;
         replies.finish();
         answered
     }
