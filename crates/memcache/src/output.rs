@@ -211,13 +211,14 @@ impl Output {
         self.bytes.capacity()
     }
 
-    /// Forgets everything that was not sent.
+    /// Forgets everything that was not sent, and gives back what a burst has left behind.
     pub fn clear(&mut self) {
         self.pins.clear();
         self.filled_len = FRONT_LEN;
         self.sent_len = FRONT_LEN;
         self.pinned_len = 0;
         self.failed_get = None;
+        self.shrink_to_idle();
     }
 
     /// Makes room for `len` more bytes: by moving what waits to the front if at least half has been sent, so that a slow

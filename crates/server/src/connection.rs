@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use guira_item::{Loan, Service, Ticket};
-use guira_memcache::{Batch, Next, Session};
+use guira_memcache::{Batch, Next, Output, Session};
 use mio::{Interest, Token};
 
 use crate::connections_report::RollCall;
 use crate::control::{self, Outcome};
-use crate::desk::{Desk, OUTPUT_LEN_SEND, Outbox, Parsing, Progress, READ_LEN, Resume};
+use crate::desk::{Desk, OUTPUT_LEN_SEND, Parsing, Progress, READ_LEN, Resume};
 use crate::dump::Dump;
 use crate::round::SEAT_LEN;
 use crate::stream::Stream;
@@ -104,7 +104,7 @@ pub(crate) struct Connection {
     need_len: usize,
     /// `need_len` is what the command will be, not only more than there is.
     need_is_exact: bool,
-    backlog: Option<Box<Outbox>>,
+    backlog: Option<Box<Output>>,
     /// Bytes of it counted in the sum over all connections.
     backlog_counted: usize,
     doing: Doing,
@@ -250,14 +250,14 @@ impl Connection {
         match &mut self.doing {
             Doing::Later | Doing::RollCall => Ok(()),
             Doing::Dump(dump) => {
-                if dump.step(&desk.shared.service, desk.now.time, desk.shared.watch.clock(), &mut desk.outbox.output) {
+                if dump.step(&desk.shared.service, desk.now.time, desk.shared.watch.clock(), &mut desk.outbox) {
                     self.doing = Doing::Commands;
                     self.unparsed = !self.pending.is_empty();
                 }
                 Ok(())
             }
             Doing::Watch(watcher) => {
-                watcher.take_lines(&mut desk.outbox.output, &desk.shared.tallies.rare);
+                watcher.take_lines(&mut desk.outbox, &desk.shared.tallies.rare);
                 if self.readable { self.discard(desk) } else { Ok(()) }
             }
             Doing::Commands if self.unparsed => self.parse_pending(desk),
@@ -291,7 +291,7 @@ impl Connection {
         self.doing = Doing::Commands;
         self.unparsed = !self.pending.is_empty();
         self.open_backlog(desk);
-        list.write(&mut desk.outbox.output);
+        list.write(&mut desk.outbox);
         self.send(desk)?;
         self.turn(desk)
     }
@@ -450,7 +450,7 @@ impl Connection {
                 Next::More => {}
                 Next::Control(command) => {
                     desk.publish();
-                    let outcome = control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox.output);
+                    let outcome = control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox);
                     self.follow(desk, outcome);
                 }
                 Next::Close => {
@@ -465,7 +465,7 @@ impl Connection {
             if !matches!(self.doing, Doing::Commands) || !self.unparsed {
                 return Ok(consumed);
             }
-            if desk.outbox.output.len() >= OUTPUT_LEN_SEND {
+            if desk.outbox.len() >= OUTPUT_LEN_SEND {
                 self.send(desk)?;
                 if self.backlog.is_some() {
                     return Ok(consumed);
@@ -567,7 +567,7 @@ impl Connection {
             if self.backlog.is_some() {
                 return Err(Ended::Error);
             }
-            desk.outbox.output.push(OUT_OF_MEMORY_READING);
+            desk.outbox.push(OUT_OF_MEMORY_READING);
             self.closing = true;
         }
         Ok(())
@@ -576,7 +576,7 @@ impl Connection {
     /// Takes the backlog up again: what follows is written behind it.
     fn open_backlog<S: Service>(&mut self, desk: &mut Desk<S>) {
         if let Some(backlog) = self.backlog.take() {
-            debug_assert!(desk.outbox.output.is_empty());
+            debug_assert!(desk.outbox.is_empty());
             desk.outbox = *backlog;
             desk.shared.output_len.fetch_sub(self.backlog_counted, Relaxed);
             self.backlog_counted = 0;
@@ -585,7 +585,7 @@ impl Connection {
 
     /// Sends what is in the outbox; what the socket does not take becomes the backlog.
     fn send<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
-        if self.backlog.is_none() && !desk.outbox.output.is_empty() {
+        if self.backlog.is_none() && !desk.outbox.is_empty() {
             desk.publish();
         }
         self.send_published(desk)
@@ -594,15 +594,15 @@ impl Connection {
     /// The same, for a caller that has let the counters be seen.
     pub(crate) fn send_published<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
         if self.backlog.is_some() {
-            debug_assert!(desk.outbox.output.is_empty());
+            debug_assert!(desk.outbox.is_empty());
             return Ok(());
         }
-        if desk.outbox.output.is_empty() {
+        if desk.outbox.is_empty() {
             return self.want_writable(desk, false);
         }
-        while !desk.outbox.output.is_empty() {
+        while !desk.outbox.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-            let count = desk.outbox.output.io_slices(&mut pieces);
+            let count = desk.outbox.io_slices(&mut pieces);
             let offered: usize = pieces[..count].iter().map(|piece| piece.len()).sum();
             let written = match &pieces[..count] {
                 [piece] => self.stream.write(piece),
@@ -611,7 +611,7 @@ impl Connection {
             match written {
                 Ok(0) => return Err(Ended::Error),
                 Ok(sent) => {
-                    desk.outbox.sent(sent);
+                    desk.outbox.advance(sent);
                     desk.traffic.bytes_written += sent as u64;
                     self.last_active_ms = desk.now.elapsed_ms;
                     if sent < offered {
@@ -623,7 +623,7 @@ impl Connection {
                 Err(_) => return Err(Ended::Error),
             }
         }
-        desk.outbox.output.shrink_to_idle();
+        desk.outbox.shrink_to_idle();
         self.want_writable(desk, false)
     }
 
@@ -632,8 +632,8 @@ impl Connection {
         let mut outbox = std::mem::take(&mut desk.outbox);
         // Counted is what is held, not what waits in it. Pinned values lie in the engine's memory, which has a bound of its
         // own.
-        outbox.output.shrink_to_waiting();
-        self.backlog_counted = outbox.output.held_len();
+        outbox.shrink_to_waiting();
+        self.backlog_counted = outbox.held_len();
         let sum = desk.shared.output_len.fetch_add(self.backlog_counted, Relaxed) + self.backlog_counted;
         self.backlog = Some(Box::new(outbox));
         if self.backlog_counted > OWN_LEN && sum > desk.shared.settings.output_len_max {

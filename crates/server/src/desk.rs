@@ -37,7 +37,7 @@ pub(crate) struct Desk<S: Service> {
     pub(crate) index: usize,
     pub(crate) registry: Registry,
     pub(crate) now: Reading,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Output,
     pub(crate) counters: Counters,
     pub(crate) traffic: Traffic,
     /// Requests submitted at once: fewer while values are large.
@@ -88,26 +88,6 @@ pub(crate) enum Progress {
     Later(Resume),
 }
 
-/// The way out.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
-    pub(crate) output: Output,
-}
-
-impl Outbox {
-    /// The first `len` bytes have left.
-    #[inline]
-    pub(crate) fn sent(&mut self, len: usize) {
-        self.output.advance(len);
-    }
-
-    /// Forgets what was not sent.
-    pub(crate) fn clear(&mut self) {
-        self.output.clear();
-        self.output.shrink_to_idle();
-    }
-}
-
 /// A sink for a slice: indexes count from the slice's first request.
 struct SliceSink<'s, T> {
     inner: &'s mut T,
@@ -149,7 +129,7 @@ impl<S: Service> Desk<S> {
             worker,
             index,
             registry,
-            outbox: Outbox::default(),
+            outbox: Output::default(),
             counters: Counters::default(),
             traffic: Traffic::default(),
             slice_len: SLICE_LEN_MAX,
@@ -181,22 +161,22 @@ impl<S: Service> Desk<S> {
             self.answer_slice(batch, ticket, now, answered, slice, true, fd);
             answered = slice.end;
         } else if requests_len == 0 {
-            batch.replies(0, now, &mut self.outbox.output, &mut self.counters).finish();
+            batch.replies(0, now, &mut self.outbox, &mut self.counters).finish();
         }
         while answered < requests_len {
-            let before_len = self.outbox.output.len();
+            let before_len = self.outbox.len();
             let slice = Slice { first: answered, end: requests_len.min(answered + self.slice_len) };
             answered += self.answer_slice(batch, ticket, now, answered, slice, false, fd);
             if answered < slice.end {
                 return Progress::Later(Resume { now, answered, late: Some(slice) });
             }
-            let grown_len = self.outbox.output.len() - before_len;
+            let grown_len = self.outbox.len() - before_len;
             if grown_len > SLICE_OUTPUT_LEN_HIGH {
                 self.slice_len = (self.slice_len / 4).max(SLICE_LEN_MIN);
             } else if grown_len < SLICE_OUTPUT_LEN_LOW {
                 self.slice_len = (self.slice_len * 2).min(SLICE_LEN_MAX);
             }
-            if answered < requests_len && self.outbox.output.len() >= OUTPUT_LEN_SEND {
+            if answered < requests_len && self.outbox.len() >= OUTPUT_LEN_SEND {
                 return Progress::Full(Resume { now, answered, late: None });
             }
         }
@@ -217,7 +197,7 @@ impl<S: Service> Desk<S> {
         fd: i32,
     ) -> usize {
         let requests = &batch.requests()[slice.first..slice.end];
-        let mut replies = batch.replies(answered, now, &mut self.outbox.output, &mut self.counters);
+        let mut replies = batch.replies(answered, now, &mut self.outbox, &mut self.counters);
         let mut sink = SliceSink { inner: &mut replies, first: slice.first };
         let service = &self.shared.service;
         let answered = if self.shared.watchers.wants_items() {

@@ -8,11 +8,11 @@
 //! connection's own; between rounds all outboxes are empty.
 
 use guira_item::Service;
-use guira_memcache::first_key;
+use guira_memcache::{Output, first_key};
 use slab::Slab;
 
 use crate::connection::{After, Connection, Ended};
-use crate::desk::{Desk, Outbox};
+use crate::desk::Desk;
 
 /// Connections in a round: several times what memory can be asked for at once, and few enough that the first one's answer is
 /// not kept waiting for long (some hundred microseconds of other connections' system calls).
@@ -37,7 +37,7 @@ pub(crate) struct Round {
 
 struct Seat {
     input: Box<[u8]>,
-    outbox: Outbox,
+    outbox: Output,
     /// Bytes read, or why the connection is to be closed.
     read: Result<usize, Ended>,
 }
@@ -93,7 +93,7 @@ impl Round {
             let sent = seat.read.and_then(|_| connection.send_published(desk));
             std::mem::swap(&mut desk.outbox, &mut seat.outbox);
             seat.outbox.clear();
-            seat.outbox.output.shrink(OUTBOX_CAPACITY_MAX);
+            seat.outbox.shrink(OUTBOX_CAPACITY_MAX);
             self.ended.push((*key, sent.and_then(|()| connection.conclude())));
         }
     }
@@ -113,6 +113,6 @@ fn prefetch<S: Service>(desk: &mut Desk<S>, seats: &[Seat]) {
 
 impl Seat {
     fn new() -> Self {
-        Self { input: vec![0; SEAT_LEN].into_boxed_slice(), outbox: Outbox::default(), read: Ok(0) }
+        Self { input: vec![0; SEAT_LEN].into_boxed_slice(), outbox: Output::default(), read: Ok(0) }
     }
 }

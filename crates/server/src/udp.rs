@@ -141,7 +141,7 @@ impl Datagrams {
             if !batch.is_empty() {
                 progress = desk.answer(&batch, ticket, now, resumed, -1);
                 while let Progress::Full(at) = progress
-                    && desk.outbox.output.len() <= ANSWER_LEN_MAX
+                    && desk.outbox.len() <= ANSWER_LEN_MAX
                 {
                     progress = desk.answer(&batch, ticket, now, Some(at), -1);
                 }
@@ -167,13 +167,13 @@ impl Datagrams {
                 Next::More if consumes => {}
                 Next::Control(command) => {
                     desk.publish();
-                    match control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox.output) {
+                    match control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox) {
                         Outcome::Done => {}
                         Outcome::Close => break,
                         // What takes a connection is not to be had over UDP.
                         Outcome::Dump(_) | Outcome::Watch(_) | Outcome::RollCall => {
-                            desk.outbox.output.clear();
-                            desk.outbox.output.push(b"ERROR\r\n");
+                            desk.outbox.clear();
+                            desk.outbox.push(b"ERROR\r\n");
                             break;
                         }
                     }
@@ -188,7 +188,7 @@ impl Datagrams {
     /// Sends the output in datagrams; what the socket does not take is lost, as datagrams are.
     fn send<S: Service>(&mut self, desk: &mut Desk<S>, peer: SocketAddr, request_id: [u8; 2]) {
         desk.publish();
-        let Ok(total) = u16::try_from(desk.outbox.output.len().div_ceil(PAYLOAD_LEN_MAX)) else {
+        let Ok(total) = u16::try_from(desk.outbox.len().div_ceil(PAYLOAD_LEN_MAX)) else {
             desk.outbox.clear();
             return;
         };
@@ -198,16 +198,16 @@ impl Datagrams {
             datagram[2..4].copy_from_slice(&sequence.to_be_bytes());
             datagram[4..6].copy_from_slice(&total.to_be_bytes());
             let mut len = HEADER_LEN;
-            while len < DATAGRAM_LEN_MAX && !desk.outbox.output.is_empty() {
+            while len < DATAGRAM_LEN_MAX && !desk.outbox.is_empty() {
                 let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-                let count = desk.outbox.output.io_slices(&mut pieces);
+                let count = desk.outbox.io_slices(&mut pieces);
                 let before_len = len;
                 for piece in &pieces[..count] {
                     let part_len = piece.len().min(DATAGRAM_LEN_MAX - len);
                     datagram[len..len + part_len].copy_from_slice(&piece[..part_len]);
                     len += part_len;
                 }
-                desk.outbox.sent(len - before_len);
+                desk.outbox.advance(len - before_len);
             }
             match self.socket.send_to(&datagram[..len], peer) {
                 Ok(sent) => desk.traffic.bytes_written += sent as u64,
