@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use guira_memcache::{AuthFile, Credentials};
-use guira_server::{ListenAddress, Listeners, Settings, Shown};
+use guira_server::{CaughtSignals, ListenAddress, Listeners, Settings, Shown};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
@@ -53,6 +53,7 @@ struct Plan {
 }
 
 fn start(options: &Options, plan: Plan) -> Result<(), String> {
+    let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let Plan { mut settings, memory_limit, user, warnings } = plan;
     if options.enable_coredumps {
         let maximum = getrlimit(Resource::Core).maximum;
@@ -78,8 +79,7 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let mut greeting: String = warnings.iter().map(|line| format!("guira: {line}\n")).collect();
     greeting += &greet(&listeners, &settings);
     let server = start(settings, listeners).map_err(|error| format!("cannot start: {error}"))?;
-    guira_server::watch_signals(server.stopper(), on_hangup)
-        .map_err(|error| format!("cannot watch signals: {error}"))?;
+    signals.pass_on(server.stopper(), on_hangup).map_err(|error| format!("cannot watch signals: {error}"))?;
     if daemon::is_daemon() {
         daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
     } else {

@@ -10,7 +10,7 @@
 //! - [`Settings`], [`Listeners::bind`], [`Server::start`], [`Server::join`]: the life of a server. Binding comes first, so
 //!   that a program can give up its privileges in between.
 //! - [`Stopper`]: how another thread, a signal or the `shutdown` command ends it.
-//! - [`watch_signals`] and [`allow_open_files`]: what a program that is nothing but a server does besides.
+//! - [`CaughtSignals`] and [`allow_open_files`]: what a program that is nothing but a server does besides.
 //!
 //! Always true: everything a client can make grow is bounded; an idle server sleeps.
 #![forbid(unsafe_code)]
@@ -44,5 +44,5 @@ pub use limits::{TooFewFiles, allow_open_files};
 pub use listener::{ListenError, Listeners};
 pub use server::{Server, Stopper, WorkerPanicked};
 pub use settings::{ListenAddress, MEMCACHED_VERSION, Settings, Shown, VerbosityHook};
-pub use signals::watch_signals;
+pub use signals::CaughtSignals;
 pub use stats::reserved_fds;

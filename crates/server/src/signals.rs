@@ -8,27 +8,40 @@ use signal_hook::iterator::Signals;
 
 use crate::server::Stopper;
 
-/// Starts a thread that passes signals on to the server, and calls `on_hangup` for SIGHUP. Signals that come before are not lost if this is called first
-/// thing; the thread lives as long as the process.
-///
-/// # Errors
-/// If the system refuses a handler or a thread.
-pub fn watch_signals(stopper: Stopper, on_hangup: impl Fn() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])?;
-    thread::Builder::new().name("guira-signals".into()).spawn(move || {
-        for signal in signals.forever() {
-            match signal {
-                SIGTERM | SIGINT => {
-                    tracing::info!(signal, "stopping");
-                    stopper.stop_now();
+/// Signals that are kept for the server from now on, even while it is still to be started.
+#[derive(Debug)]
+pub struct CaughtSignals(Signals);
+
+impl CaughtSignals {
+    /// Catches them. To be called before anybody can know that the program serves: whoever has had an answer may send one.
+    ///
+    /// # Errors
+    /// If the system refuses a handler.
+    pub fn catch() -> io::Result<Self> {
+        Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map(Self)
+    }
+
+    /// Passes them on to the server, from a thread that lives as long as the process; SIGHUP calls `on_hangup`.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn pass_on(self, stopper: Stopper, on_hangup: impl Fn() + Send + 'static) -> io::Result<()> {
+        let Self(mut signals) = self;
+        thread::Builder::new().name("guira-signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                match signal {
+                    SIGTERM | SIGINT => {
+                        tracing::info!(signal, "stopping");
+                        stopper.stop_now();
+                    }
+                    SIGUSR1 => {
+                        tracing::info!("stopping gracefully");
+                        stopper.stop_gracefully();
+                    }
+                    _ => on_hangup(),
                 }
-                SIGUSR1 => {
-                    tracing::info!("stopping gracefully");
-                    stopper.stop_gracefully();
-                }
-                _ => on_hangup(),
             }
-        }
-    })?;
-    Ok(())
+        })?;
+        Ok(())
+    }
 }
