@@ -28,12 +28,17 @@ pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize)
         let names = EVICTIONS.map(Eviction::name).join(", ");
         format!("--eviction {}: no such policy, use one of {names}", options.eviction)
     })?;
+    let huge_pages = match options.huge_pages.as_str() {
+        "auto" => true,
+        "off" => options.enable_largepages,
+        other => return Err(format!("--huge-pages {other}: write auto or off")),
+    };
     let defaults = Config::new(memory_limit);
     let config = Config {
         item_len_max,
         eviction,
         evictions_enabled: !options.disable_evictions,
-        huge_pages: options.enable_largepages,
+        huge_pages,
         growth_factor: options.slab_growth_factor.unwrap_or(defaults.growth_factor),
         chunk_len_min: options.slab_min_size.map_or(defaults.chunk_len_min, |len| len.max(defaults.chunk_len_min)),
         ..defaults

@@ -36,7 +36,8 @@ const FLAGS: &str = "\
 -P, --pidfile=<file>      save PID in <file>
 -f, --slab-growth-factor=<num> chunk size growth factor
 -n, --slab-min-size=<bytes> min space used for key+value+flags
--L, --enable-largepages   try to use large memory pages (if available)
+-L, --enable-largepages   try to use large memory pages (if available; they
+                          are used anyway, unless --huge-pages=off)
 -D <char>                 accepted for memcached's scripts, without effect
 -t, --threads=<num>       number of threads to use (default: 4)
 -R, --max-reqs-per-event  maximum number of batches of requests per event, limits
@@ -68,6 +69,8 @@ const FLAGS: &str = "\
 -N, --napi_ids            accepted, without effect
     --engine=<name>       what holds the items: memc3 (default)
     --eviction=<name>     clock (default), s3fifo, sieve, lru, random
+    --huge-pages=<when>   auto (default): transparent huge pages for items and
+                          index where the system gives them; off
     --metrics=<addr:port> serve metrics for Prometheus under /metrics
     --config=<file>       read options from a TOML file: long names as keys
     --print-config        print what flags, environment (GUIRA_*), file and

@@ -96,6 +96,8 @@ options! {
         engine: String = "memc3".into(), "The engine.";
     value [long, env = "GUIRA_EVICTION"]
         eviction: String = "clock".into(), "Which item goes when memory is full.";
+    value [long, env = "GUIRA_HUGE_PAGES"]
+        huge_pages: String = "auto".into(), "auto: where the system gives them; off.";
     value [long, env = "GUIRA_STORE"]
         store: String = "memory".into(), "Where items last.";
 
@@ -125,7 +127,7 @@ options! {
     switch [short = 'r', long, env = "GUIRA_ENABLE_COREDUMPS"] enable_coredumps, "Raise the limit on core files.";
     switch [short = 'M', long, env = "GUIRA_DISABLE_EVICTIONS"] disable_evictions, "Refuse rather than evict.";
     switch [short = 'k', long, env = "GUIRA_LOCK_MEMORY"] lock_memory, "Keep all memory out of the swap.";
-    switch [short = 'L', long, env = "GUIRA_ENABLE_LARGEPAGES"] enable_largepages, "Ask for huge pages.";
+    switch [short = 'L', long, env = "GUIRA_ENABLE_LARGEPAGES"] enable_largepages, "Huge pages even if --huge-pages says off.";
     switch [short = 'C', long, env = "GUIRA_DISABLE_CAS"] disable_cas, "Keep no versions.";
     switch [short = 'S', long, env = "GUIRA_ENABLE_SASL"] enable_sasl, "Not supported.";
     switch [short = 'F', long, env = "GUIRA_DISABLE_FLUSH_ALL"] disable_flush_all, "Refuse flush_all.";

@@ -48,7 +48,7 @@ pub struct Config {
     pub eviction: Eviction,
     /// Evict at all; if not, a store that finds no memory fails (`-M`).
     pub evictions_enabled: bool,
-    /// Ask for huge pages (`-L`).
+    /// Ask for transparent huge pages: a key's lines then lie behind fewer page tables.
     pub huge_pages: bool,
     /// Ratio between the sizes of neighbouring slab classes, above 256 bytes (`-f`).
     pub growth_factor: f64,

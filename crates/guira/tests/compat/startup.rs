@@ -62,6 +62,7 @@ fn bad_flags_are_told_in_one_line() {
         (["-I", "huge"], "huge"),
         (["--engine", "steam"], "steam"),
         (["--eviction", "never"], "never"),
+        (["--huge-pages", "always"], "write auto or off"),
     ] {
         refuses(&arguments, about);
     }
