@@ -30,6 +30,12 @@ const _: () = assert!(SEGMENT_BYTES == PAGE_LEN);
 /// Bytes of a huge page.
 const HUGE_PAGE_LEN: usize = 2 << 20;
 
+/// Most pages that are lent at a time: each may be a mapping of its own, of which a process has 65,530.
+const LENT_MAX: usize = 8 << 10;
+
+/// `MADV_DONTNEED` for locked memory (Linux 5.18).
+const MADV_DONTNEED_LOCKED: libc::c_int = 24;
+
 /// A page's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PageId(pub u32);
@@ -51,7 +57,7 @@ struct Pool {
     limit: usize,
     /// Pages set aside for the index, which cannot evict to get one.
     reserved: Vec<PageId>,
-    /// Pages in use whose memory the system has back.
+    /// Pages that are lent, or about to be.
     lent: usize,
 }
 
@@ -64,6 +70,7 @@ pub(crate) struct Arena {
     granule_shift: u32,
     /// Granule numbers fit into so many bits; the bits above are the check bits.
     place_bits: u32,
+    huge_pages: bool,
     pool: Mutex<Pool>,
 }
 
@@ -116,6 +123,7 @@ impl Arena {
             pages,
             granule_shift,
             place_bits: usize::BITS - granules.saturating_sub(1).leading_zeros(),
+            huge_pages,
             pool: Mutex::new(Pool {
                 returned: Vec::new(),
                 fresh: 0,
@@ -174,17 +182,22 @@ impl Arena {
         });
     }
 
-    /// Gives a taken page's memory to the system; the page stays taken.
-    fn let_go(&self, page: PageId) {
-        // SAFETY: the page is a whole number of the system's pages, in the mapping; nobody holds anything in it, and an
-        // optimistic reader that sees it turn to zeros does not validate.
-        unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, libc::MADV_DONTNEED) };
+    /// Gives a taken page's memory to the system; the page stays taken. False if the system does not take it.
+    fn let_go(&self, page: PageId) -> bool {
+        // The second is for memory that is locked (`-k`), where the first is refused.
+        [libc::MADV_DONTNEED, MADV_DONTNEED_LOCKED].into_iter().any(|advice| self.advise(page, advice))
     }
 
-    /// Counts `pages` as lent, if no more than `lent_max` are then.
-    pub fn start_lending(&self, pages: usize, lent_max: usize) -> bool {
+    fn advise(&self, page: PageId, advice: libc::c_int) -> bool {
+        // SAFETY: the page is a whole number of the system's pages, in the mapping, and in the hands of the caller: nobody holds
+        // anything in it, and an optimistic reader that sees it turn to zeros does not validate.
+        unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, advice) == 0 }
+    }
+
+    /// Counts `pages` as lent, if no more than `part_max` of the limit's pages, and no more than [`LENT_MAX`], are then.
+    pub fn start_lending(&self, pages: usize, part_max: usize) -> bool {
         self.with_pool(|pool| {
-            let may = pool.lent + pages <= lent_max.min(pool.limit);
+            let may = pool.lent + pages <= (pool.limit / part_max).min(LENT_MAX);
             pool.lent += if may { pages } else { 0 };
             may
         })
@@ -195,11 +208,24 @@ impl Arena {
         self.with_pool(|pool| pool.lent -= pages);
     }
 
-    /// Takes a page whose memory somebody else uses; `give_page` ends that.
+    /// Takes a page without memory, which somebody else uses until it is given back by `give_lent_page`.
     pub fn take_page_to_lend(&self) -> Option<PageId> {
         let page = self.take_page()?;
-        self.let_go(page);
-        Some(page)
+        // The system would fill the hole in a huge page again otherwise.
+        let stays = !self.huge_pages || self.advise(page, libc::MADV_NOHUGEPAGE);
+        if stays && self.let_go(page) {
+            return Some(page);
+        }
+        self.give_lent_page(page);
+        None
+    }
+
+    /// Gives back a page that was taken to be lent.
+    pub fn give_lent_page(&self, page: PageId) {
+        if self.huge_pages {
+            self.advise(page, libc::MADV_HUGEPAGE);
+        }
+        self.give_page(page);
     }
 
     /// Sets a taken page aside for the index.
@@ -337,9 +363,8 @@ impl<'a> Words<'a> {
     /// `count` words from `index` on, which together end below [`WORDS_MAX`].
     #[inline]
     pub fn run(self, index: usize, count: usize) -> &'a [AtomicU64] {
-        assert!(index + count <= WORDS_MAX);
-        // SAFETY: as for `word`, for each of them; both numbers are far below the overflow of their sum, as they are shares of
-        // lengths that fit into a header.
+        assert!(index <= WORDS_MAX && count <= WORDS_MAX - index);
+        // SAFETY: as for `word`, for each of them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(index), count) }
     }
 

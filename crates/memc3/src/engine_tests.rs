@@ -182,6 +182,15 @@ fn memory_is_lent_up_to_a_half_and_comes_back() {
 }
 
 #[test]
+fn what_is_lent_follows_a_lowered_limit() {
+    let engine = engine(16, Eviction::Clock);
+    let mut worker = engine.worker();
+    engine.set_memory_limit(8 << 20).expect("half");
+    assert!(engine.lend(&mut worker, NOW, (4 << 20) + 1).is_none());
+    assert!(engine.lend(&mut worker, NOW, 4 << 20).is_some());
+}
+
+#[test]
 fn without_eviction_only_free_memory_is_lent() {
     let engine = Memc3::new(Config { evictions_enabled: false, ..Config::new(4 << 20) }).expect("memory");
     let mut worker = engine.worker();

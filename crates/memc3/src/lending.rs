@@ -1,8 +1,8 @@
 //! Lending: pages of the arena that the server's buffers stand in for, so that what clients are still sending counts inside
 //! `-m`, as it would if it went into slab memory at once.
 //!
-//! Always true: a lent page is taken from the pool and has no memory behind it; at most half of the pages are lent, so that
-//! clients who upload cannot drive out all items.
+//! Always true: a lent page is taken from the pool and has no memory behind it; at most half of the pages that `-m` allows
+//! are lent, so that clients who upload cannot drive out all items.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl PageLoan {
     /// Lends `bytes`, rounded up to pages.
     pub(crate) fn new(shared: &Arc<Shared>, bytes: usize, now: Time, counters: &Counters) -> Option<Self> {
         let wanted = bytes.div_ceil(PAGE_LEN);
-        if !shared.arena.start_lending(wanted, shared.arena.pages() / LENT_PART) {
+        if !shared.arena.start_lending(wanted, LENT_PART) {
             return None;
         }
         // Dropped, and what it holds given back, if a page is not to be had.
@@ -47,7 +47,7 @@ impl PageLoan {
 impl Drop for PageLoan {
     fn drop(&mut self) {
         for page in self.pages.drain(..) {
-            self.shared.arena.give_page(page);
+            self.shared.arena.give_lent_page(page);
         }
         self.shared.arena.end_lending(self.counted);
     }

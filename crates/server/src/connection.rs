@@ -260,7 +260,7 @@ impl Connection {
                 watcher.take_lines(&mut desk.outbox, &desk.shared.tallies.rare);
                 if self.readable { self.discard(desk) } else { Ok(()) }
             }
-            Doing::Commands if self.unparsed => self.parse_pending(desk),
+            Doing::Commands if self.unparsed && !self.closing => self.parse_pending(desk),
             Doing::Commands if self.readable && !self.closing => self.read(desk),
             Doing::Commands => Ok(()),
         }
@@ -445,6 +445,7 @@ impl Connection {
                     let rest_len = bytes.len() - consumed;
                     self.need_len = total_len;
                     self.need_is_exact = total_len > rest_len + 1;
+                    self.unparsed = false;
                     return Ok(consumed);
                 }
                 Next::More => {}
@@ -526,12 +527,13 @@ impl Connection {
     fn recount<S: Service>(&mut self, desk: &mut Desk<S>, owned: usize) {
         let sum = &desk.shared.input_len;
         let before = std::mem::replace(&mut self.pending_counted, owned);
+        if self.pending_lent > 0 && self.pending.capacity() <= OWN_LEN {
+            self.pending_lent = 0;
+            self.loans = Vec::new();
+            return self.count_pending(desk);
+        }
         if owned <= before {
             sum.fetch_sub(before - owned, Relaxed);
-            if self.pending.capacity() <= OWN_LEN {
-                self.pending_lent = 0;
-                self.loans = Vec::new();
-            }
             return;
         }
         sum.fetch_add(owned - before, Relaxed);
@@ -558,17 +560,21 @@ impl Connection {
     #[cold]
     fn refuse<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
         self.over_bound = false;
-        desk.traffic.read_buf_oom += 1;
-        if matches!(self.doing, Doing::Commands) && self.backlog.is_none() && !self.unparsed {
-            self.session.refuse_unfinished();
-            self.parse_pending(desk)?;
+        if self.unparsed || self.backlog.is_some() || !matches!(self.doing, Doing::Commands) {
+            // Whole commands that wait for their turn: as much as one read brings, and nothing more is read meanwhile.
+            return Ok(());
         }
+        desk.traffic.read_buf_oom += 1;
+        self.session.refuse_unfinished();
+        self.parse_pending(desk)?;
         if std::mem::take(&mut self.over_bound) || self.pending.len() > OWN_LEN {
+            self.pending = Vec::new();
+            self.count_pending(desk);
+            self.closing = true;
             if self.backlog.is_some() {
                 return Err(Ended::Error);
             }
             desk.outbox.push(OUT_OF_MEMORY_READING);
-            self.closing = true;
         }
         Ok(())
     }
@@ -584,7 +590,7 @@ impl Connection {
     }
 
     /// Sends what is in the outbox; what the socket does not take becomes the backlog.
-    fn send<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
+    pub(crate) fn send<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
         if self.backlog.is_none() && !desk.outbox.is_empty() {
             desk.publish();
         }

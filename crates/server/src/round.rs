@@ -12,18 +12,20 @@ use guira_memcache::{Output, first_key};
 use slab::Slab;
 
 use crate::connection::{After, Connection, Ended};
-use crate::desk::Desk;
+use crate::desk::{Desk, OUTPUT_LEN_SEND};
 
 /// Connections in a round: several times what memory can be asked for at once, and few enough that the first one's answer is
-/// not kept waiting for long (some hundred microseconds of other connections' system calls).
+/// not kept waiting for long: by the others' reads, some hundred microseconds, and by answers of at most `OUTPUT_LEN_SEND`
+/// bytes.
 const SEATS: usize = 64;
 
 /// Bytes read for one connection in a round: a get of a hundred keys, and more than most sets. Whoever sends more is read by
 /// itself, into a larger buffer.
 pub(crate) const SEAT_LEN: usize = 2 << 10;
 
-/// Memory that a seat's outbox keeps between rounds, in bytes: what the answers to such a get take.
-const OUTBOX_CAPACITY_MAX: usize = 8 << 10;
+/// Memory that a seat's outbox keeps between rounds, in bytes: what the answers to such a get take, with values of a hundred
+/// bytes.
+const OUTBOX_CAPACITY_MAX: usize = 16 << 10;
 
 /// Connections that are served together, and what each needs meanwhile.
 #[derive(Default)]
@@ -79,10 +81,17 @@ impl Round {
             seat.read = connections[*key].read_into(&mut seat.input, desk);
         }
         prefetch(desk, seats);
+        // Answers wait for each other only while they are few: all seats together hold what one connection may.
+        let mut waiting_len = 0;
         for (key, seat) in keys.iter().zip(&mut *seats) {
             if let Ok(len @ 1..) = seat.read {
-                std::mem::swap(&mut desk.outbox, &mut seat.outbox);
-                seat.read = connections[*key].take_in(desk, &seat.input[..len]).map(|()| len);
+                let connection = &mut connections[*key];
+                seat.read = connection.take_in(desk, &seat.input[..len]).map(|()| len);
+                if waiting_len + desk.outbox.len() >= OUTPUT_LEN_SEND && seat.read.is_ok() {
+                    seat.read = connection.send(desk).map(|()| len);
+                } else {
+                    waiting_len += desk.outbox.len();
+                }
                 std::mem::swap(&mut desk.outbox, &mut seat.outbox);
             }
         }

@@ -148,11 +148,8 @@ impl<S: Service> Worker<S> {
         if event.is_error() && connection.waits_for_answers() {
             return self.settle(key, Err(Ended::Error));
         }
-        if connection.fits_a_round() {
-            return self.round.invite(key);
-        }
-        let after = connection.turn(&mut self.desk);
-        self.settle(key, after);
+        // Those who want much come after those who want little.
+        if connection.fits_a_round() { self.round.invite(key) } else { self.enqueue(key) }
     }
 
     fn on_wake(&mut self) {

@@ -152,9 +152,24 @@ fn unfinished_commands_are_bounded_over_all_connections() {
 fn what_is_no_value_and_finds_no_memory_is_told_and_closed() {
     let server = start(Settings { input_len_max: 64 << 10, ..settings() });
     let mut client = Client::connect(&server);
-    client.say([b"get".as_slice(), &b" key".repeat(50_000)].concat());
+    // It may be cut off while it writes.
+    let _ = client.stream.write_all(&[b"get".as_slice(), &b" key".repeat(50_000)].concat());
     assert!(client.read_to("\r\n").starts_with("SERVER_ERROR out of memory reading request"));
     client.expect_closed();
+}
+
+#[test]
+fn a_refusal_finds_the_value_behind_other_commands() {
+    let server = start(Settings { input_len_max: 32 << 10, ..settings() });
+    for before in ["version\r\n".to_owned(), "mn\r\n".repeat(3_000)] {
+        let mut client = Client::connect(&server);
+        client.say([before.as_bytes(), b"set k 0 0 60000\r\n", &[b'x'; 50_000]].concat());
+        let answers = if before.starts_with('v') { "VERSION 1.6.18\r\n".to_owned() } else { "MN\r\n".repeat(3_000) };
+        client.expect(answers);
+        client.expect("SERVER_ERROR out of memory storing object\r\n");
+        client.say([&[b'x'; 10_000], b"\r\nmn\r\n".as_slice()].concat());
+        client.expect("MN\r\n");
+    }
 }
 
 #[test]
