@@ -560,11 +560,15 @@ impl Connection {
     #[cold]
     fn refuse<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
         self.over_bound = false;
-        if self.unparsed || self.backlog.is_some() || !matches!(self.doing, Doing::Commands) {
-            // Whole commands that wait for their turn: as much as one read brings, and nothing more is read meanwhile.
+        if self.backlog.is_none() && (self.unparsed || !matches!(self.doing, Doing::Commands)) {
+            // Whole commands whose turn comes soon: as much as one read brings, and nothing more is read meanwhile.
             return Ok(());
         }
         desk.traffic.read_buf_oom += 1;
+        if self.backlog.is_some() {
+            // It reads none of its answers, and what it has sent may lie here for as long.
+            return Err(Ended::Error);
+        }
         self.session.refuse_unfinished();
         self.parse_pending(desk)?;
         if std::mem::take(&mut self.over_bound) || self.pending.len() > OWN_LEN {

@@ -45,7 +45,8 @@ pub struct Settings {
     pub idle_timeout: Option<Duration>,
     /// What the protocol obeys.
     pub protocol: guira_memcache::Settings,
-    /// Bytes of unfinished commands that all connections together may have sent.
+    /// Bytes of unfinished commands that all connections together may have sent; beyond that the service lends memory for
+    /// them, or they are refused.
     pub input_len_max: usize,
     /// Bytes of answers that all connections together may leave unread.
     pub output_len_max: usize,

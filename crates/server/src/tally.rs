@@ -36,7 +36,7 @@ traffic! {
     bytes_written: "Bytes to clients.",
     conn_yields: "Turns that ended with work left.",
     idle_kicks: "Connections closed for silence.",
-    read_buf_oom: "Connections closed because unfinished commands took too much memory.",
+    read_buf_oom: "Unfinished commands refused, or connections closed, because they took too much memory.",
     response_obj_oom: "Connections closed because unread answers took too much memory.",
     log_worker_written: "Log lines made for watchers.",
 }

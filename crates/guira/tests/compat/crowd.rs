@@ -3,8 +3,8 @@
 //! Always true of the resident memory of the process: at most 1.05 times `-m` (the items, the program, and the buffers
 //! that all connections share, `-m`/48 each for input and output), and for each connection its entry and the 4 KiB of
 //! input or of answers that it may hold whatever the others hold. The largest crowd of `-c` connections is the operator's
-//! choice, so those 4 KiB are no leak; everything beyond comes out of the shared buffers, and who asks for more when they
-//! are full is closed.
+//! choice, so those 4 KiB are no leak; everything beyond comes out of the shared buffers. When they are full, the cache
+//! makes room for what is still arriving, and who leaves more answers unread is closed.
 //!
 //! memcached has no such rule: an entry and up to 16 KiB of read buffer for each connection, and answers that are not read,
 //! come on top of `-m` without a bound. `GUIRA_BINARY=memcached cargo test --test compat crowd -- --nocapture` prints its
