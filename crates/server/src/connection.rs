@@ -15,7 +15,7 @@ use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use guira_item::{Loan, Service, Ticket};
+use guira_item::{Service, Ticket};
 use guira_memcache::{Batch, Next, Output, Session};
 use mio::{Interest, Token};
 
@@ -23,16 +23,13 @@ use crate::connections_report::RollCall;
 use crate::control::{self, Outcome};
 use crate::desk::{Desk, OUTPUT_LEN_SEND, Parsing, Progress, READ_LEN, Resume};
 use crate::dump::Dump;
+use crate::input_account::{InputAccount, OWN_LEN};
 use crate::round::SEAT_LEN;
 use crate::stream::Stream;
 use crate::watchers::Watcher;
 
 /// Pieces handed to one `writev`: the kernel copies this table, and more pieces save little.
 const PIECES_MAX: usize = 64;
-
-/// Bytes of unfinished input, and of unread answers, that every connection may hold whatever the others hold: a client whose
-/// small command arrives in two parts does not pay for those who fill the server's buffers.
-const OWN_LEN: usize = 4 << 10;
 
 /// Room for less than this is not worth a read of a long value.
 const LONG_READ_MIN: usize = 16 << 10;
@@ -93,11 +90,8 @@ pub(crate) struct Connection {
     session: Session,
     /// Bytes that were read and not consumed: the front part of a command, or commands of a later turn.
     pending: Vec<u8>,
-    /// Bytes of `pending` counted in the sum over all connections.
-    pending_counted: usize,
-    /// Bytes of `pending` for which the service does without memory, and what ends that.
-    pending_lent: usize,
-    loans: Vec<Loan>,
+    /// Who bears what `pending` holds.
+    input: InputAccount,
     /// There is no memory for all of `pending`.
     over_bound: bool,
     /// Length `pending` must reach before parsing makes sense.
@@ -136,9 +130,7 @@ impl Connection {
             generation,
             session,
             pending: Vec::new(),
-            pending_counted: 0,
-            pending_lent: 0,
-            loans: Vec::new(),
+            input: InputAccount::default(),
             over_bound: false,
             need_len: 0,
             need_is_exact: false,
@@ -513,42 +505,13 @@ impl Connection {
         self.count_pending(desk);
     }
 
-    /// Keeps the sum over all connections right, and within its bound: what would pass it is borrowed from the service.
+    /// Keeps account of `pending`.
     fn count_pending<S: Service>(&mut self, desk: &mut Desk<S>) {
-        let held = self.pending.capacity();
-        let owned = held.saturating_sub(self.pending_lent);
-        let is_repaid = self.pending_lent > 0 && held <= OWN_LEN;
-        if owned != self.pending_counted || is_repaid {
-            self.recount(desk, owned);
-        }
-    }
-
-    #[cold]
-    fn recount<S: Service>(&mut self, desk: &mut Desk<S>, owned: usize) {
-        let sum = &desk.shared.input_len;
-        let before = std::mem::replace(&mut self.pending_counted, owned);
-        if self.pending_lent > 0 && self.pending.capacity() <= OWN_LEN {
-            self.pending_lent = 0;
-            self.loans = Vec::new();
-            return self.count_pending(desk);
-        }
-        if owned <= before {
-            sum.fetch_sub(before - owned, Relaxed);
-            return;
-        }
-        sum.fetch_add(owned - before, Relaxed);
-        if owned <= OWN_LEN || sum.load(Relaxed) <= desk.shared.settings.input_len_max || self.closing {
-            return;
-        }
-        match desk.shared.service.lend(&mut desk.worker, desk.now.time, owned) {
-            Some(loan) => {
-                sum.fetch_sub(owned, Relaxed);
-                self.pending_counted = 0;
-                self.pending_lent += owned;
-                self.loans.push(loan);
-            }
-            None => self.over_bound = true,
-        }
+        let (shared, worker, now) = (&desk.shared, &mut desk.worker, desk.now.time);
+        // Who is closed anyway need not be refused.
+        let max = if self.closing { usize::MAX } else { shared.settings.input_len_max };
+        let lend = |bytes| shared.service.lend(worker, now, bytes);
+        self.over_bound |= self.input.hold(self.pending.capacity(), &shared.input_len, max, lend).is_err();
     }
 
     /// Refuses the command that is still arriving if there is no memory for it, and closes if it is not one that can be.
@@ -672,7 +635,7 @@ impl Connection {
         if let Doing::Watch(watcher) = &self.doing {
             shared.watchers.remove(&shared.service, watcher, shared.watch);
         }
-        shared.input_len.fetch_sub(self.pending_counted, Relaxed);
+        self.input.close(&shared.input_len);
         shared.output_len.fetch_sub(self.backlog_counted, Relaxed);
         desk.outbox.clear();
     }
