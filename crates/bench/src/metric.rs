@@ -52,7 +52,7 @@ metrics! {
     /// 99.9th percentile of a turn's latency.
     P999: "p999", "us", Neither;
     /// 99.99th percentile of a request's latency.
-    P9999: "p99.99", "us", Less;
+    P9999: "p9999", "us", Less;
     /// The longest wait for an answer.
     LONGEST: "longest", "us", Less;
     /// The 99th percentile over the same server's without what disturbs it, in the same round.

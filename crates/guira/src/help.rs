@@ -38,7 +38,8 @@ const FLAGS: &str = "\
 -n, --slab-min-size=<bytes> min space used for key+value+flags
 -L, --enable-largepages   try to use large memory pages (if available; they
                           are used anyway, unless --huge-pages=off)
--D <char>                 accepted for memcached's scripts, without effect
+-D <char>                 count by prefix of the key up to this character, for
+                          stats detail dump (else ':', after stats detail on)
 -t, --threads=<num>       number of threads to use (default: 4)
 -R, --max-reqs-per-event  maximum number of batches of requests per event, limits
                           the requests processed per connection to prevent

@@ -112,7 +112,7 @@ options! {
     maybe [short = 'n', long, env = "GUIRA_SLAB_MIN_SIZE"]
         slab_min_size: usize, "Smallest chunk's room for key, value and flags, in bytes.";
     maybe [short = 'D', env = "GUIRA_DELIMITER"]
-        delimiter: char, "Between prefix and rest of a key.";
+        delimiter: char, "Between prefix and rest of a key; counts by prefix.";
     maybe [short = 'Y', long, env = "GUIRA_AUTH_FILE"]
         auth_file: PathBuf, "user:password lines; clients must authenticate.";
     maybe [short = 'e', long, env = "GUIRA_MEMORY_FILE"]

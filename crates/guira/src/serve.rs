@@ -185,7 +185,6 @@ fn warnings(options: &Options, extended: &Extended) -> Vec<String> {
         warnings.push("running as root: -u <user> gives that up once the ports are open".to_owned());
     }
     let mut ignored: Vec<String> = extended.ignored.iter().map(|name| format!("-o {name}")).collect();
-    ignored.extend(options.delimiter.map(|_| "-D".to_owned()));
     ignored.extend(options.napi_ids.map(|_| "-N".to_owned()));
     if !ignored.is_empty() {
         warnings.push(format!("accepted without effect: {}", ignored.join(", ")));
@@ -221,6 +220,11 @@ fn settings(
         None => None,
     };
     let buffer_len = (memory_limit / BUFFER_SHARE).max(BUFFER_LEN_MIN + 2 * item_len_max);
+    let delimiter = match options.delimiter.map(u8::try_from) {
+        None => None,
+        Some(Ok(byte)) if byte.is_ascii_graphic() => Some(byte),
+        Some(_) => return Err("-D: write one ASCII character, such as :".into()),
+    };
     let defaults = Settings::default();
     Ok(Settings {
         listen,
@@ -247,12 +251,13 @@ fn settings(
         output_len_max: buffer_len,
         watcher_queue_len_max: extended.watcher_logbuf_size.unwrap_or(defaults.watcher_queue_len_max),
         metrics,
+        prefix_stats: delimiter.is_some(),
         shown: Shown {
             verbosity: options.verbose.into(),
             evictions: !options.disable_evictions,
             growth_factor: options.slab_growth_factor.unwrap_or(defaults.shown.growth_factor),
             chunk_size_min: options.slab_min_size.unwrap_or(defaults.shown.chunk_size_min),
-            prefix_delimiter: options.delimiter.unwrap_or(defaults.shown.prefix_delimiter),
+            prefix_delimiter: delimiter.unwrap_or(defaults.shown.prefix_delimiter),
         },
         ..defaults
     })

@@ -97,13 +97,14 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         Stats::Conns => output.push(OUT_OF_MEMORY_STATS),
         Stats::Reset => {
             shared.tallies.reset();
+            shared.prefixes.reset();
             output.push(b"RESET\r\n");
         }
         Stats::DetailSwitch { on } => {
-            shared.detail_enabled.store(on, Relaxed);
+            shared.prefixes.switch(on);
             output.push(b"OK\r\n");
         }
-        Stats::DetailDump => output.push(b"END\r\n"),
+        Stats::DetailDump => shared.prefixes.dump(output),
         Stats::Cachedump { class, limit } => {
             return Outcome::Dump(Dump::of_class(Form::Cachedump { limit }, class));
         }

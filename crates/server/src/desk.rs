@@ -200,8 +200,16 @@ impl<S: Service> Desk<S> {
         let mut replies = batch.replies(answered, now, &mut self.outbox, &mut self.counters);
         let mut sink = SliceSink { inner: &mut replies, first: slice.first };
         let service = &self.shared.service;
-        let answered = if self.shared.watchers.wants_items() {
-            let mut observed = Observed::new(&mut sink, requests, now, fd, &self.shared.watchers, self.shared.watch);
+        let answered = if self.shared.watchers.wants_items() || self.shared.prefixes.is_on() {
+            let mut observed = Observed::new(
+                &mut sink,
+                requests,
+                now,
+                fd,
+                &self.shared.watchers,
+                &self.shared.prefixes,
+                self.shared.watch,
+            );
             let answered = ask(service, &mut self.worker, now, ticket, requests, late, &mut observed);
             self.traffic.log_worker_written += observed.lines();
             answered

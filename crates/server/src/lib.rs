@@ -29,6 +29,7 @@ mod janitor;
 mod limits;
 mod listener;
 mod metrics;
+mod prefixes;
 mod round;
 mod server;
 mod settings;

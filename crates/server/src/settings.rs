@@ -58,6 +58,8 @@ pub struct Settings {
     pub version: &'static str,
     /// Called on `verbosity`.
     pub on_verbosity: Option<VerbosityHook>,
+    /// Count by prefix of the key from the start on (`stats detail`).
+    pub prefix_stats: bool,
     /// What `stats settings` shows of the engine's options.
     pub shown: Shown,
 }
@@ -73,8 +75,8 @@ pub struct Shown {
     pub growth_factor: f64,
     /// `-n`, in bytes.
     pub chunk_size_min: usize,
-    /// `-D`.
-    pub prefix_delimiter: char,
+    /// `-D`: what a prefix ends with.
+    pub prefix_delimiter: u8,
 }
 
 /// The version of memcached whose behaviour is spoken. Bare digits, because clients and proxies parse it.
@@ -101,12 +103,13 @@ impl Default for Settings {
             metrics: None,
             version: MEMCACHED_VERSION,
             on_verbosity: None,
+            prefix_stats: false,
             shown: Shown {
                 verbosity: 0,
                 evictions: true,
                 growth_factor: 1.25,
                 chunk_size_min: 48,
-                prefix_delimiter: ':',
+                prefix_delimiter: b':',
             },
         }
     }

@@ -10,6 +10,7 @@ use mio::Waker;
 
 use crate::clock::Watch;
 use crate::connections_report::RollCall;
+use crate::prefixes::Prefixes;
 use crate::settings::Settings;
 use crate::stream::Stream;
 use crate::tally::Tallies;
@@ -87,7 +88,7 @@ pub(crate) struct Shared<S> {
     pub(crate) output_len: AtomicUsize,
     pub(crate) verbosity: AtomicU32,
     pub(crate) crawler_enabled: AtomicBool,
-    pub(crate) detail_enabled: AtomicBool,
+    pub(crate) prefixes: Prefixes,
     /// The acceptor waits for a connection to end.
     pub(crate) accept_paused: AtomicBool,
     pub(crate) acceptor: Option<Arc<Waker>>,
@@ -126,7 +127,7 @@ impl<S: Service> Shared<S> {
             output_len: AtomicUsize::new(0),
             verbosity: AtomicU32::new(settings.shown.verbosity),
             crawler_enabled: AtomicBool::new(true),
-            detail_enabled: AtomicBool::new(false),
+            prefixes: Prefixes::new(settings.shown.prefix_delimiter, settings.prefix_stats),
             accept_paused: AtomicBool::new(false),
             acceptor,
             stop: AtomicU8::new(Stop::Not as u8),

@@ -184,7 +184,7 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("num_threads", settings.threads);
     rows.add("num_threads_per_udp", usize::from(!addresses.udp.is_empty()));
     rows.add("stat_key_prefix", shown.prefix_delimiter);
-    rows.add("detail_enabled", yes_no(shared.detail_enabled.load(Relaxed)));
+    rows.add("detail_enabled", yes_no(shared.prefixes.is_on()));
     rows.add("reqs_per_event", settings.batches_per_turn_max);
     rows.add("cas_enabled", yes_no(protocol.cas_enabled));
     rows.add("tcp_backlog", settings.backlog);

@@ -14,6 +14,7 @@ use guira_memcache::{Output, WatchSet};
 use mio::Waker;
 
 use crate::clock::Watch as ServerWatch;
+use crate::prefixes::Prefixes;
 use crate::shared::locked;
 use crate::tally::Rare;
 
@@ -213,13 +214,14 @@ impl fmt::Display for UriText<'_> {
     }
 }
 
-/// Passes answers on and tells the watchers about them.
+/// Passes answers on, tells the watchers about them and counts them by prefix.
 pub(crate) struct Observed<'s, 'b, T> {
     inner: &'s mut T,
     requests: &'s [Request<'b>],
     now: Time,
     fd: i32,
     watchers: &'s Watchers,
+    prefixes: &'s Prefixes,
     clock: ServerWatch,
     lines: u64,
 }
@@ -231,9 +233,10 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
         now: Time,
         fd: i32,
         watchers: &'s Watchers,
+        prefixes: &'s Prefixes,
         clock: ServerWatch,
     ) -> Self {
-        Self { inner, requests, now, fd, watchers, clock, lines: 0 }
+        Self { inner, requests, now, fd, watchers, prefixes, clock, lines: 0 }
     }
 
     /// Log lines made.
@@ -248,7 +251,23 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
         }
     }
 
+    fn count(&self, index: usize, is_hit: bool) {
+        if self.prefixes.is_on() {
+            let Request { key, operation } = &self.requests[index];
+            self.prefixes.count(key.as_bytes(), |counts| match operation {
+                Operation::Get(_) => {
+                    counts.gets += 1;
+                    counts.hits += u64::from(is_hit);
+                }
+                Operation::Store(_) => counts.sets += 1,
+                Operation::Delete(_) => counts.deletes += 1,
+                Operation::Arithmetic(_) | Operation::Touch(_) => {}
+            });
+        }
+    }
+
     fn fetched(&mut self, index: usize, hit: &Hit) {
+        self.count(index, true);
         let (key, fd) = (UriText(self.requests[index].key.as_bytes()), self.fd);
         let (class, len) = (hit.class, hit.value_len);
         self.say(
@@ -258,6 +277,7 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
     }
 
     fn answered(&mut self, index: usize, answer: Answer) {
+        self.count(index, false);
         let Request { key, operation } = &self.requests[index];
         let (key, fd) = (UriText(key.as_bytes()), self.fd);
         match operation {

@@ -37,6 +37,15 @@ fn stats_have_memcacheds_names() {
     assert_eq!(client.stats("")["cmd_get"], "0");
     client.ask("stats sizes\r\n", "STAT sizes_status disabled\r\nEND\r\n");
     client.ask("stats detail on\r\nstats detail dump\r\n", "OK\r\nEND\r\n");
+    client.ask("set user:1 0 0 1\r\n1\r\nset user:2 0 0 1\r\n2\r\n", "STORED\r\nSTORED\r\n");
+    client.ask("get user:1 user:3 none\r\n", "VALUE user:1 0 1\r\n1\r\nEND\r\n");
+    client.ask("delete user:1\r\ndelete page:9\r\n", "DELETED\r\nNOT_FOUND\r\n");
+    let dumped = "PREFIX page get 0 hit 0 set 0 del 1\r\nPREFIX user get 2 hit 1 set 2 del 1\r\nEND\r\n";
+    client.ask(
+        "stats detail off\r\nget user:2\r\nstats detail dump\r\n",
+        format!("OK\r\nVALUE user:2 0 1\r\n2\r\nEND\r\n{dumped}"),
+    );
+    client.ask("stats reset\r\nstats detail dump\r\n", "RESET\r\nEND\r\n");
     client.ask("stats nonsense\r\n", "ERROR\r\n");
 }
 
