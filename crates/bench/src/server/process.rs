@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use guira_loadgen::blocking::Blocking;
@@ -34,7 +34,7 @@ pub struct Server {
     child: Child,
     address: SocketAddr,
     protocol: Protocol,
-    last_words: Arc<Mutex<String>>,
+    last_words: Option<JoinHandle<String>>,
     name: &'static str,
 }
 
@@ -61,18 +61,13 @@ impl Server {
         let mut child = command
             .spawn()
             .map_err(|source| BenchError::System { doing: "starting a server through taskset", source })?;
-        let last_words = Arc::new(Mutex::new(String::new()));
-        if let Some(stderr) = child.stderr.take() {
+        let last_words = child.stderr.take().map(|stderr| {
             // Reads to the end, so that a talkative server never blocks on a full pipe; ends with the server.
-            let last_words = Arc::clone(&last_words);
             std::thread::spawn(move || {
-                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    if let (false, Ok(mut last)) = (line.trim().is_empty(), last_words.lock()) {
-                        *last = line;
-                    }
-                }
-            });
-        }
+                let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+                lines.filter(|line| !line.trim().is_empty()).last().unwrap_or_default()
+            })
+        });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut server = Self { child, address, protocol: peer.protocol(), last_words, name: peer.name() };
         server.wait_until_it_answers()?;
@@ -87,7 +82,7 @@ impl Server {
         let deadline = Instant::now() + START_MAX;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                let words = self.last_words.lock().map(|words| words.clone()).unwrap_or_default();
+                let words = self.last_words.take().and_then(|words| words.join().ok()).unwrap_or_default();
                 let reason = if words.is_empty() { format!("it ended with {status}") } else { words };
                 return Err(BenchError::PeerFailed { peer: self.name, reason });
             }
