@@ -61,7 +61,7 @@ impl Contender {
         Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))
     }
 
-    /// The same as `guira serve` has it by default, without huge pages.
+    /// The same without huge pages, whose first use would be the longest wait.
     pub fn memc3_on_small_pages(bytes: usize) -> Result<Self, BenchError> {
         let config = Config { hash_seed: 42, ..Config::new(bytes) };
         Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))

@@ -56,6 +56,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let map = LockedMap::default();
         measure(bench, &mut report, "HashMap behind a lock", keys, &|| map.player())?;
     }
+    report.notes.push("without huge pages".into());
     report.notes.push("the longest wait includes what the operating system takes from a thread".into());
     Ok(report)
 }

@@ -2,9 +2,8 @@
 
 use crate::condition::wait_for;
 use crate::connection::{Connection, Heard};
+use crate::hostile::MIB;
 use crate::server::{Program, Server};
-
-const MIB: u64 = 1 << 20;
 
 /// Megabytes the server may use.
 const LIMIT_MIB: u64 = 192;
