@@ -1,36 +1,48 @@
-//! Growth: one new segment at a time, while readers go on and writers wait for one segment's keys to be moved.
+//! Growth: one new segment at a time, bucket by bucket, while readers and writers go on.
 //!
-//! Always true: a new segment is filled while nobody can see it and all stripes are held (writers wait, readers do not); it
-//! comes into force with one store of the layout word; only then are the moved keys taken out of the old segments, and only
-//! after that are old segments that the new ones have passed given back.
+//! ```text
+//! begin_growth ──> allocate a segment, publish "moving" ──> move bucket 0, 1, ... of the old segments it draws on
+//!                        ^                                                 │
+//!                        └── give back what has been passed <── settle <───┴ publish "done"
+//! ```
+//! Always true:
+//! - while a share of the positions is being moved its keys are looked for in the old segment and in the new one, new keys go
+//!   to the new one, and nothing is displaced in the old one; each key moves under the stripes of both its buckets, and every
+//!   bucket's stripe is marked when its turn comes, whether there is a key to move or not;
+//! - *settling* takes and gives back each stripe once, so that no writer is left that knows the layout before; only then are old
+//!   segments given back.
+//!
+//! A table of one small segment is rebuilt in one go, with all stripes held: there are few keys.
 
-use std::ptr::NonNull;
-
-use guira_sync::atomic::{Ordering, fence};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use crate::{
-    bucket::BUCKET_SLOTS,
-    index::{Index, move_item},
-    layout::{Layout, SEGMENT_BUCKETS, SEGMENT_SLOTS, Segment, SegmentSource, share},
+    layout::{Layout, SegmentId, share},
     path,
     probe::{Probe, alternate},
+    segment::{Geometry, SegmentRef, SegmentSource},
+    table::Table,
+    tags::Lane,
 };
 
-/// Occupancy, in percent, from which on the index should grow: the fullest segment of a thousand then is at 96 %.
-const FULL_PERCENT: usize = 92;
+/// Stripes settled in the time in which one bucket is moved, roughly.
+const STRIPES_SETTLED_A_BUCKET: usize = 8;
+
+/// Attempts to place one key in the new segment, each spoilt by another writer.
+const PLACEMENTS_MAX: u32 = 64;
 
 /// What a step of growth achieved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
     /// There is none under way.
     Idle,
-    /// A segment was moved, more are waiting.
+    /// Something was moved, more is waiting.
     Underway,
     /// The last segment was moved.
     Complete,
 }
 
-/// Why a step of growth failed; the index is as it was before the step.
+/// Why a step of growth failed; every key is where it can be found, and the step may be tried again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GrowError {
     /// The source has no memory for another segment.
@@ -43,10 +55,22 @@ pub enum GrowError {
     Unplaced,
 }
 
-impl<S: SegmentSource, D: Default> Index<S, D> {
-    /// Whether the index is as full as it should get.
+/// How far growth has come; kept under the lock of whoever grows the table.
+#[derive(Debug, Default)]
+pub(crate) enum Progress {
+    /// No segment is being filled.
+    #[default]
+    Between,
+    /// Buckets before this one have been moved.
+    Moving { bucket: usize },
+    /// Stripes before this one have been settled; then these old segments go back.
+    Settling { stripe: usize, directory: usize, passed: std::ops::Range<usize> },
+}
+
+impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
+    /// Whether the table is as full as it should get: at [`Geometry::FULL_PERCENT`].
     pub fn should_grow(&self) -> bool {
-        self.len() * 100 >= self.capacity() * FULL_PERCENT
+        self.len() * 100 >= self.capacity() * G::FULL_PERCENT
     }
 
     /// Whether a growth is under way.
@@ -61,162 +85,271 @@ impl<S: SegmentSource, D: Default> Index<S, D> {
     /// # Errors
     /// [`GrowError::AtMaximum`], or [`GrowError::Busy`].
     pub fn begin_growth(&self, segments: usize) -> Result<(), GrowError> {
-        let _growing = self.growing.try_lock().map_err(|_| GrowError::Busy)?;
+        let mut progress = self.try_grow()?;
         let layout = self.layout();
         if layout.next != 0 {
             return Ok(());
         }
-        let next = segments.min(self.directories.segments_max());
-        if next <= layout.current {
+        let next = segments.min(self.segments_max);
+        if next <= layout.current || layout.small_bits.is_some() {
             return Err(GrowError::AtMaximum);
         }
-        let _all = self.stripes.lock_all();
+        self.settle(&mut progress, usize::MAX);
+        self.directories.make_room(layout.directory ^ 1, next);
         self.directories.publish(Layout { next, done: 0, ..layout });
         Ok(())
     }
 
-    /// Moves one segment's worth of keys. `prefetch` and `hash` are called with payloads; while they are, no key is changed.
+    /// Moves one segment's worth of keys. `prefetch` and `hash` are called with contents; while they are, that key is not
+    /// changed.
     ///
     /// # Errors
     /// [`GrowError`]; the step may be tried again.
-    pub fn grow_step(&self, prefetch: impl Fn(u32), hash: impl Fn(u32) -> u64) -> Result<Growth, GrowError> {
-        let _growing = self.growing.try_lock().map_err(|_| GrowError::Busy)?;
-        let before = self.layout();
-        if before.next == 0 {
-            return Ok(Growth::Idle);
-        }
-        let pointer = self.allocate_segment().ok_or(GrowError::NoMemory)?;
-        // SAFETY: just handed out by the source for a whole segment, mapped as long as `self` lives.
-        let new = unsafe { &*pointer };
-        let old = Overlap::of(before);
-        let mut moved = Vec::with_capacity(SEGMENT_SLOTS);
-        let all = self.stripes.lock_all();
-        for at in old.first..=old.last {
-            let segment = self.current_segment(before, at);
-            for (number, bucket) in segment.iter().enumerate() {
-                // The keys of the bucket after next are on their way while this one's are hashed.
-                if let Some(ahead) = segment.get(number + 2) {
-                    (0..BUCKET_SLOTS)
-                        .filter(|slot| ahead.tag(*slot) != 0)
-                        .for_each(|slot| prefetch(ahead.payload(slot)));
+    pub fn grow_step<'a>(
+        &'a self,
+        prefetch: impl Fn(G::Content<'a>),
+        hash: impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<Growth, GrowError> {
+        self.grow_by(usize::MAX, prefetch, hash)
+    }
+
+    /// The same for at most so many buckets, so that whoever inserts can do a little of it each time; at most one segment's.
+    ///
+    /// # Errors
+    /// [`GrowError`]; the step may be tried again.
+    pub fn grow_by<'a>(
+        &'a self,
+        buckets: usize,
+        prefetch: impl Fn(G::Content<'a>),
+        hash: impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<Growth, GrowError> {
+        let mut progress = self.try_grow()?;
+        let mut left = buckets;
+        loop {
+            let layout = self.layout();
+            match &mut *progress {
+                Progress::Between if layout.next == 0 => return Ok(Growth::Idle),
+                Progress::Between => {
+                    let segment = self.allocate_segment(Self::FULL_MASK).ok_or(GrowError::NoMemory)?;
+                    self.directories.set_segment(Self::new_segment(layout), segment.base());
+                    self.directories.publish(Layout { moving: true, ..layout });
+                    *progress = Progress::Moving { bucket: 0 };
                 }
-                for slot in 0..BUCKET_SLOTS {
-                    if bucket.tag(slot) == 0 {
-                        continue;
+                Progress::Moving { bucket } if *bucket == G::BUCKETS => *progress = self.finish_segment(layout),
+                Progress::Moving { bucket } => {
+                    if left == 0 {
+                        return Ok(Growth::Underway);
                     }
-                    let payload = bucket.payload(slot);
-                    let probe = Probe::new(hash(payload));
-                    if share(probe.position, before.next) != before.done {
-                        continue;
-                    }
-                    if !insert_unseen(new, &probe, payload) {
-                        drop(all);
-                        self.source.release(non_null(pointer));
-                        return Err(GrowError::Unplaced);
-                    }
-                    moved.push((at, number, slot));
+                    self.move_bucket(layout, *bucket, &prefetch, &hash)?;
+                    *bucket += 1;
+                    left -= 1;
+                }
+                Progress::Settling { .. } => {
+                    // The last segment's is seen to the end: nobody would ask for more.
+                    let is_complete = layout.next == 0;
+                    let budget = if is_complete { usize::MAX } else { left.saturating_mul(STRIPES_SETTLED_A_BUCKET) };
+                    return Ok(match self.settle(&mut progress, budget) {
+                        true if is_complete => Growth::Complete,
+                        _ => Growth::Underway,
+                    });
                 }
             }
         }
-        let done = before.done + 1;
-        let complete = done == before.next;
-        self.directories.set_segment(before.directory ^ 1, before.done, pointer);
-        self.directories.publish(if complete {
-            Layout { directory: before.directory ^ 1, current: before.next, next: 0, done: 0 }
+    }
+
+    fn try_grow(&self) -> Result<MutexGuard<'_, Progress>, GrowError> {
+        match self.growing.try_lock() {
+            Ok(progress) => Ok(progress),
+            // A hash that panicked left the growth as far as it had come.
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(GrowError::Busy),
+        }
+    }
+
+    /// The segment that is being filled, or is next to be.
+    fn new_segment(layout: Layout) -> SegmentId {
+        SegmentId { directory: layout.directory ^ 1, at: layout.done }
+    }
+
+    fn in_force(&self, id: SegmentId) -> SegmentRef<'_, G> {
+        self.segment(id, Self::FULL_MASK).expect("a segment in force is not null")
+    }
+
+    /// Brings the segment that has been filled into force.
+    fn finish_segment(&self, layout: Layout) -> Progress {
+        let overlap = layout.overlap();
+        let done = layout.done + 1;
+        self.directories.publish(if done == layout.next {
+            Layout::steady(layout.directory ^ 1, layout.next)
         } else {
-            Layout { done, ..before }
+            Layout { done, moving: false, ..layout }
         });
-        // Release: pairs with the Acquire fence in `Stripes::is_unchanged`; a reader that sees a key gone from its old segment
-        // also sees that the layout has changed.
-        fence(Ordering::Release);
-        for (at, number, slot) in moved {
-            self.current_segment(before, at)[number].set_tag(slot, 0);
+        Progress::Settling { stripe: 0, directory: layout.directory, passed: overlap.first..overlap.passed }
+    }
+
+    /// Settles at most so many stripes; true once there are no more.
+    fn settle(&self, progress: &mut Progress, budget: usize) -> bool {
+        let Progress::Settling { stripe, directory, passed } = progress else { return true };
+        for _ in 0..budget {
+            if *stripe == self.stripes.len() {
+                break;
+            }
+            drop(self.stripes.lock_pair(*stripe, *stripe));
+            *stripe += 1;
         }
+        if *stripe < self.stripes.len() {
+            return false;
+        }
+        for at in passed.clone() {
+            let segment = self.in_force(SegmentId { directory: *directory, at });
+            self.source.release(segment.base(), G::segment_bytes(G::BUCKETS));
+        }
+        *progress = Progress::Between;
+        true
+    }
+
+    /// Moves the keys of one bucket that belong to the new segment.
+    fn move_bucket<'a>(
+        &'a self,
+        layout: Layout,
+        bucket: usize,
+        prefetch: &impl Fn(G::Content<'a>),
+        hash: &impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<(), GrowError> {
+        let new = self.in_force(Self::new_segment(layout));
+        let belongs = |content| share(Probe::new(hash(content)).position, layout.next) == layout.done;
+        let overlap = layout.overlap();
+        for at in overlap.first..=overlap.last {
+            let old = self.in_force(SegmentId { directory: layout.directory, at });
+            // The keys of the bucket after next are on their way while this one's are hashed.
+            if bucket + 2 < G::BUCKETS {
+                old.tags(bucket + 2).taken().for_each(|slot| prefetch(old.content(bucket + 2, slot)));
+            }
+            let mut rest = [None; 16];
+            let mut guard = self.stripes.lock_pair(bucket, bucket);
+            guard.start_writing();
+            let tags = old.tags(bucket);
+            for slot in tags.taken() {
+                let Some(lane) = tags.lane(slot) else { continue };
+                if !belongs(old.content(bucket, slot)) {
+                    continue;
+                }
+                match new.tags(bucket).free().first() {
+                    Some(free) if !lane.is_away() => new.receive((bucket, free), lane, old, (bucket, slot)),
+                    _ => rest[slot] = Some(lane),
+                }
+            }
+            drop(guard);
+            for (slot, lane) in rest.into_iter().enumerate() {
+                if let Some(lane) = lane {
+                    self.move_key(old, new, (bucket, slot), lane, &belongs, hash)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves one key for which both its stripes are needed.
+    fn move_key<'a>(
+        &'a self,
+        old: SegmentRef<'a, G>,
+        new: SegmentRef<'a, G>,
+        at: (usize, usize),
+        lane: Lane,
+        belongs: &impl Fn(G::Content<'a>) -> bool,
+        hash: &impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<(), GrowError> {
+        let (bucket, slot) = at;
+        let other = alternate(bucket, lane.tag(), Self::FULL_MASK);
+        let (first, second) = if lane.is_away() { (other, bucket) } else { (bucket, other) };
+        for _ in 0..PLACEMENTS_MAX {
+            let mut guard = self.stripes.lock_pair(bucket, other);
+            // Somebody may have removed it, and put a key of another share in its place.
+            if old.tags(bucket).lane(slot) != Some(lane) || !belongs(old.content(bucket, slot)) {
+                return Ok(());
+            }
+            let homes = [(first, Lane::home(lane.tag())), (second, Lane::away(lane.tag()))];
+            let free = homes.into_iter().find_map(|(to, lane)| Some((to, new.tags(to).free().first()?, lane)));
+            if let Some((to, free, lane)) = free {
+                guard.start_writing();
+                new.receive((to, free), lane, old, at);
+                return Ok(());
+            }
+            let probe = Probe::new(hash(old.content(bucket, slot)));
+            drop(guard);
+            let word = self.directories.word();
+            let path = path::search(new, &probe).ok_or(GrowError::Unplaced)?;
+            // A move that another writer spoilt is looked for again.
+            let _all_carried_out = path.moves().all(|step| self.displace(word, new, step));
+        }
+        Err(GrowError::Unplaced)
+    }
+
+    /// Puts the keys of a table of one small segment into the segments of `to`, whose directory does not matter, unless another
+    /// thread has done so, or more, meanwhile. `hash` is called with contents while no key is changed.
+    ///
+    /// # Errors
+    /// [`GrowError::NoMemory`] or [`GrowError::Unplaced`]; nothing has changed.
+    pub(crate) fn rebuild<'a>(&'a self, to: Layout, hash: impl Fn(G::Content<'a>) -> u64) -> Result<(), GrowError> {
+        let _progress = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.layout();
+        let size = |layout: Layout| layout.current * (layout.bucket_mask(Self::FULL_MASK) + 1);
+        if before.small_bits.is_none() || size(before) >= size(to) {
+            return Ok(());
+        }
+        let to = Layout { directory: before.directory ^ 1, ..to };
+        let mask = to.bucket_mask(Self::FULL_MASK);
+        let mut unseen = Unseen { table: self, segments: Vec::new() };
+        for _ in 0..to.current {
+            unseen.segments.push(self.allocate_segment(mask).ok_or(GrowError::NoMemory)?);
+        }
+        self.directories.make_room(to.directory, to.current);
+        let old_id = SegmentId { directory: before.directory, at: 0 };
+        let old = self.segment(old_id, before.bucket_mask(Self::FULL_MASK)).expect("a segment in force is not null");
+        let mut all = self.stripes.lock_all();
+        for bucket in 0..old.buckets() {
+            for slot in old.tags(bucket).taken() {
+                let content = old.content(bucket, slot);
+                let probe = Probe::new(hash(content));
+                if !insert_unseen(unseen.segments[share(probe.position, to.current)], &probe, content) {
+                    return Err(GrowError::Unplaced);
+                }
+            }
+        }
+        for (at, segment) in std::mem::take(&mut unseen.segments).into_iter().enumerate() {
+            self.directories.set_segment(SegmentId { directory: to.directory, at }, segment.base());
+        }
+        self.directories.publish(to);
+        // Readers who come later look again; the old segment is as they have seen it until then.
+        all.start_writing();
         drop(all);
-        for at in old.first..old.passed {
-            self.source.release(non_null(self.directories.segment(before.directory, at)));
+        self.source.release(old.base(), G::segment_bytes(old.buckets()));
+        Ok(())
+    }
+}
+
+/// Segments that go back unless they are taken away.
+struct Unseen<'a, G: Geometry, S: SegmentSource, D: Default> {
+    table: &'a Table<G, S, D>,
+    segments: Vec<SegmentRef<'a, G>>,
+}
+
+impl<G: Geometry, S: SegmentSource, D: Default> Drop for Unseen<'_, G, S, D> {
+    fn drop(&mut self) {
+        for segment in &self.segments {
+            self.table.source.release(segment.base(), G::segment_bytes(segment.buckets()));
         }
-        Ok(if complete { Growth::Complete } else { Growth::Underway })
-    }
-
-    fn current_segment(&self, layout: Layout, at: usize) -> &Segment {
-        // SAFETY: a directory entry below `current` was handed out by the source, which keeps it mapped as long as it lives,
-        // and is released only behind the point up to which growth has passed.
-        unsafe { &*self.directories.segment(layout.directory, at) }
     }
 }
 
-fn non_null(segment: *mut Segment) -> NonNull<Segment> {
-    NonNull::new(segment).expect("a segment in force is not null")
-}
-
-/// The old segments that the next new one draws on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Overlap {
-    first: usize,
-    last: usize,
-    /// Old segments before this one are behind the new ones once the step is done.
-    passed: usize,
-}
-
-impl Overlap {
-    fn of(layout: Layout) -> Self {
-        let Layout { current, next, done, .. } = layout;
-        // New segment `done` of `next` begins where old segment `done * current / next` reaches to.
-        let first = done * current / next;
-        let last = ((done + 1) * current).div_ceil(next).max(first + 1) - 1;
-        Self { first, last: last.min(current - 1), passed: (done + 1) * current / next }
-    }
-}
-
-/// Inserts into a segment that nobody else can see.
-fn insert_unseen(segment: &Segment, probe: &Probe, payload: u32) -> bool {
+/// Inserts into a segment that nobody else can see; false if it finds no place.
+pub(crate) fn insert_unseen<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe, content: G::Content<'_>) -> bool {
     let Some(path) = path::search(segment, probe) else { return false };
-    for step in path.moves() {
-        let to = alternate(step.bucket, step.tag);
-        let moved = move_item(&segment[usize::from(step.bucket)], &segment[usize::from(to)], step, || ());
-        assert!(moved, "nobody else changes an unseen segment");
-    }
-    let free = [probe.first, probe.second]
-        .into_iter()
-        .find_map(|number| Some((number, segment[usize::from(number)].free().first()?)));
-    let Some((number, slot)) = free else { return false };
-    let bucket = &segment[usize::from(number)];
-    bucket.set_payload(slot, payload);
-    bucket.set_tag(slot, probe.tag);
+    path.carry_out(segment);
+    let mask = segment.bucket_mask();
+    let homes = [(probe.first(mask), Lane::home(probe.tag)), (probe.second(mask), Lane::away(probe.tag))];
+    let free = homes.into_iter().find_map(|(bucket, lane)| Some((bucket, segment.tags(bucket).free().first()?, lane)));
+    let Some((bucket, slot, lane)) = free else { return false };
+    segment.put(bucket, slot, lane, content);
     true
-}
-
-const _: () = assert!(SEGMENT_SLOTS == SEGMENT_BUCKETS * BUCKET_SLOTS);
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_position_lies_in_the_overlap_of_its_new_segment() {
-        for (current, next) in [(1, 2), (4, 5), (5, 7), (100, 125), (3, 4)] {
-            for position in (0..=u32::MAX).step_by(4_999_999) {
-                let done = share(position, next);
-                let overlap = Overlap::of(Layout { directory: 0, current, next, done });
-                let old = share(position, current);
-                assert!((overlap.first..=overlap.last).contains(&old), "{position} {current} {next} {overlap:?}");
-                assert!(overlap.passed <= overlap.last + 1);
-            }
-            let passed = |done| Overlap::of(Layout { directory: 0, current, next, done }).passed;
-            assert_eq!(passed(next - 1), current, "in the end all are passed");
-        }
-    }
-
-    #[test]
-    fn each_old_segment_is_passed_once() {
-        for (current, next) in [(4, 5), (5, 7), (100, 125)] {
-            let mut released = Vec::new();
-            for done in 0..next {
-                let overlap = Overlap::of(Layout { directory: 0, current, next, done });
-                released.extend(overlap.first..overlap.passed);
-            }
-            assert_eq!(released, (0..current).collect::<Vec<_>>());
-        }
-    }
 }

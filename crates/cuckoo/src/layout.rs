@@ -1,65 +1,34 @@
 //! Segments and which of them a hash belongs to, before, during and after growth.
 //!
 //! Positions (the upper 32 bits of a hash) are spread over `n` segments in order: segment `i` of `n` holds positions from
-//! `i/n` to `(i+1)/n` of the whole range. To grow from `n` to `m` segments, new segment 0 is built from the old segments it
-//! overlaps, then 1, and so on; the first `done` new segments are in force, positions behind them belong to the old ones.
-//! Each position lies in exactly one segment at any time, a new segment draws on few old ones, and an old segment is given
-//! up as soon as the new ones have passed it: growth by any factor costs two segments of extra memory.
+//! `i/n` to `(i+1)/n` of the whole range. To grow from `n` to `m` segments, new segment 0 is filled from the old segments it
+//! overlaps, then 1, and so on; the first `done` new segments are in force, positions behind them belong to the old ones, and
+//! those of the one that is being filled to both. A new segment draws on few old ones, and an old segment is given up as soon
+//! as the new ones have passed it: growth by any factor costs two segments of extra memory.
 //!
 //! ```text
-//! layout word:  bit 63     62         41 40        20 19        0
-//!               directory  done (21)     next (21)    current (20)
+//! layout word:  bit 63     62      61     60         40 39        20 19        0
+//!               directory  moving  small  done (20)     next (20)    current (20)
 //! ```
-//! Always true: the word is only changed by the holder of all stripes; it never returns to an earlier value, because
-//! segments are never taken away.
+//! A table too small for one full-sized segment has a single small one, whose number of buckets is two to the power of `next`.
+//!
+//! Always true: a change of the word that gives a key another place comes before the first move of such a key, which marks the
+//! key's stripe.
 
-use guira_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::{ptr::NonNull, sync::Mutex};
 
-use crate::Bucket;
+use guira_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// Buckets in a segment: 64 KiB, the engine's page. A key's two buckets lie in one segment, so a segment is as full as its
-/// share of the keys: with 12,288 slots the fullest of a thousand is 3 % above the average.
-/// The models make do with as few as let threads meet.
-pub const SEGMENT_BUCKETS: usize = if cfg!(loom) {
-    2
-} else if cfg!(shuttle) {
-    4
-} else {
-    1024
-};
-pub(crate) const BUCKET_MASK: usize = SEGMENT_BUCKETS - 1;
-const _: () = assert!(SEGMENT_BUCKETS.is_power_of_two());
-
-/// Slots in a segment.
-pub const SEGMENT_SLOTS: usize = SEGMENT_BUCKETS * crate::BUCKET_SLOTS;
-
-/// Bytes of a segment.
-pub const SEGMENT_BYTES: usize = SEGMENT_BUCKETS * size_of::<Bucket>();
-
-/// Most segments an index can have: the width of the fields of the layout word.
+/// Most segments a table can have: the width of the fields of the layout word.
 pub(crate) const SEGMENTS_MAX: usize = (1 << 20) - 1;
 
-/// A segment's buckets.
-pub type Segment = [Bucket; SEGMENT_BUCKETS];
-
-/// Where segments come from.
-///
-/// # Safety
-/// The memory behind a segment that was handed out stays mapped for as long as the source lives, also after it has been
-/// released, and is from then on only accessed atomically (a reader may still be looking, and will find out). Between
-/// `allocate` and `release` nobody but the index writes to it. A segment need not be zeroed.
-pub unsafe trait SegmentSource: Send + Sync {
-    /// Memory for one segment, or `None` if there is none to be had.
-    fn allocate(&self) -> Option<std::ptr::NonNull<Segment>>;
-
-    /// Takes back what `allocate` gave.
-    fn release(&self, segment: std::ptr::NonNull<Segment>);
-}
-
+const FIELD_BITS: u32 = 20;
+const FIELD_MASK: u64 = (1 << FIELD_BITS) - 1;
+const NEXT_SHIFT: u32 = FIELD_BITS;
+const DONE_SHIFT: u32 = 2 * FIELD_BITS;
+const SMALL: u64 = 1 << 61;
+const MOVING: u64 = 1 << 62;
 const DIRECTORY_SHIFT: u32 = 63;
-const CURRENT_MASK: u64 = (1 << 20) - 1;
-/// The fields that are zero while no growth is under way.
-const GROWING_MASK: u64 = !(1 << DIRECTORY_SHIFT | CURRENT_MASK);
 
 /// What the layout word says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,32 +41,116 @@ pub(crate) struct Layout {
     pub next: usize,
     /// How many of the next are in force.
     pub done: usize,
+    /// Whether the next one after these is being filled.
+    pub moving: bool,
+    /// If the one segment is a small one: two to this power is the number of its buckets.
+    pub small_bits: Option<u32>,
+}
+
+/// A segment by directory and number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SegmentId {
+    pub directory: usize,
+    pub at: usize,
+}
+
+/// Where the keys of a position may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Whereabouts {
+    /// Where they are, or come from.
+    pub from: SegmentId,
+    /// Where they are being moved to, and new ones go.
+    pub to: Option<SegmentId>,
+}
+
+/// Whether a layout is the plain one: full-sized segments, no growth.
+#[inline]
+pub(crate) fn is_steady(word: u64) -> bool {
+    word & !(1 << DIRECTORY_SHIFT | FIELD_MASK) == 0
+}
+
+/// The segment of a position in a steady layout.
+#[inline]
+pub(crate) fn steady_place(word: u64, position: u32) -> SegmentId {
+    SegmentId { directory: (word >> DIRECTORY_SHIFT) as usize, at: share(position, (word & FIELD_MASK) as usize) }
 }
 
 impl Layout {
+    /// `segments` full-sized ones.
+    pub fn steady(directory: usize, segments: usize) -> Self {
+        Self { directory, current: segments, next: 0, done: 0, moving: false, small_bits: None }
+    }
+
+    /// One small segment.
+    pub fn small(directory: usize, bits: u32) -> Self {
+        Self { small_bits: Some(bits), ..Self::steady(directory, 1) }
+    }
+
     pub fn of_word(word: u64) -> Self {
-        let field = |shift: u32, bits: u32| (word >> shift) as usize & ((1 << bits) - 1);
-        Self { directory: field(63, 1), current: field(0, 20), next: field(20, 21), done: field(41, 21) }
+        let field = |shift: u32| (word >> shift & FIELD_MASK) as usize;
+        let is_small = word & SMALL != 0;
+        Self {
+            directory: (word >> DIRECTORY_SHIFT) as usize,
+            current: field(0),
+            next: if is_small { 0 } else { field(NEXT_SHIFT) },
+            done: field(DONE_SHIFT),
+            moving: word & MOVING != 0,
+            small_bits: is_small.then(|| field(NEXT_SHIFT) as u32),
+        }
     }
 
     pub fn word(self) -> u64 {
-        ((self.directory as u64) << 63) | ((self.done as u64) << 41) | ((self.next as u64) << 20) | self.current as u64
+        let next = self.small_bits.map_or(self.next as u64, u64::from);
+        (self.directory as u64) << DIRECTORY_SHIFT
+            | if self.moving { MOVING } else { 0 }
+            | if self.small_bits.is_some() { SMALL } else { 0 }
+            | (self.done as u64) << DONE_SHIFT
+            | next << NEXT_SHIFT
+            | self.current as u64
     }
 
-    /// Which directory and which place in it hold the segment of `position` under a layout word.
-    #[inline]
-    pub fn place_of_word(word: u64, position: u32) -> (usize, usize) {
-        if word & GROWING_MASK == 0 {
-            return ((word >> DIRECTORY_SHIFT) as usize, share(position, (word & CURRENT_MASK) as usize));
-        }
-        Self::of_word(word).place(position)
+    /// Buckets of each segment, less one, in a table whose full-sized ones have `full_mask + 1`.
+    pub fn bucket_mask(self, full_mask: usize) -> usize {
+        self.small_bits.map_or(full_mask, |bits| (1 << bits) - 1)
     }
 
-    /// The same of a layout.
-    pub fn place(self, position: u32) -> (usize, usize) {
+    /// Where the keys of a position may be.
+    pub fn whereabouts(self, position: u32) -> Whereabouts {
         let next = share(position, self.next);
-        if next < self.done { (self.directory ^ 1, next) } else { (self.directory, share(position, self.current)) }
+        let new = SegmentId { directory: self.directory ^ 1, at: next };
+        let old = SegmentId { directory: self.directory, at: share(position, self.current) };
+        if next < self.done {
+            Whereabouts { from: new, to: None }
+        } else {
+            Whereabouts { from: old, to: (self.moving && next == self.done).then_some(new) }
+        }
     }
+
+    /// The old segments that the next new one draws on.
+    pub fn overlap(self) -> Overlap {
+        let Self { current, next, done, .. } = self;
+        // New segment `done` of `next` begins where old segment `done * current / next` reaches to.
+        let first = done * current / next;
+        let last = ((done + 1) * current).div_ceil(next).max(first + 1) - 1;
+        Overlap { first, last: last.min(current - 1), passed: (done + 1) * current / next }
+    }
+
+    /// Whether keys are being moved out of this segment.
+    pub fn is_emptying(self, segment: SegmentId) -> bool {
+        self.moving && segment.directory == self.directory && {
+            let overlap = self.overlap();
+            (overlap.first..=overlap.last).contains(&segment.at)
+        }
+    }
+}
+
+/// See [`Layout::overlap`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Overlap {
+    pub first: usize,
+    pub last: usize,
+    /// Old segments before this one are behind the new ones once the step is done.
+    pub passed: usize,
 }
 
 /// Which of `segments` equal shares of all positions `position` lies in.
@@ -106,23 +159,45 @@ pub(crate) fn share(position: u32, segments: usize) -> usize {
     ((u64::from(position) * segments as u64) >> 32) as usize
 }
 
-/// The segments of an index.
+type Entries = Box<[AtomicPtr<u8>]>;
+
+/// The segments of a table.
+///
+/// Always true: a directory's table is only ever replaced by a larger one, and all stay until the end; so a number that was
+/// good under any layout is good for every later table.
 #[derive(Debug)]
 pub(crate) struct Directories {
     word: AtomicU64,
-    entries: [Box<[AtomicPtr<Segment>]>; 2],
+    tables: [AtomicPtr<AtomicPtr<u8>>; 2],
+    capacities: [AtomicUsize; 2],
+    /// What `tables` point into. Each is larger than the one before by the factor of a growth, so all together are as large as
+    /// a few of the last.
+    kept: Mutex<Vec<Entries>>,
 }
 
 impl Directories {
-    pub fn new(segments_max: usize) -> Self {
-        let segments_max = segments_max.clamp(1, SEGMENTS_MAX);
-        let entries = || (0..segments_max).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
-        let layout = Layout { directory: 0, current: 0, next: 0, done: 0 };
-        Self { word: AtomicU64::new(layout.word()), entries: [entries(), entries()] }
+    /// With room for so many segments in both directories.
+    pub fn new(segments: usize, layout: Layout) -> Self {
+        let directories = Self {
+            word: AtomicU64::new(layout.word()),
+            tables: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            capacities: std::array::from_fn(|_| AtomicUsize::new(0)),
+            kept: Mutex::default(),
+        };
+        (0..2).for_each(|directory| directories.make_room(directory, segments));
+        directories
     }
 
-    pub fn segments_max(&self) -> usize {
-        self.entries[0].len()
+    /// Sees to it that a directory has room for so many segments. It is not in force, and the caller alone grows the table.
+    pub fn make_room(&self, directory: usize, segments: usize) {
+        if self.capacities[directory].load(Ordering::Relaxed) >= segments {
+            return;
+        }
+        let entries: Entries = (0..segments).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
+        // Release: pairs with the Acquire in `segment`; the entries are there.
+        self.tables[directory].store(entries.as_ptr().cast_mut(), Ordering::Release);
+        self.capacities[directory].store(segments, Ordering::Relaxed);
+        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(entries);
     }
 
     #[inline]
@@ -131,26 +206,35 @@ impl Directories {
         self.word.load(Ordering::Acquire)
     }
 
-    /// After a fence that orders it behind the reads it is to validate.
-    #[inline]
-    pub fn word_relaxed(&self) -> u64 {
-        self.word.load(Ordering::Relaxed)
+    pub fn layout(&self) -> Layout {
+        Layout::of_word(self.word())
     }
 
-    /// The caller holds all stripes, or is alone.
+    /// The caller alone grows the table.
     pub fn publish(&self, layout: Layout) {
         // Release: pairs with the Acquire in `word`.
         self.word.store(layout.word(), Ordering::Release);
     }
 
-    /// The segment at `index` of a directory; null if there never was one.
     #[inline]
-    pub fn segment(&self, directory: usize, index: usize) -> *mut Segment {
-        self.entries[directory][index].load(Ordering::Relaxed)
+    fn entry(&self, id: SegmentId) -> &AtomicPtr<u8> {
+        // Acquire: pairs with the Release in `make_room`.
+        let table = self.tables[id.directory].load(Ordering::Acquire);
+        // SAFETY: `id` comes from a layout word, whose segments the table of that time had room for; tables only get larger
+        // and stay in `kept` until `self` is dropped.
+        unsafe { &*table.add(id.at) }
     }
 
-    pub fn set_segment(&self, directory: usize, index: usize, segment: *mut Segment) {
-        self.entries[directory][index].store(segment, Ordering::Relaxed);
+    /// A segment; `None` if the layout it was asked for is long gone.
+    #[inline]
+    pub fn segment(&self, id: SegmentId) -> Option<NonNull<u8>> {
+        // Acquire: pairs with the Release in `set_segment`.
+        NonNull::new(self.entry(id).load(Ordering::Acquire))
+    }
+
+    pub fn set_segment(&self, id: SegmentId, segment: NonNull<u8>) {
+        // Release: pairs with the Acquire in `segment`; its buckets are cleared or filled.
+        self.entry(id).store(segment.as_ptr(), Ordering::Release);
     }
 }
 
@@ -161,27 +245,69 @@ mod tests {
     #[test]
     fn the_word_keeps_every_field() {
         for layout in [
-            Layout { directory: 1, current: SEGMENTS_MAX, next: SEGMENTS_MAX, done: SEGMENTS_MAX },
-            Layout { directory: 0, current: 7, next: 9, done: 3 },
-            Layout { directory: 1, current: 7, next: 0, done: 0 },
+            Layout { directory: 1, current: SEGMENTS_MAX, next: SEGMENTS_MAX, done: SEGMENTS_MAX - 1, moving: true, small_bits: None },
+            Layout { directory: 0, current: 7, next: 9, done: 3, moving: false, small_bits: None },
+            Layout::steady(1, 7),
+            Layout::small(1, 11),
         ] {
             assert_eq!(Layout::of_word(layout.word()), layout);
-            assert_eq!(Layout::place_of_word(layout.word(), 1 << 31), layout.place(1 << 31));
+            let steady = layout.next == 0 && layout.small_bits.is_none();
+            assert_eq!(is_steady(layout.word()), steady);
+            if steady {
+                assert_eq!(steady_place(layout.word(), 1 << 31), layout.whereabouts(1 << 31).from);
+            }
+        }
+    }
+
+    /// The layouts that a growth goes through, each with whether the step of `done` is being moved.
+    fn growth(current: usize, next: usize) -> impl Iterator<Item = Layout> {
+        let base = Layout { next, ..Layout::steady(0, current) };
+        (0..next).flat_map(move |done| [false, true].map(|moving| Layout { done, moving, ..base }))
+    }
+
+    #[test]
+    fn a_position_is_in_both_segments_while_it_moves_and_moves_once() {
+        let (current, next) = (5, 7);
+        for position in (0..=u32::MAX).step_by(9_999_991) {
+            let old = SegmentId { directory: 0, at: share(position, current) };
+            let new = SegmentId { directory: 1, at: share(position, next) };
+            let mut seen = Vec::new();
+            for layout in growth(current, next) {
+                let whereabouts = layout.whereabouts(position);
+                if seen.last() != Some(&whereabouts) {
+                    seen.push(whereabouts);
+                }
+                assert!(whereabouts.to.is_none() || layout.is_emptying(old));
+            }
+            seen.push(Whereabouts { from: new, to: None });
+            seen.dedup();
+            let expected = [(old, None), (old, Some(new)), (new, None)].map(|(from, to)| Whereabouts { from, to });
+            assert_eq!(seen, expected);
         }
     }
 
     #[test]
-    fn a_position_stays_put_until_its_new_segment_is_in_force() {
-        let (current, next) = (5, 7);
-        for position in (0..=u32::MAX).step_by(9_999_991) {
-            let mut moves = 0;
-            let mut before = (0, share(position, current));
-            for done in 0..=next {
-                let place = Layout { directory: 0, current, next, done }.place(position);
-                moves += usize::from(place != before);
-                before = place;
+    fn each_old_segment_is_passed_once() {
+        for (current, next) in [(1, 2), (4, 5), (5, 7), (100, 125)] {
+            let mut released = Vec::new();
+            for layout in growth(current, next).filter(|layout| layout.moving) {
+                let overlap = layout.overlap();
+                assert!(overlap.passed <= overlap.last + 1);
+                released.extend(overlap.first..overlap.passed);
             }
-            assert_eq!((moves, before), (1, (1, share(position, next))));
+            assert_eq!(released, (0..current).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_larger_directory_takes_the_place_of_a_smaller_one() {
+        let directories = Directories::new(1, Layout::steady(0, 1));
+        let id = SegmentId { directory: 1, at: 0 };
+        let segment = NonNull::<u8>::dangling();
+        directories.set_segment(id, segment);
+        directories.make_room(1, 1);
+        assert_eq!(directories.segment(id), Some(segment), "large enough already");
+        directories.make_room(1, 9);
+        assert_eq!(directories.segment(SegmentId { at: 8, ..id }), None);
     }
 }

@@ -15,19 +15,24 @@
 //! The keys themselves are the caller's: it passes closures that compare, and it must not reuse what a payload names before
 //! the payload is out of the index.
 
-mod bucket;
 mod growth;
 mod index;
 mod layout;
+mod locked;
 mod path;
 mod probe;
+mod segment;
+mod table;
+mod tags;
 
-pub use bucket::{BUCKET_SLOTS, Bucket};
 pub use growth::{GrowError, Growth};
-pub use index::{Contended, Full, Index, Locked, Place};
-pub use layout::{SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS, Segment, SegmentSource};
+pub use index::{BUCKET_SLOTS, Bucket, Index, LockedPayload, Payloads, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS};
+pub use locked::{Locked, Place};
 pub use path::prefetch;
 pub use probe::Probe;
+pub use segment::{Geometry, SegmentSource};
+pub use table::{Contended, Full, Table};
+pub use tags::{HalfWord, OneWord, TagWords, TwoWords};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod index_tests;

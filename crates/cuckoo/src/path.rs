@@ -5,80 +5,104 @@
 //! under its own pair of stripes, so a key is visible in at least one of its two buckets throughout.
 
 use crate::{
-    bucket::BUCKET_SLOTS,
-    layout::Segment,
     probe::{Probe, alternate},
+    segment::{Geometry, SegmentRef, ways},
+    tags::Lane,
 };
 
-/// Buckets examined before a segment counts as full: the papers' M = 2,000 slots. At 99 % occupancy such a search fails
-/// three times in a thousand million. A model's two roots have four children and eight grandchildren.
-const NODES_MAX: usize = if cfg!(shuttle) { 14 } else { 2_000 / BUCKET_SLOTS };
+/// Slots examined before a segment counts as full: the papers' M.
+const SLOTS_EXAMINED_MAX: usize = 2_000;
+/// Buckets examined, for the narrowest buckets.
+const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
 
-/// Moves in a path: two roots have 24 children and 288 grandchildren, more than are examined, so no path is longer.
-const MOVES_MAX: usize = 2;
+/// Moves in a path. With four ways two roots have 8 children, 32, 128 and 512 descendants, of which 500 nodes hold part of
+/// the fourth generation; the papers' bound at four ways is five. Wider buckets take fewer.
+const MOVES_MAX: usize = 5;
 
-/// One displacement: the item in `slot` of `bucket` goes to its other bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// One displacement: the key in `slot` of `bucket` goes to its other bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Move {
     pub bucket: u16,
     pub slot: u8,
-    pub tag: u8,
-    pub payload: u32,
+    pub lane: Lane,
+}
+
+impl Move {
+    /// Moves the key, unless it is gone or its other bucket has filled up. The caller is the only writer to both buckets;
+    /// `before` is called before the first store.
+    pub fn carry_out<G: Geometry>(&self, segment: SegmentRef<'_, G>, before: impl FnOnce()) -> bool {
+        let (from, slot) = (usize::from(self.bucket), usize::from(self.slot));
+        if segment.tags(from).lane(slot) != Some(self.lane) {
+            return false;
+        }
+        let to = alternate(from, self.lane.tag(), segment.bucket_mask());
+        let Some(free) = segment.tags(to).free().first() else { return false };
+        before();
+        segment.receive((to, free), self.lane.in_other_bucket(), segment, (from, slot));
+        true
+    }
 }
 
 /// The moves in the order in which they must be carried out: the first one has a free slot to go to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
-    moves: [Move; MOVES_MAX],
+    moves: [Option<Move>; MOVES_MAX],
     len: usize,
 }
 
 impl Path {
-    pub fn moves(&self) -> &[Move] {
-        &self.moves[..self.len]
+    pub fn moves(&self) -> impl DoubleEndedIterator<Item = &Move> {
+        self.moves[..self.len].iter().flatten()
+    }
+
+    /// Carries out every move. The caller is the only writer to the whole segment.
+    pub fn carry_out<G: Geometry>(&self, segment: SegmentRef<'_, G>) {
+        for step in self.moves() {
+            let moved = step.carry_out(segment, || ());
+            assert!(moved, "nobody else changes the segment");
+        }
     }
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Node {
     bucket: u16,
-    /// The move that leads here; meaningless in a root.
-    from: Move,
     /// Index of the node moved from; a root is its own parent.
     parent: u16,
+    /// Slot and lane of the key whose move leads here; meaningless in a root.
+    slot: u8,
+    lane: Lane,
 }
 
 /// A path that frees a slot in one of the two buckets of `probe`; empty if one has a free slot already; `None` if the
 /// segment is too full.
-pub(crate) fn search(segment: &Segment, probe: &Probe) -> Option<Path> {
-    let mut nodes = [Node::default(); NODES_MAX];
-    for (index, bucket) in [probe.first, probe.second].into_iter().enumerate() {
-        nodes[index] = Node { bucket, from: Move::default(), parent: index as u16 };
-    }
+pub(crate) fn search<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe) -> Option<Path> {
+    let nodes_max = (SLOTS_EXAMINED_MAX / ways::<G>()).min(NODES_MAX);
+    let mask = segment.bucket_mask();
+    let root = |bucket: usize, parent| Node { bucket: bucket as u16, parent, slot: 0, lane: Lane::home(probe.tag) };
+    let mut nodes = [root(0, 0); NODES_MAX];
+    nodes[0] = root(probe.first(mask), 0);
+    nodes[1] = root(probe.second(mask), 1);
     let mut len = 2;
-    for at in 0..NODES_MAX {
+    for at in 0..nodes_max {
         if at == len {
             return None;
         }
-        let Node { bucket, .. } = nodes[at];
-        let here = &segment[usize::from(bucket)];
-        if here.free().first().is_some() {
+        let bucket = usize::from(nodes[at].bucket);
+        let tags = segment.tags(bucket);
+        if tags.free().first().is_some() {
             return path_to(&nodes, at);
         }
         // Which child comes first depends on the bucket, so that slots are displaced evenly.
-        for turn in 0..BUCKET_SLOTS {
-            if len == NODES_MAX {
+        for turn in 0..ways::<G>() {
+            if len == nodes_max {
                 break;
             }
-            let slot = (turn + usize::from(bucket)) % BUCKET_SLOTS;
-            let tag = here.tag(slot);
-            if tag == 0 {
-                continue;
-            }
-            let to = alternate(bucket, tag);
-            prefetch(&segment[usize::from(to)]);
-            let from = Move { bucket, slot: slot as u8, tag, payload: here.payload(slot) };
-            nodes[len] = Node { bucket: to, from, parent: at as u16 };
+            let slot = (turn + bucket) % ways::<G>();
+            let Some(lane) = tags.lane(slot) else { continue };
+            let to = alternate(bucket, lane.tag(), mask);
+            segment.prefetch_tags(to);
+            nodes[len] = Node { bucket: to as u16, parent: at as u16, slot: slot as u8, lane };
             len += 1;
         }
     }
@@ -87,12 +111,13 @@ pub(crate) fn search(segment: &Segment, probe: &Probe) -> Option<Path> {
 
 /// The moves from a root to `leaf`; `None` if keys went away during the search so that it got deeper than a path may be.
 fn path_to(nodes: &[Node; NODES_MAX], leaf: usize) -> Option<Path> {
-    let mut path = Path::default();
+    let mut path = Path { moves: [None; MOVES_MAX], len: 0 };
     let mut at = leaf;
     while usize::from(nodes[at].parent) != at {
-        *path.moves.get_mut(path.len)? = nodes[at].from;
+        let Node { parent, slot, lane, .. } = nodes[at];
+        *path.moves.get_mut(path.len)? = Some(Move { bucket: nodes[usize::from(parent)].bucket, slot, lane });
         path.len += 1;
-        at = usize::from(nodes[at].parent);
+        at = usize::from(parent);
     }
     Some(path)
 }

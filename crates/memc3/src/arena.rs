@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use guira_cuckoo::{SEGMENT_BYTES, Segment, SegmentSource};
+use guira_cuckoo::{SEGMENT_BYTES, SegmentSource};
 use guira_sync::{
     order::{Held, Rank},
     reuse,
@@ -327,14 +327,15 @@ impl Drop for Arena {
 
 // SAFETY: pages stay mapped as long as the arena, and are accessed atomically; a page is handed out to one taker at a time.
 unsafe impl SegmentSource for Arena {
-    fn allocate(&self) -> Option<NonNull<Segment>> {
+    fn allocate(&self, bytes: usize) -> Option<NonNull<u8>> {
+        assert_eq!(bytes, PAGE_LEN, "a segment of the index is a page");
         let reserved = self.with_pool(|pool| pool.reserved.pop());
         let page = reserved.or_else(|| self.take_page())?;
         reuse::before_reuse();
         NonNull::new(self.page(page).cast())
     }
 
-    fn release(&self, segment: NonNull<Segment>) {
+    fn release(&self, segment: NonNull<u8>, _bytes: usize) {
         let at = segment.as_ptr() as usize - self.base.as_ptr() as usize;
         self.give_page(PageId((at / PAGE_LEN) as u32));
     }

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-use guira_cuckoo::{Index, Locked, Probe, Segment, SegmentSource};
+use guira_cuckoo::{Index, LockedPayload, Probe, SegmentSource};
 use guira_item::{
     Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, Request, ScanCursor, Sink, Time,
 };
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Shared {
 }
 
 /// A key under its stripes.
-pub(crate) type LockedKey<'a> = Locked<'a, IndexMemory, StripeVersions>;
+pub(crate) type LockedKey<'a> = LockedPayload<'a, IndexMemory, StripeVersions>;
 
 /// The arena as the index sees it.
 #[derive(Debug)]
@@ -89,12 +89,12 @@ pub(crate) struct IndexMemory(Arc<Arena>);
 
 // SAFETY: the arena keeps the promises, and lives at least as long as this.
 unsafe impl SegmentSource for IndexMemory {
-    fn allocate(&self) -> Option<std::ptr::NonNull<Segment>> {
-        self.0.allocate()
+    fn allocate(&self, bytes: usize) -> Option<std::ptr::NonNull<u8>> {
+        self.0.allocate(bytes)
     }
 
-    fn release(&self, segment: std::ptr::NonNull<Segment>) {
-        self.0.release(segment);
+    fn release(&self, segment: std::ptr::NonNull<u8>, bytes: usize) {
+        self.0.release(segment, bytes);
     }
 }
 
@@ -173,18 +173,18 @@ impl Shared {
     pub fn is_live(&self, probe: &Probe, header: Header, more: More, now: Time) -> bool {
         !more.expiry.is_past(now)
             && (!self.flushed.load(Ordering::Relaxed)
-                || header.version() > self.index.stripe_data(probe.stripe()).flushed.load(Ordering::Relaxed))
+                || header.version() > self.index.stripe_data(self.index.stripe_of(probe)).flushed.load(Ordering::Relaxed))
     }
 
     /// The version after the last one under a stripe. The caller holds it.
     pub fn next_version(&self, probe: &Probe) -> u64 {
-        let last = self.index.stripe_data(probe.stripe()).last.load(Ordering::Relaxed);
+        let last = self.index.stripe_data(self.index.stripe_of(probe)).last.load(Ordering::Relaxed);
         if last >= item::VERSION_MAX { 1 } else { last + 1 }
     }
 
     /// Notes that `version` is in use. The caller holds the stripe.
     pub fn use_version(&self, probe: &Probe, version: u64) {
-        self.index.stripe_data(probe.stripe()).last.store(version, Ordering::Relaxed);
+        self.index.stripe_data(self.index.stripe_of(probe)).last.store(version, Ordering::Relaxed);
     }
 
     /// Carries out a flush that is due.
@@ -207,7 +207,7 @@ impl Shared {
     /// Everything stored so far is gone; the crawler takes its memory back.
     fn flush(&self) {
         self.flushed.store(true, Ordering::Relaxed);
-        for stripe in 0..guira_cuckoo::SEGMENT_BUCKETS {
+        for stripe in 0..self.index.stripes() {
             let versions = self.index.stripe_data(stripe);
             self.index.with_stripe(stripe, || {
                 versions.flushed.store(versions.last.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -276,11 +276,12 @@ impl Shared {
         index: usize,
         sink: &mut S,
     ) -> Attempt {
-        // Memory that was taken beforehand is for a key that is probably new, which needs both its buckets.
-        let mut locked = if spare.is_some() {
-            self.index.lock(probe)
+        let is_it = |payload| self.item_of_key(payload, probe, request.key).is_some();
+        // Memory that was taken beforehand is for a key that is probably new.
+        let (mut locked, _) = if spare.is_some() {
+            self.index.lock_to_insert(probe, is_it)
         } else {
-            self.index.lock_and_find(probe, |payload| self.item_of_key(payload, probe, request.key).is_some()).0
+            self.index.lock_and_find(probe, is_it)
         };
         let found = self.find(&locked, probe, request.key, now);
         let live = found.as_ref().filter(|found| found.is_live);

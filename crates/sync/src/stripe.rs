@@ -25,9 +25,9 @@ const VERSION_STEP: u64 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version(u64);
 
-/// A word and its data: half a cache line, so that a thousand of them stay in the first two caches.
+/// A word and its data: a quarter or half of a cache line, so that a thousand or two of them stay in the first two caches.
 #[derive(Debug, Default)]
-#[repr(align(32))]
+#[repr(align(16))]
 struct Stripe<T> {
     word: AtomicU64,
     data: T,
@@ -225,6 +225,17 @@ impl<T> Drop for PairGuard<'_, T> {
 pub struct AllGuard<'a, T> {
     stripes: &'a Stripes<T>,
     _held: Held,
+}
+
+impl<T> AllGuard<'_, T> {
+    /// As [`PairGuard::start_writing`].
+    pub fn start_writing(&mut self) {
+        for stripe in &self.stripes.stripes {
+            start_writing(&stripe.word);
+        }
+        // Release: pairs with the Acquire fence in `is_unchanged`; whoever sees a later store sees `writing`.
+        fence(Ordering::Release);
+    }
 }
 
 impl<T> Drop for AllGuard<'_, T> {

@@ -49,7 +49,7 @@ pub fn empty(segments: usize, pages: Pages) -> io::Result<Index<HeapSegments>> {
 #[inline]
 pub fn insert(index: &Index<HeapSegments>, probe: &Probe, payload: u32) -> Result<(), IndexFull> {
     loop {
-        if index.lock(probe).insert(payload).is_ok() {
+        if index.lock_to_insert(probe, |_| false).0.insert(payload).is_ok() {
             return Ok(());
         }
         index.make_room(probe).map_err(|_| IndexFull)?;

@@ -12,7 +12,7 @@ use std::{
     sync::{Mutex, PoisonError, atomic::AtomicU64},
 };
 
-use guira_cuckoo::{SEGMENT_BYTES, Segment, SegmentSource};
+use guira_cuckoo::{SEGMENT_BYTES, SegmentSource};
 
 const HUGE_PAGE_LEN: usize = 2 << 20;
 
@@ -117,13 +117,14 @@ impl HeapSegments {
 // SAFETY: the memory stays mapped until `self` is dropped, is aligned to a huge page and so every segment to a bucket, and is
 // only seen as atomics; a segment's number is in `free` or handed out, never both, and nobody else writes to it.
 unsafe impl SegmentSource for HeapSegments {
-    fn allocate(&self) -> Option<NonNull<Segment>> {
+    fn allocate(&self, bytes: usize) -> Option<NonNull<u8>> {
+        assert_eq!(bytes, SEGMENT_BYTES);
         let at = self.free().pop()?;
         // SAFETY: `at` is below the number of segments that the words have room for.
-        Some(unsafe { self.words.words.cast::<Segment>().add(at) })
+        Some(unsafe { self.words.words.cast::<u8>().add(at * SEGMENT_BYTES) })
     }
 
-    fn release(&self, segment: NonNull<Segment>) {
+    fn release(&self, segment: NonNull<u8>, _bytes: usize) {
         let at = (segment.as_ptr() as usize - self.words.words.as_ptr() as usize) / SEGMENT_BYTES;
         self.free().push(at);
     }
@@ -149,10 +150,10 @@ mod tests {
     #[test]
     fn segments_are_handed_out_once_and_taken_back() {
         let source = HeapSegments::new(2, Pages::Small).expect("memory");
-        let (first, second) = (source.allocate().expect("one"), source.allocate().expect("two"));
+        let (first, second) = (source.allocate(SEGMENT_BYTES).expect("one"), source.allocate(SEGMENT_BYTES).expect("two"));
         assert_ne!(first, second);
-        assert_eq!(source.allocate(), None);
-        source.release(first);
-        assert_eq!(source.allocate(), Some(first));
+        assert_eq!(source.allocate(SEGMENT_BYTES), None);
+        source.release(first, SEGMENT_BYTES);
+        assert_eq!(source.allocate(SEGMENT_BYTES), Some(first));
     }
 }

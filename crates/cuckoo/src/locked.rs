@@ -1,0 +1,149 @@
+//! A key under its lock: found, changed, added, removed.
+
+use guira_sync::PairGuard;
+
+use crate::{
+    probe::Probe,
+    segment::{Geometry, SegmentRef, SegmentSource},
+    table::{Full, Homes, StripeData, Table},
+    tags::{Lane, TagWords},
+};
+
+/// Where a key lies, for as long as the [`Locked`] that said so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// It lies in the segment that it is being moved to.
+    is_new: bool,
+    bucket: u16,
+    slot: u8,
+}
+
+/// The first bucket of a key, or both, locked.
+#[derive(Debug)]
+pub struct Locked<'a, G: Geometry, S: SegmentSource, D = ()> {
+    table: &'a Table<G, S, D>,
+    guard: PairGuard<'a, StripeData<D>>,
+    homes: Homes<'a, G>,
+    probe: Probe,
+    both: bool,
+}
+
+impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
+    #[inline]
+    pub(crate) fn new(
+        table: &'a Table<G, S, D>,
+        guard: PairGuard<'a, StripeData<D>>,
+        homes: Homes<'a, G>,
+        probe: &Probe,
+        both: bool,
+    ) -> Self {
+        Self { table, guard, homes, probe: *probe, both }
+    }
+
+    #[inline]
+    fn first(&self) -> usize {
+        self.probe.first(self.homes.from.bucket_mask())
+    }
+
+    /// The buckets that are locked, and the lane that the key has there.
+    #[inline]
+    fn buckets(&self) -> impl Iterator<Item = (usize, Lane)> + use<G, S, D> {
+        let tag = self.probe.tag;
+        let second = self.both.then(|| (self.probe.second(self.homes.from.bucket_mask()), Lane::away(tag)));
+        std::iter::once((self.first(), Lane::home(tag))).chain(second)
+    }
+
+    #[inline]
+    fn segment(&self, place: Place) -> SegmentRef<'a, G> {
+        if place.is_new { self.homes.newest() } else { self.homes.from }
+    }
+
+    /// Whether the second bucket is locked too.
+    #[inline]
+    pub fn holds_both(&self) -> bool {
+        self.both
+    }
+
+    /// Whether the key may be in its second bucket.
+    #[inline]
+    pub fn may_be_away(&self) -> bool {
+        self.homes.each().any(|segment| segment.tags(self.first()).may_be_away(self.probe.tag))
+    }
+
+    /// Whether there is a free slot in a bucket that is locked.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.buckets().any(|(bucket, _)| self.homes.newest().tags(bucket).free().first().is_some())
+    }
+
+    /// Where the key lies: the first slot whose tag fits and whose content `is_it` accepts.
+    #[inline]
+    pub fn find(&self, mut is_it: impl FnMut(G::Content<'a>) -> bool) -> Option<Place> {
+        for (is_new, segment) in [false, true].into_iter().zip(self.homes.each()) {
+            for (bucket, lane) in self.buckets() {
+                for slot in segment.tags(bucket).matching(lane) {
+                    if is_it(segment.content(bucket, slot)) {
+                        return Some(Place { is_new, bucket: bucket as u16, slot: slot as u8 });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// What lies at `place`.
+    #[inline]
+    pub fn content(&self, place: Place) -> G::Content<'a> {
+        self.segment(place).content(usize::from(place.bucket), usize::from(place.slot))
+    }
+
+    /// Makes readers of these buckets repeat their read: to be called before what a slot names is changed in place.
+    #[inline]
+    pub fn start_writing(&mut self) {
+        self.guard.start_writing();
+    }
+
+    /// Gives the key another content.
+    #[inline]
+    pub fn replace(&mut self, place: Place, content: G::Content<'_>) {
+        self.guard.start_writing();
+        self.segment(place).set_content(usize::from(place.bucket), usize::from(place.slot), content);
+    }
+
+    /// Removes the key.
+    #[inline]
+    pub fn remove(&mut self, place: Place) {
+        self.guard.start_writing();
+        self.segment(place).take(usize::from(place.bucket), usize::from(place.slot));
+        self.table.count(self.first(), 1u32.wrapping_neg());
+    }
+
+    /// Adds the key, which must not be there.
+    ///
+    /// # Errors
+    /// [`Full`] if no bucket that is locked has a free slot; drop the lock, call [`Table::make_room`] and begin again.
+    #[inline]
+    pub fn insert(&mut self, content: G::Content<'_>) -> Result<(), Full> {
+        let segment = self.homes.newest();
+        let free = self.buckets().find_map(|(bucket, lane)| Some((bucket, lane, segment.tags(bucket).free().first()?)));
+        let (bucket, lane, slot) = free.ok_or(Full)?;
+        self.guard.start_writing();
+        segment.put(bucket, slot, lane, content);
+        self.table.count(self.first(), 1);
+        Ok(())
+    }
+
+    /// What all slots of the locked buckets hold.
+    pub fn neighbours(&self) -> impl Iterator<Item = G::Content<'a>> + '_ {
+        self.homes.each().flat_map(move |segment| {
+            self.buckets().flat_map(move |(bucket, _)| {
+                segment.tags(bucket).taken().map(move |slot| segment.content(bucket, slot))
+            })
+        })
+    }
+
+    /// Slots in the locked buckets of the segment that new keys go to.
+    pub fn slots(&self) -> usize {
+        self.buckets().count() * <G::Tags as TagWords>::WAYS
+    }
+}
