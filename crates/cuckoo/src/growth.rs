@@ -217,7 +217,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         hash: &impl Fn(G::Content<'a>) -> u64,
     ) -> Result<(), GrowError> {
         let new = self.in_force(Self::new_segment(layout));
-        let belongs = |content| share(Probe::new(hash(content)).position, layout.next) == layout.done;
+        let belongs = |content| share(Probe::new(hash(content)).position(), layout.next) == layout.done;
         let overlap = layout.overlap();
         for at in overlap.first..=overlap.last {
             let old = self.in_force(SegmentId { directory: layout.directory, at });
@@ -311,7 +311,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             for slot in old.tags(bucket).taken() {
                 let content = old.content(bucket, slot);
                 let probe = Probe::new(hash(content));
-                if !insert_unseen(unseen.segments[share(probe.position, to.current)], &probe, content) {
+                if !insert_unseen(unseen.segments[share(probe.position(), to.current)], &probe, content) {
                     return Err(GrowError::Unplaced);
                 }
             }
@@ -347,7 +347,7 @@ pub(crate) fn insert_unseen<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Pro
     let Some(path) = path::search(segment, probe) else { return false };
     path.carry_out(segment);
     let mask = segment.bucket_mask();
-    let homes = [(probe.first(mask), Lane::home(probe.tag)), (probe.second(mask), Lane::away(probe.tag))];
+    let homes = [(probe.first(mask), Lane::home(probe.tag())), (probe.second(mask), Lane::away(probe.tag()))];
     let free = homes.into_iter().find_map(|(bucket, lane)| Some((bucket, segment.tags(bucket).free().first()?, lane)));
     let Some((bucket, slot, lane)) = free else { return false };
     segment.put(bucket, slot, lane, content);

@@ -89,10 +89,7 @@ unsafe impl Geometry for Payloads {
     }
 
     #[inline]
-    fn read<'a>(slot: &'a AtomicU32) -> u32
-    where
-        Self: 'a,
-    {
+    fn read<'a>(slot: Self::Slot<'a>) -> Self::Content<'a> {
         slot.load(Ordering::Relaxed)
     }
 

@@ -135,6 +135,15 @@ impl Layout {
         Overlap { first, last: last.min(current - 1), passed: (done + 1) * current / next }
     }
 
+    /// Every segment that holds keys.
+    pub fn segments(self) -> impl Iterator<Item = SegmentId> {
+        // Old segments that have been passed are empty, and may be somebody else's by now.
+        let passed = (self.done * self.current).checked_div(self.next).unwrap_or(0);
+        let old = (passed..self.current).map(move |at| SegmentId { directory: self.directory, at });
+        let new = (0..self.done + usize::from(self.moving)).map(move |at| SegmentId { directory: self.directory ^ 1, at });
+        old.chain(new)
+    }
+
     /// Whether keys are being moved out of this segment.
     pub fn is_emptying(self, segment: SegmentId) -> bool {
         self.moving && segment.directory == self.directory && {
@@ -173,6 +182,10 @@ pub(crate) struct Directories {
     /// What `tables` point into. Each is larger than the one before by the factor of a growth, so all together are as large as
     /// a few of the last.
     kept: Mutex<Vec<Entries>>,
+    /// While the layout is steady, how many segments there are, and the table of their directory; otherwise zero, and any. Both
+    /// follow from the word: they save readers some instructions.
+    steady_segments: AtomicU64,
+    steady_table: AtomicPtr<AtomicPtr<u8>>,
 }
 
 impl Directories {
@@ -183,8 +196,11 @@ impl Directories {
             tables: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             capacities: std::array::from_fn(|_| AtomicUsize::new(0)),
             kept: Mutex::default(),
+            steady_segments: AtomicU64::new(0),
+            steady_table: AtomicPtr::new(std::ptr::null_mut()),
         };
         (0..2).for_each(|directory| directories.make_room(directory, segments));
+        directories.publish(layout);
         directories
     }
 
@@ -212,8 +228,41 @@ impl Directories {
 
     /// The caller alone grows the table.
     pub fn publish(&self, layout: Layout) {
+        let is_steady = is_steady(layout.word());
+        if is_steady {
+            let table = self.tables[layout.directory].load(Ordering::Relaxed);
+            // Release: pairs with the Acquire in `steady_segment`.
+            self.steady_table.store(table, Ordering::Release);
+        } else {
+            self.steady_segments.store(0, Ordering::Relaxed);
+        }
         // Release: pairs with the Acquire in `word`.
         self.word.store(layout.word(), Ordering::Release);
+        if is_steady {
+            // Release: pairs with the Acquire in `steady_segment`; the table is the one that was just stored, or a later one.
+            self.steady_segments.store(layout.current as u64, Ordering::Release);
+        }
+    }
+
+    /// The segment of a position, if the layout is steady. If it changes at the very moment the segment may be a wrong one: the
+    /// caller asked for the version of the key's stripe before, and finds it changed, because growth marks every stripe on its
+    /// way from one steady layout to the next.
+    #[inline(always)]
+    pub fn steady_segment(&self, position: u32) -> Option<NonNull<u8>> {
+        // Acquire: pairs with the Release in `publish`.
+        let segments = self.steady_segments.load(Ordering::Acquire);
+        if segments == 0 {
+            return None;
+        }
+        let at = ((u64::from(position) * segments) >> 32) as usize;
+        // Acquire: pairs with the Release in `publish`.
+        let table = self.steady_table.load(Ordering::Acquire);
+        // SAFETY: the table has room for as many segments as there were when it was stored, or more, and that was no earlier
+        // than the number was; tables stay in `kept` until `self` is dropped.
+        let entry = unsafe { &*table.add(at) };
+        // Acquire: pairs with the Release in `set_segment`.
+        // SAFETY: all entries of a steady layout were set before it was published.
+        Some(unsafe { NonNull::new_unchecked(entry.load(Ordering::Acquire)) })
     }
 
     #[inline]

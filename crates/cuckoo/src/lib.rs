@@ -19,6 +19,8 @@ mod growth;
 mod index;
 mod layout;
 mod locked;
+#[cfg(not(any(loom, shuttle)))]
+mod map;
 mod path;
 mod probe;
 mod segment;
@@ -28,6 +30,10 @@ mod tags;
 pub use growth::{GrowError, Growth};
 pub use index::{BUCKET_SLOTS, Bucket, Index, LockedPayload, Payloads, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS};
 pub use locked::{Locked, Place};
+#[cfg(not(any(loom, shuttle)))]
+pub use map::{
+    Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Plain, RandomState, ReserveError, Storage, TableFull, Ways, Width,
+};
 pub use path::prefetch;
 pub use probe::Probe;
 pub use segment::{Geometry, SegmentSource};

@@ -48,7 +48,7 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
     /// The buckets that are locked, and the lane that the key has there.
     #[inline]
     fn buckets(&self) -> impl Iterator<Item = (usize, Lane)> + use<G, S, D> {
-        let tag = self.probe.tag;
+        let tag = self.probe.tag();
         let second = self.both.then(|| (self.probe.second(self.homes.from.bucket_mask()), Lane::away(tag)));
         std::iter::once((self.first(), Lane::home(tag))).chain(second)
     }
@@ -67,7 +67,7 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
     /// Whether the key may be in its second bucket.
     #[inline]
     pub fn may_be_away(&self) -> bool {
-        self.homes.each().any(|segment| segment.tags(self.first()).may_be_away(self.probe.tag))
+        self.homes.each().any(|segment| segment.tags(self.first()).may_be_away(self.probe.tag()))
     }
 
     /// Whether there is a free slot in a bucket that is locked.

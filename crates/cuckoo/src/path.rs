@@ -79,7 +79,7 @@ struct Node {
 pub(crate) fn search<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe) -> Option<Path> {
     let nodes_max = (SLOTS_EXAMINED_MAX / ways::<G>()).min(NODES_MAX);
     let mask = segment.bucket_mask();
-    let root = |bucket: usize, parent| Node { bucket: bucket as u16, parent, slot: 0, lane: Lane::home(probe.tag) };
+    let root = |bucket: usize, parent| Node { bucket: bucket as u16, parent, slot: 0, lane: Lane::home(probe.tag()) };
     let mut nodes = [root(0, 0); NODES_MAX];
     nodes[0] = root(probe.first(mask), 0);
     nodes[1] = root(probe.second(mask), 1);

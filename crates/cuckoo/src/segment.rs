@@ -13,7 +13,7 @@ use crate::tags::{Lane, TagWords, Tags, class_of};
 /// For a `base` that is aligned to [`Geometry::ALIGN`] and has [`Geometry::segment_bytes`] bytes for so many buckets, `tags`
 /// and `slot` stay inside these bytes for every bucket below `buckets` and slot below the ways, are aligned as their types ask
 /// for, and no two of them overlap.
-pub unsafe trait Geometry: Send + Sync + 'static {
+pub unsafe trait Geometry: Send + Sync {
     /// The words of a bucket's tags.
     type Tags: TagWords + 'static;
     /// A slot where it lies.
@@ -43,12 +43,18 @@ pub unsafe trait Geometry: Send + Sync + 'static {
     unsafe fn slot<'a>(base: NonNull<u8>, buckets: usize, bucket: usize, slot: usize) -> Self::Slot<'a>;
 
     /// What a slot holds.
-    fn read<'a>(slot: Self::Slot<'a>) -> Self::Content<'a>
-    where
-        Self: 'a;
+    fn read<'a>(slot: Self::Slot<'a>) -> Self::Content<'a>;
 
     /// Fills a slot. The caller is its only writer.
     fn write(slot: Self::Slot<'_>, content: Self::Content<'_>);
+
+    /// Leaves nothing behind in a slot that has been freed, if what it held must not be followed any more.
+    #[inline]
+    fn vacate(_slot: Self::Slot<'_>) {}
+
+    /// Asks for a slot ahead of its use.
+    #[inline]
+    fn prefetch_slot(_slot: Self::Slot<'_>) {}
 
     /// Asks for the slots of a bucket ahead of their use, if they do not come with the tags.
     #[inline]
@@ -129,8 +135,8 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
 
     #[inline]
     fn slot(self, bucket: usize, slot: usize) -> G::Slot<'a> {
-        assert!(slot < ways::<G>(), "slot {slot}");
-        // SAFETY: as in `words`; the slot was just checked.
+        debug_assert!(slot < ways::<G>(), "slot {slot}");
+        // SAFETY: as in `words`; slots come from a `SlotSet`, which has none beyond the ways, or from a loop over them.
         unsafe { G::slot(self.base, self.bucket_mask + 1, bucket & self.bucket_mask, slot) }
     }
 
@@ -152,6 +158,12 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
     }
 
     /// Asks for the line of a slot.
+    #[inline]
+    pub fn prefetch_slot(self, bucket: usize, slot: usize) {
+        G::prefetch_slot(self.slot(bucket, slot));
+    }
+
+    /// Asks for all slots of a bucket.
     #[inline]
     pub fn prefetch_slots(self, bucket: usize) {
         G::prefetch_slots(self.base, self.buckets(), bucket & self.bucket_mask);
@@ -181,6 +193,7 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
         let words = self.words(bucket);
         let tags = Tags::of(words);
         tags.with(slot, None).store(words);
+        G::vacate(self.slot(bucket, slot));
         if let Some(lane) = tags.lane(slot).filter(|lane| lane.is_away()) {
             self.tidy_filter(crate::probe::alternate(bucket, lane.tag(), self.bucket_mask), lane.tag());
         }

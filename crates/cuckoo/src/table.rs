@@ -1,9 +1,9 @@
 //! The table: optimistic reads, locked changes, insertion with displacement.
 //!
-//! Always true: a key's slot changes only under the stripe of its first bucket, and under that of the bucket where it lies;
-//! whatever takes a key elsewhere (displacement, growth) marks these stripes. So a reader that asks for the stripes before it
-//! asks for the layout, and finds them unchanged afterwards, has seen one state of the key; and whoever holds the stripe of the
-//! key's first bucket knows whether the key is there.
+//! Always true: whatever becomes of a key happens under the stripe of its first bucket, and marks it, and under that of the bucket
+//! in which it lies; displacement and growth are no exceptions. So a reader that asks for the first bucket's stripe before it asks
+//! for the layout, and finds it unchanged afterwards, has seen one state of the key; and whoever holds it knows whether the key
+//! is there.
 
 use std::{marker::PhantomData, sync::Mutex};
 
@@ -62,13 +62,41 @@ pub struct Full;
 pub struct Contended;
 
 /// A writer got in between.
-struct Disturbed;
+pub(crate) struct Disturbed;
 
 /// The segments in which a key may lie, oldest first: two while it is being moved.
 #[derive(Debug)]
 pub(crate) struct Homes<'a, G> {
     pub from: SegmentRef<'a, G>,
     pub to: Option<SegmentRef<'a, G>>,
+}
+
+/// A read that has begun: the segment, the key's first bucket, and the version of its stripe.
+#[derive(Debug)]
+pub(crate) struct Look<'a, G> {
+    pub segment: SegmentRef<'a, G>,
+    pub first: usize,
+    pub version: Version<'a>,
+}
+
+impl<'a, G: Geometry> Look<'a, G> {
+    /// The slot in which the key is likely to be, which is asked for; nothing if the tags say that it is in none; no answer at all
+    /// if it may be in the second bucket, which is asked for then.
+    #[inline(always)]
+    pub fn likely(&self, probe: &Probe) -> Option<Option<(usize, usize)>> {
+        let tags = self.segment.tags(self.first);
+        if let Some(slot) = tags.matching(Lane::home(probe.tag())).first() {
+            self.segment.prefetch_slot(self.first, slot);
+            return Some(Some((self.first, slot)));
+        }
+        if tags.may_be_away(probe.tag()) {
+            let second = probe.second(self.segment.bucket_mask());
+            self.segment.prefetch_tags(second);
+            self.segment.prefetch_slots(second);
+            return None;
+        }
+        Some(None)
+    }
 }
 
 impl<'a, G: Geometry> Homes<'a, G> {
@@ -231,11 +259,51 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// Asks for the tags in which a key would be, ahead of their use.
     #[inline]
     pub fn prefetch(&self, probe: &Probe) {
-        if let Some(homes) = self.homes(self.directories.word(), probe.position) {
+        if let Some(homes) = self.homes(self.directories.word(), probe.position()) {
             let mask = homes.from.bucket_mask();
             homes.from.prefetch_tags(probe.first(mask));
             homes.from.prefetch_tags(probe.second(mask));
         }
+    }
+
+    /// Asks for the tags of a key's first bucket.
+    #[inline]
+    pub(crate) fn prefetch_first(&self, probe: &Probe) {
+        if let Some(homes) = self.homes(self.directories.word(), probe.position()) {
+            homes.newest().prefetch_tags(probe.first(homes.from.bucket_mask()));
+        }
+    }
+
+    /// Asks for the slots of a key's first bucket.
+    #[inline]
+    pub(crate) fn prefetch_slots(&self, probe: &Probe) {
+        if let Some(homes) = self.homes(self.directories.word(), probe.position()) {
+            homes.newest().prefetch_slots(probe.first(homes.from.bucket_mask()));
+        }
+    }
+
+    /// Keys counted under a key's stripe; a hint while others write.
+    #[inline]
+    pub(crate) fn keys_of_stripe(&self, probe: &Probe) -> u32 {
+        self.stripes.data(self.stripe_of(probe)).len.load(Ordering::Relaxed)
+    }
+
+    /// Calls `visit` with the content of every slot that is taken. Nobody else uses the table meanwhile.
+    pub(crate) fn each_content<'a>(&'a mut self, mut visit: impl FnMut(G::Content<'a>)) {
+        let layout = self.layout();
+        let mask = layout.bucket_mask(Self::FULL_MASK);
+        let table = &*self;
+        for segment in layout.segments().filter_map(|id| table.segment(id, mask)) {
+            for bucket in 0..segment.buckets() {
+                segment.tags(bucket).taken().for_each(|slot| visit(segment.content(bucket, slot)));
+            }
+        }
+    }
+
+    /// Whether all segments are full-sized and none is being filled.
+    #[inline]
+    pub(crate) fn is_steady(&self) -> bool {
+        layout::is_steady(self.directories.word())
     }
 
     /// What the key's slot is likely to hold, of what `likely` accepts, to be asked for ahead of its use. Only a hint: it may
@@ -246,15 +314,15 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         probe: &Probe,
         mut likely: impl FnMut(G::Content<'a>) -> bool,
     ) -> Option<G::Content<'a>> {
-        let segment = self.homes(self.directories.word(), probe.position)?.newest();
+        let segment = self.homes(self.directories.word(), probe.position())?.newest();
         let mask = segment.bucket_mask();
         let mut look = |bucket, lane| {
             segment.tags(bucket).matching(lane).map(|slot| segment.content(bucket, slot)).find(|content| likely(*content))
         };
         let first = probe.first(mask);
-        look(first, Lane::home(probe.tag)).or_else(|| {
-            let is_away = segment.tags(first).may_be_away(probe.tag);
-            is_away.then(|| look(probe.second(mask), Lane::away(probe.tag))).flatten()
+        look(first, Lane::home(probe.tag())).or_else(|| {
+            let is_away = segment.tags(first).may_be_away(probe.tag());
+            is_away.then(|| look(probe.second(mask), Lane::away(probe.tag()))).flatten()
         })
     }
 
@@ -293,94 +361,116 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     ///
     /// # Errors
     /// [`Contended`] after several hundred attempts in vain.
-    #[inline]
+    #[inline(always)]
     pub fn read_in_two_steps<'a, C, R>(
         &'a self,
         probe: &Probe,
         mut copy: impl FnMut(G::Content<'a>) -> Option<C>,
         mut accept: impl FnMut(C) -> Option<R>,
     ) -> Result<Option<R>, Contended> {
+        match self.look_first(probe, &mut copy, &mut accept) {
+            Ok(seen) => Ok(seen),
+            Err(Disturbed) => self.read_patiently(probe, copy, accept),
+        }
+    }
+
+    /// The short way, which most reads go: no writer at work on the key's stripe, no growth, and the first slot whose tag fits
+    /// being the key's. The fewer instructions this takes, the more independent reads a processor has in flight.
+    #[inline(always)]
+    pub(crate) fn look_first<'a, C, R>(
+        &'a self,
+        probe: &Probe,
+        copy: impl FnOnce(G::Content<'a>) -> Option<C>,
+        accept: impl FnOnce(C) -> Option<R>,
+    ) -> Result<Option<R>, Disturbed> {
+        let look = self.begin_look(probe).ok_or(Disturbed)?;
+        let tags = look.segment.tags(look.first);
+        let Some(slot) = tags.matching(Lane::home(probe.tag())).first() else {
+            if tags.may_be_away(probe.tag()) {
+                return Err(Disturbed);
+            }
+            return if look.version.is_unchanged() { Ok(None) } else { Err(Disturbed) };
+        };
+        let copied = copy(look.segment.content(look.first, slot)).ok_or(Disturbed)?;
+        if !look.version.is_unchanged() {
+            return Err(Disturbed);
+        }
+        accept(copied).map(Some).ok_or(Disturbed)
+    }
+
+    /// Where a key is looked for, if no writer is at work on its stripe and the table does not grow.
+    #[inline(always)]
+    pub(crate) fn begin_look(&self, probe: &Probe) -> Option<Look<'_, G>> {
+        let first = probe.first(Self::FULL_MASK);
+        // The stripe comes before the layout: see the head of the file.
+        let version = self.stripes.try_begin(first)?;
+        let base = self.directories.steady_segment(probe.position())?;
+        // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
+        let segment = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+        Some(Look { segment, first, version })
+    }
+
+    /// The long way: every slot whose tag fits, while the table grows too, until nobody disturbs.
+    #[inline(never)]
+    pub(crate) fn read_patiently<'a, C, R>(
+        &'a self,
+        probe: &Probe,
+        mut copy: impl FnMut(G::Content<'a>) -> Option<C>,
+        mut accept: impl FnMut(C) -> Option<R>,
+    ) -> Result<Option<R>, Contended> {
+        if let Some(look) = self.begin_look(probe) {
+            // Most of those who come here have a key in its second bucket, or in the second slot whose tag fits.
+            let near = look.segment.tags(look.first);
+            let far = probe.second(Self::FULL_MASK);
+            let far_slots = look.segment.tags(far).matching(Lane::away(probe.tag())).map(|slot| (far, slot));
+            let near_slots = near.matching(Lane::home(probe.tag())).map(|slot| (look.first, slot));
+            for (bucket, slot) in near_slots.chain(far_slots) {
+                let copied = copy(look.segment.content(bucket, slot));
+                if !look.version.is_unchanged() {
+                    break;
+                }
+                if let Some(found) = copied.and_then(&mut accept) {
+                    return Ok(Some(found));
+                }
+            }
+            if look.version.is_unchanged() {
+                return Ok(None);
+            }
+        }
         for _ in 0..ATTEMPTS_MAX {
-            // The stripe comes before the layout: see the head of the file. In a table of small segments it depends on it.
-            let number = probe.first(Self::FULL_MASK);
-            let version = self.stripes.begin(number);
-            let word = self.directories.word();
-            let seen = if layout::is_steady(word) {
-                self.segment(layout::steady_place(word, probe.position), Self::FULL_MASK)
-                    .ok_or(Disturbed)
-                    .and_then(|segment| self.look(segment, probe, (number, version), &mut copy, &mut accept))
-            } else {
-                self.look_unsteady(word, probe, &mut copy, &mut accept)
-            };
-            if let Ok(found) = seen {
+            if let Ok(found) = self.look(probe, &mut copy, &mut accept) {
                 return Ok(found);
             }
         }
         Err(Contended)
     }
 
-    /// Looks for a key in one segment; `first` is its first bucket and the version of its stripe.
     #[inline(always)]
     fn look<'a, C, R>(
         &'a self,
-        segment: SegmentRef<'a, G>,
-        probe: &Probe,
-        first: (usize, Version),
-        copy: &mut impl FnMut(G::Content<'a>) -> Option<C>,
-        accept: &mut impl FnMut(C) -> Option<R>,
-    ) -> Result<Option<R>, Disturbed> {
-        let valid = |(number, version)| if self.stripes.is_unchanged(number, version) { Ok(()) } else { Err(Disturbed) };
-        let (mut at, mut lane) = (first, Lane::home(probe.tag));
-        // One loop rather than the same twice: `copy` and `accept`, which are most of the work, are then compiled in place.
-        loop {
-            let tags = segment.tags(at.0);
-            for slot in tags.matching(lane) {
-                if let Some(copied) = copy(segment.content(at.0, slot)) {
-                    valid(at)?;
-                    if let Some(found) = accept(copied) {
-                        return Ok(Some(found));
-                    }
-                }
-            }
-            if lane.is_away() {
-                // A key that moves from the second bucket to the first behind our back changes the first one's version.
-                valid(first)?;
-                return valid(at).map(|()| None);
-            }
-            if !tags.may_be_away(probe.tag) {
-                return valid(at).map(|()| None);
-            }
-            let second = probe.second(segment.bucket_mask());
-            (at, lane) = ((second, self.stripes.begin(second)), Lane::away(probe.tag));
-        }
-    }
-
-    /// The same while the table grows, or is small.
-    #[cold]
-    #[inline(never)]
-    fn look_unsteady<'a, C, R>(
-        &'a self,
-        word: u64,
         probe: &Probe,
         copy: &mut impl FnMut(G::Content<'a>) -> Option<C>,
         accept: &mut impl FnMut(C) -> Option<R>,
     ) -> Result<Option<R>, Disturbed> {
-        let mask = Self::bucket_mask(word);
+        // A small segment has fewer buckets than there are stripes, so which stripe is a key's depends on the layout.
+        let mask = Self::bucket_mask(self.directories.word());
         let buckets = [probe.first(mask), probe.second(mask)];
-        let versions = buckets.map(|bucket| self.stripes.begin(bucket));
-        let valid = || buckets.iter().zip(versions).all(|(bucket, version)| self.stripes.is_unchanged(*bucket, version));
+        // The stripe comes before the layout: see the head of the file.
+        let version = self.stripes.begin(buckets[0]);
         let word = self.directories.word();
         if Self::bucket_mask(word) != mask {
             return Err(Disturbed);
         }
-        let homes = self.homes(word, probe.position).ok_or(Disturbed)?;
+        let valid = || if version.is_unchanged() { Ok(()) } else { Err(Disturbed) };
+        let homes = self.homes(word, probe.position()).ok_or(Disturbed)?;
         for segment in homes.each() {
-            for (bucket, lane) in buckets.into_iter().zip([Lane::home(probe.tag), Lane::away(probe.tag)]) {
+            let is_away = segment.tags(buckets[0]).may_be_away(probe.tag());
+            let lanes = [Some(Lane::home(probe.tag())), is_away.then(|| Lane::away(probe.tag()))];
+            for (bucket, lane) in buckets.into_iter().zip(lanes) {
+                let Some(lane) = lane else { continue };
                 for slot in segment.tags(bucket).matching(lane) {
                     if let Some(copied) = copy(segment.content(bucket, slot)) {
-                        if !valid() {
-                            return Err(Disturbed);
-                        }
+                        valid()?;
                         if let Some(found) = accept(copied) {
                             return Ok(Some(found));
                         }
@@ -388,7 +478,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
                 }
             }
         }
-        if valid() { Ok(None) } else { Err(Disturbed) }
+        valid().map(|()| None)
     }
 
     /// Locks the two buckets of a key: nobody else changes either until the result is dropped.
@@ -406,7 +496,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             let word = self.directories.word();
             // A small segment may have been replaced by a larger one, in which the key has another stripe.
             if Self::bucket_mask(word) == mask {
-                let homes = self.homes(word, probe.position).expect("the layout in force has its segments");
+                let homes = self.homes(word, probe.position()).expect("the layout in force has its segments");
                 return Locked::new(self, guard, homes, probe, both);
             }
         }
@@ -465,7 +555,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             if Self::bucket_mask(word) != mask {
                 return None;
             }
-            let locked = Locked::new(self, guard, self.homes(word, probe.position)?, probe, second != first);
+            let locked = Locked::new(self, guard, self.homes(word, probe.position())?, probe, second != first);
             let place = locked.find(&mut is_it)?;
             Some((locked, place))
         })
@@ -507,11 +597,11 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// The segment in which a new key goes, if keys may be displaced there.
     fn roomy_segment(&self, word: u64, probe: &Probe) -> Option<SegmentRef<'_, G>> {
         let layout = Layout::of_word(word);
-        let whereabouts = layout.whereabouts(probe.position);
+        let whereabouts = layout.whereabouts(probe.position());
         if whereabouts.to.is_none() && layout.is_emptying(whereabouts.from) {
             return None;
         }
-        Some(self.homes(word, probe.position)?.newest())
+        Some(self.homes(word, probe.position())?.newest())
     }
 
     /// Carries out one move, if everything still is as it was when the path was found.

@@ -5,7 +5,6 @@
 //! - [`reuse`]: how memory is used again that optimistic readers may still be looking at.
 //! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
 //!   kernels that production runs are the ones that the models check.
-#![forbid(unsafe_code)]
 
 pub mod order;
 mod references;

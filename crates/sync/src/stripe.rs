@@ -22,8 +22,22 @@ const WRITING: u64 = 2;
 const VERSION_STEP: u64 = 4;
 
 /// What a reader saw of a stripe before it read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Version(u64);
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    word: &'a AtomicU64,
+    seen: u64,
+}
+
+impl Version<'_> {
+    /// Whether everything read since the version was asked for belongs to one state.
+    #[inline(always)]
+    pub fn is_unchanged(self) -> bool {
+        // Acquire: pairs with the Release fence in `start_writing`; a read that saw a writer's store sees `writing`, or the
+        // next version, in the load below.
+        fence(Ordering::Acquire);
+        self.word.load(Ordering::Relaxed) & !LOCKED == self.seen
+    }
+}
 
 /// A word and its data: a quarter or half of a cache line, so that a thousand or two of them stay in the first two caches.
 #[derive(Debug, Default)]
@@ -37,6 +51,8 @@ struct Stripe<T> {
 #[derive(Debug)]
 pub struct Stripes<T = ()> {
     stripes: Box<[Stripe<T>]>,
+    /// One less than there are.
+    mask: usize,
 }
 
 impl<T: Default> Stripes<T> {
@@ -46,7 +62,8 @@ impl<T: Default> Stripes<T> {
     /// If `len` is not a power of two.
     pub fn new(len: usize) -> Self {
         assert!(len.is_power_of_two(), "{len} stripes");
-        Self { stripes: (0..len).map(|_| Stripe { word: AtomicU64::new(0), data: T::default() }).collect() }
+        let stripes = (0..len).map(|_| Stripe { word: AtomicU64::new(0), data: T::default() }).collect();
+        Self { stripes, mask: len - 1 }
     }
 }
 
@@ -54,7 +71,7 @@ impl<T> Stripes<T> {
     /// What belongs to a stripe.
     #[inline]
     pub fn data(&self, stripe: usize) -> &T {
-        &self.stripes[stripe & (self.stripes.len() - 1)].data
+        &self.stripe(stripe).data
     }
 
     /// What belongs to each stripe.
@@ -72,40 +89,43 @@ impl<T> Stripes<T> {
         self.stripes.is_empty()
     }
 
-    #[inline]
+    #[inline(always)]
+    fn stripe(&self, stripe: usize) -> &Stripe<T> {
+        // SAFETY: `mask` is one less than the number of stripes, a power of two (`new`); neither ever changes.
+        unsafe { self.stripes.get_unchecked(stripe & self.mask) }
+    }
+
+    #[inline(always)]
     fn word(&self, stripe: usize) -> &AtomicU64 {
-        &self.stripes[stripe & (self.stripes.len() - 1)].word
+        &self.stripe(stripe).word
     }
 
     /// The version before an optimistic read; waits while a writer is at work.
     #[inline]
-    pub fn begin(&self, stripe: usize) -> Version {
-        let word = self.word(stripe);
+    pub fn begin(&self, stripe: usize) -> Version<'_> {
         let mut round = 0;
         loop {
-            // Acquire: pairs with the Release in `unlock`; what that writer wrote is visible.
-            let seen = word.load(Ordering::Acquire);
-            if seen & WRITING == 0 {
-                return Version(seen & !LOCKED);
+            if let Some(version) = self.try_begin(stripe) {
+                return version;
             }
             hint::spin(&mut round);
         }
     }
 
-    /// Whether everything read since `begin` returned `version` belongs to one state.
-    #[inline]
-    pub fn is_unchanged(&self, stripe: usize, version: Version) -> bool {
-        // Acquire: pairs with the Release fence in `start_writing`; a read that saw a writer's store sees `writing`, or the
-        // next version, in the load below.
-        fence(Ordering::Acquire);
-        self.word(stripe).load(Ordering::Relaxed) & !LOCKED == version.0
+    /// The same; `None` if a writer is at work.
+    #[inline(always)]
+    pub fn try_begin(&self, stripe: usize) -> Option<Version<'_>> {
+        let word = self.word(stripe);
+        // Acquire: pairs with the Release in `unlock`; what that writer wrote is visible.
+        let seen = word.load(Ordering::Acquire);
+        (seen & WRITING == 0).then_some(Version { word, seen: seen & !LOCKED })
     }
 
     /// Locks the stripes of two buckets, which may be one and the same.
     #[inline]
     pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_, T> {
         let held = Held::note(Rank::Stripes);
-        let mask = self.stripes.len() - 1;
+        let mask = self.mask;
         let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
         lock(self.word(low));
         if high != low {
@@ -118,7 +138,7 @@ impl<T> Stripes<T> {
     #[inline]
     pub fn try_lock_pair(&self, first: usize, second: usize) -> Option<PairGuard<'_, T>> {
         let held = Held::note(Rank::Stripes);
-        let mask = self.stripes.len() - 1;
+        let mask = self.mask;
         let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
         if !try_lock(self.word(low)) {
             return None;
@@ -205,7 +225,7 @@ impl<T> PairGuard<'_, T> {
         if self.high != self.low {
             start_writing(self.stripes.word(self.high));
         }
-        // Release: pairs with the Acquire fence in `is_unchanged`; whoever sees a later store sees `writing`.
+        // Release: pairs with the Acquire fence in `Version::is_unchanged`; whoever sees a later store sees `writing`.
         fence(Ordering::Release);
     }
 }
@@ -233,7 +253,7 @@ impl<T> AllGuard<'_, T> {
         for stripe in &self.stripes.stripes {
             start_writing(&stripe.word);
         }
-        // Release: pairs with the Acquire fence in `is_unchanged`; whoever sees a later store sees `writing`.
+        // Release: pairs with the Acquire fence in `Version::is_unchanged`; whoever sees a later store sees `writing`.
         fence(Ordering::Release);
     }
 }
@@ -260,9 +280,9 @@ mod tests {
         // From another thread: this one would break the lock order.
         let is_taken = std::thread::scope(|scope| scope.spawn(|| stripes.try_lock_pair(1, 2).is_none()).join());
         assert!(is_taken.expect("no panic"));
-        assert!(stripes.is_unchanged(1, stripes.begin(1)), "readers do not wait for the lock");
+        assert!(stripes.begin(1).is_unchanged(), "readers do not wait for the lock");
         drop(guard);
-        assert!(stripes.is_unchanged(1, version));
+        assert!(version.is_unchanged());
     }
 
     #[test]
@@ -271,10 +291,10 @@ mod tests {
         let (one, two, three) = (stripes.begin(1), stripes.begin(2), stripes.begin(3));
         let mut guard = stripes.lock_pair(2, 1);
         guard.start_writing();
-        assert!(!stripes.is_unchanged(1, one), "already while writing");
+        assert!(!one.is_unchanged(), "already while writing");
         drop(guard);
-        assert!(!stripes.is_unchanged(1, one) && !stripes.is_unchanged(2, two));
-        assert!(stripes.is_unchanged(3, three));
+        assert!(!one.is_unchanged() && !two.is_unchanged());
+        assert!(three.is_unchanged());
     }
 
     #[test]
@@ -284,7 +304,7 @@ mod tests {
         let mut guard = stripes.lock_pair(1, 3);
         guard.start_writing();
         drop(guard);
-        assert!(!stripes.is_unchanged(1, before));
+        assert!(!before.is_unchanged());
         drop(stripes.lock_pair(1, 1));
     }
 }
@@ -317,7 +337,7 @@ mod loom_tests {
     fn read(twins: &Twins, stripe: usize) -> Option<(u64, u64)> {
         let version = twins.stripes.begin(stripe);
         let seen = (twins.left.load(Ordering::Relaxed), twins.right.load(Ordering::Relaxed));
-        twins.stripes.is_unchanged(stripe, version).then_some(seen)
+        version.is_unchanged().then_some(seen)
     }
 
     #[test]

@@ -1,0 +1,439 @@
+//! The map: any keys and values, read without locks, written by many threads at once.
+//!
+//! [`CuckooMap`] puts keys and values of its own into the slots of a [`Table`]: plain data lies in the slots and is read as
+//! atomic words, which are believed once the stripe has been validated; other types lie on the heap, a slot holds the pointer,
+//! and what is taken out is freed when no reader can be looking any more (`seize`).
+
+mod error;
+mod memory;
+mod pairs;
+mod read;
+mod storage;
+mod write;
+
+use std::{
+    fmt,
+    hash::{BuildHasher, Hash},
+    marker::PhantomData,
+};
+
+use seize::Collector;
+
+pub use error::{ReserveError, TableFull};
+pub use rapidhash::fast::RandomState;
+pub use storage::{Auto, Boxed, Inline, Plain, Storage, Ways, Width};
+pub use write::{Change, Changed};
+
+use crate::{
+    Growth, Probe,
+    growth::GrowError,
+    layout::{Layout, SEGMENTS_MAX},
+    segment::{Geometry, ways},
+    table::{Full, Table},
+};
+use memory::Memory;
+use pairs::{Pairs, Words};
+
+/// Stripes, unless asked for otherwise: the dissertation's 2,048. With their counts they take 32 KiB.
+const STRIPES: usize = 2048;
+
+/// Buckets of the smallest segment.
+const SMALLEST_BITS: u32 = 4;
+
+/// Buckets that whoever adds a key while the map grows moves first. A growth begins with a few slots of a hundred free, and
+/// moves all that are taken: one for each slot that may be filled meanwhile would not do, three are plenty.
+const BUCKETS_MOVED_AN_INSERT: usize = 4;
+
+/// The same when there is no room for the key before growth has come to it.
+const BUCKETS_MOVED_FOR_ROOM: usize = 64;
+
+/// The smallest of a segment's shares that must be full before growing can help: below it, too many keys share a hash.
+const HOPELESS_PERCENT: usize = 50;
+
+pub(crate) type MapTable<K, V, L, const WAYS: usize> = Table<Pairs<K, V, L, WAYS>, Memory>;
+
+/// A concurrent hash map: many readers that take no lock and write nothing, many writers, 95 % of its slots in use.
+///
+/// See the [crate's page](crate) for what it promises and how it works.
+///
+/// ```
+/// use guira_cuckoo::CuckooMap;
+///
+/// let visits: CuckooMap<u64, u64> = CuckooMap::new();
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| {
+///             for page in 0..1000 {
+///                 visits.compute(page, |seen| guira_cuckoo::Change::Put(seen.copied().unwrap_or(0) + 1));
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(visits.get(&7), Some(4));
+/// assert_eq!(visits.len(), 1000);
+/// ```
+pub struct CuckooMap<K, V, S = RandomState, L = Auto, const WAYS: usize = 8>
+where
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    table: MapTable<K, V, L, WAYS>,
+    hasher: S,
+    collector: Collector,
+    is_fixed: bool,
+    /// The map owns pairs; what that means for threads is said below.
+    pairs: PhantomData<*const (K, V)>,
+}
+
+// SAFETY: the map owns its pairs, so they go where it goes.
+unsafe impl<K: Send, V: Send, S: Send, L: Storage<K, V>, const WAYS: usize> Send for CuckooMap<K, V, S, L, WAYS> where
+    Ways<WAYS>: Width
+{
+}
+// SAFETY: through a shared map pairs are read by many threads at once, moved in by one and dropped by another.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync, L: Storage<K, V>, const WAYS: usize> Sync
+    for CuckooMap<K, V, S, L, WAYS>
+where
+    Ways<WAYS>: Width,
+{
+}
+
+impl<K, V, L: Storage<K, V>, const WAYS: usize> std::panic::RefUnwindSafe for CuckooMap<K, V, RandomState, L, WAYS> where
+    Ways<WAYS>: Width
+{
+}
+
+/// How a map begins.
+///
+/// ```
+/// use guira_cuckoo::{Builder, CuckooMap};
+///
+/// let map: CuckooMap<u64, u64> = Builder::new().capacity(1_000_000).fixed().huge_pages().build()?;
+/// assert!(map.capacity() >= 1_000_000);
+/// # Ok::<_, guira_cuckoo::ReserveError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder<S = RandomState> {
+    capacity: usize,
+    is_fixed: bool,
+    huge_pages: bool,
+    stripes: usize,
+    hasher: S,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Builder {
+    /// An empty map that grows, with the default hasher.
+    pub fn new() -> Self {
+        Self { capacity: 0, is_fixed: false, huge_pages: false, stripes: STRIPES, hasher: RandomState::default() }
+    }
+}
+
+impl<S> Builder<S> {
+    /// Room for so many keys.
+    #[must_use]
+    pub fn capacity(mut self, keys: usize) -> Self {
+        self.capacity = keys;
+        self
+    }
+
+    /// Never grow: what finds no room is refused with [`TableFull`].
+    #[must_use]
+    pub fn fixed(mut self) -> Self {
+        self.is_fixed = true;
+        self
+    }
+
+    /// Ask the kernel for pages of 2 MiB: in tables larger than the processor's address caches a lookup then costs one miss
+    /// where it costs two. Memory is taken 2 MiB at a time.
+    #[must_use]
+    pub fn huge_pages(mut self) -> Self {
+        self.huge_pages = true;
+        self
+    }
+
+    /// So many stripes (locks), rounded to a power of two from 16 to 4,096; 2,048 by default.
+    #[must_use]
+    pub fn stripes(mut self, stripes: usize) -> Self {
+        self.stripes = stripes.clamp(16, 4096).next_power_of_two();
+        self
+    }
+
+    /// Another hasher. Its results are mixed once more, so that one whose lower or upper bits are poor will do.
+    #[must_use]
+    pub fn hasher<T>(self, hasher: T) -> Builder<T> {
+        let Self { capacity, is_fixed, huge_pages, stripes, hasher: _ } = self;
+        Builder { capacity, is_fixed, huge_pages, stripes, hasher }
+    }
+
+    /// The map.
+    ///
+    /// # Errors
+    /// [`ReserveError`] if there is no memory for it.
+    pub fn build<K, V, L: Storage<K, V>, const WAYS: usize>(self) -> Result<CuckooMap<K, V, S, L, WAYS>, ReserveError>
+    where
+        Ways<WAYS>: Width,
+    {
+        let layout = layout_for::<K, V, L, WAYS>(self.capacity)?;
+        let memory = Memory::new(self.huge_pages);
+        let segment_bytes = segment_bytes::<K, V, L, WAYS>(layout);
+        if !memory.reserve(segment_bytes.checked_mul(layout.current).ok_or(ReserveError)?) {
+            return Err(ReserveError);
+        }
+        let table = Table::with_layout(memory, layout, SEGMENTS_MAX, layout.current, self.stripes);
+        Ok(CuckooMap {
+            table: table.map_err(|_| ReserveError)?,
+            hasher: self.hasher,
+            collector: Collector::new(),
+            is_fixed: self.is_fixed,
+            pairs: PhantomData,
+        })
+    }
+}
+
+fn segment_bytes<K, V, L: Storage<K, V>, const WAYS: usize>(layout: Layout) -> usize
+where
+    Ways<WAYS>: Width,
+{
+    let full_mask = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS - 1;
+    <Pairs<K, V, L, WAYS> as Geometry>::segment_bytes(layout.bucket_mask(full_mask) + 1)
+}
+
+/// The smallest layout that has room for so many keys.
+fn layout_for<K, V, L: Storage<K, V>, const WAYS: usize>(keys: usize) -> Result<Layout, ReserveError>
+where
+    Ways<WAYS>: Width,
+{
+    let full = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS;
+    // The fullest segment of many is some percent above the average; a small one is filled to its brim less easily.
+    let slots = keys.checked_mul(100).ok_or(ReserveError)?.div_ceil(95);
+    let buckets = slots.div_ceil(WAYS);
+    if buckets > full / 2 {
+        let segments = buckets.div_ceil(full);
+        return if segments <= SEGMENTS_MAX { Ok(Layout::steady(0, segments)) } else { Err(ReserveError) };
+    }
+    let buckets = (keys * 10 / 8).div_ceil(WAYS);
+    Ok(Layout::small(0, buckets.next_power_of_two().trailing_zeros().max(SMALLEST_BITS)))
+}
+
+impl<K, V> CuckooMap<K, V> {
+    /// An empty map that grows as it fills.
+    ///
+    /// # Panics
+    /// If the system has no memory for a few kilobytes.
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty map with room for so many keys, which grows when there are more.
+    ///
+    /// # Panics
+    /// If the system has no such memory; [`Builder::build`] returns an error instead.
+    pub fn with_capacity(keys: usize) -> Self {
+        Self::with_capacity_and_hasher(keys, RandomState::default())
+    }
+}
+
+impl<K, V, S> CuckooMap<K, V, S> {
+    /// As [`CuckooMap::new`], with a hasher of one's own.
+    ///
+    /// # Panics
+    /// If the system has no memory for a few kilobytes.
+    pub fn with_hasher(hasher: S) -> Self {
+        Self::with_capacity_and_hasher(0, hasher)
+    }
+
+    /// As [`CuckooMap::with_capacity`], with a hasher of one's own.
+    ///
+    /// # Panics
+    /// If the system has no such memory.
+    pub fn with_capacity_and_hasher(keys: usize, hasher: S) -> Self {
+        let built = Builder::new().capacity(keys).hasher(hasher).build();
+        built.unwrap_or_else(|error| panic!("a map for {keys} keys: {error}"))
+    }
+}
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    /// Keys in the map; exact when nobody is writing.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is no key; exact when nobody is writing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Slots: some keys more than can be stored before the map grows, or is full.
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
+    /// Whether the map never grows.
+    pub fn is_fixed(&self) -> bool {
+        self.is_fixed
+    }
+
+    /// Bytes of slots, tags and stripes, without what entries on the heap take.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.table.stripes() * 16
+    }
+
+    /// The hasher.
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    /// What the last argument of a slot's content is, for a key of this hash.
+    fn probe(hash: u64) -> Probe {
+        Probe::new(hash)
+    }
+}
+
+/// Spreads what a hasher leaves uneven: the high half of a product folded into its low half.
+#[inline(always)]
+fn mix(hash: u64) -> u64 {
+    let product = u128::from(hash) * 0xd6e8_feb8_6659_fd93;
+    product as u64 ^ (product >> 64) as u64
+}
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    #[inline(always)]
+    pub(crate) fn hash_of<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        mix(self.hasher.hash_one(key))
+    }
+
+    /// The hash of what lies in a slot. Its stripe is held.
+    fn hash_of_content(&self, content: Words<'_>) -> u64 {
+        if L::is_inline() {
+            // SAFETY: the slot holds a pair, which nobody changes while its stripe is held.
+            return self.hash_of(&unsafe { pairs::key_of::<K>(&content.copy()) });
+        }
+        let entry = pairs::unmark(content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed));
+        // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
+        unsafe { (*entry).hash }
+    }
+
+    fn prefetch_content(content: Words<'_>) {
+        if !L::is_inline() {
+            let entry = content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed);
+            crate::prefetch(pairs::unmark(entry));
+        }
+    }
+
+    /// Some steps of a growth that is under way.
+    fn grow_by(&self, buckets: usize) -> Result<Growth, GrowError> {
+        self.table.grow_by(buckets, Self::prefetch_content, |content| self.hash_of_content(content))
+    }
+
+    /// Makes room for a key: by displacement, or by growing.
+    fn make_room(&self, probe: &Probe) -> Result<(), Full> {
+        if self.table.make_room(probe).is_ok() {
+            return Ok(());
+        }
+        if self.is_fixed {
+            return Err(Full);
+        }
+        if self.table.is_growing() {
+            return match self.grow_by(BUCKETS_MOVED_FOR_ROOM) {
+                Ok(_) => Ok(()),
+                Err(GrowError::Busy) => {
+                    std::thread::yield_now();
+                    Ok(())
+                }
+                Err(_) => Err(Full),
+            };
+        }
+        if self.len() * 100 < self.capacity() * HOPELESS_PERCENT {
+            return Err(Full);
+        }
+        self.begin_growth()
+    }
+
+    /// Begins to grow, by a quarter, or doubles a small table.
+    fn begin_growth(&self) -> Result<(), Full> {
+        let layout = self.table.layout();
+        let done = if let Some(bits) = layout.small_bits {
+            let full_bits = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS.trailing_zeros();
+            let larger = if bits + 1 < full_bits { Layout::small(0, bits + 1) } else { Layout::steady(0, 1) };
+            self.table.rebuild(larger, |content| self.hash_of_content(content))
+        } else {
+            self.table.begin_growth(layout.current + layout.current.div_ceil(4))
+        };
+        match done {
+            Ok(()) | Err(GrowError::Busy) => Ok(()),
+            Err(_) => Err(Full),
+        }
+    }
+
+    /// To be called after a key has been added, without a lock: keeps growth going, and begins it in time.
+    #[inline]
+    fn after_insert(&self, keys_of_stripe: u32) {
+        if !self.table.is_steady() && self.table.is_growing() {
+            // Whoever comes next goes on; what is missing shows when there is no room left.
+            let _unfinished = self.grow_by(BUCKETS_MOVED_AN_INSERT);
+        } else if keys_of_stripe % 16 == 0 && !self.is_fixed {
+            self.grow_in_time(keys_of_stripe);
+        }
+    }
+
+    #[cold]
+    fn grow_in_time(&self, keys_of_stripe: u32) {
+        // One stripe tells roughly how full the table is; if it may be full enough, all are asked.
+        let estimate = keys_of_stripe as usize * self.table.stripes();
+        if estimate * 100 >= self.capacity() * (Pairs::<K, V, L, WAYS>::FULL_PERCENT - 25) && self.table.should_grow() {
+            let _full = self.begin_growth();
+        }
+    }
+}
+
+impl<K, V, S, L, const WAYS: usize> Drop for CuckooMap<K, V, S, L, WAYS>
+where
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    fn drop(&mut self) {
+        if !L::is_inline() {
+            self.table.each_content(|content| {
+                let entry = pairs::unmark(content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed));
+                // SAFETY: nobody else refers to the map any more, and each entry in it came from a box and is in one slot.
+                drop(unsafe { Box::from_raw(entry) });
+            });
+        }
+    }
+}
+
+impl<K, V, S: Default> Default for CuckooMap<K, V, S> {
+    fn default() -> Self {
+        Self::with_hasher(S::default())
+    }
+}
+
+impl<K, V, S, L, const WAYS: usize> fmt::Debug for CuckooMap<K, V, S, L, WAYS>
+where
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CuckooMap")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .field("ways", &ways::<Pairs<K, V, L, WAYS>>())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,227 @@
+//! The map's segments: the tags of all buckets, then their slots.
+//!
+//! ```text
+//! buckets x 8 B                  buckets x 8 slots x 16 B            (8 ways, 8-byte keys and values)
+//! tags of bucket 0, 1, ... ──    slots of bucket 0 | slots of bucket 1 | ...
+//! ```
+//! A line of tags serves eight buckets, and all tags together are a seventeenth of the table: a good part of them stays in
+//! the caches. A slot's key and value lie in one line, so a hit costs one line of tags and one of slots, and a miss one of
+//! tags, as a rule.
+//!
+//! Always true: a slot is filled before its lane says so; an inline pair is believed only after its stripe has been validated;
+//! a pointer that has been read under a guard stays good until the guard is given up.
+
+use std::{
+    marker::PhantomData,
+    ptr::NonNull,
+    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+};
+
+use super::storage::{INLINE_BYTES_MAX, Storage, Ways, Width};
+use crate::segment::Geometry;
+
+/// Words of the largest slot.
+pub(crate) const SLOT_WORDS_MAX: usize = INLINE_BYTES_MAX / 8;
+
+/// Bits of a pointer in a slot; the bits above keep some of the hash.
+const ADDRESS_BITS: u32 = 48;
+const _: () = assert!(size_of::<usize>() == 8, "slots hold pointers of 64 bits");
+
+/// How a map's buckets lie in memory.
+#[derive(Debug)]
+pub struct Pairs<K, V, L, const WAYS: usize>(PhantomData<fn() -> (K, V, L)>);
+
+/// The words of a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a>(&'a [AtomicU64]);
+
+/// A pair on the heap.
+#[derive(Debug)]
+pub(crate) struct Entry<K, V> {
+    pub hash: u64,
+    pub key: K,
+    pub value: V,
+}
+
+/// Some bits of the hash that neither position nor tag nor bucket are made of, and some that are: kept beside a pointer so that
+/// other keys' pointers are not followed.
+#[inline]
+fn check_bits(hash: u64) -> usize {
+    ((hash >> 14) as usize & 0xff | (hash >> 24) as usize & 0xff00) << ADDRESS_BITS
+}
+
+impl<'a> Words<'a> {
+    /// Copies an inline pair; to be believed only after its stripe has been validated.
+    #[inline(always)]
+    pub fn copy(self) -> [u64; SLOT_WORDS_MAX] {
+        let mut copied = [0; SLOT_WORDS_MAX];
+        copied.iter_mut().zip(self.0).for_each(|(to, word)| *to = word.load(Ordering::Relaxed));
+        copied
+    }
+
+    /// The slot as one that holds a pointer.
+    #[inline]
+    pub fn pointer<K, V>(self) -> &'a AtomicPtr<Entry<K, V>> {
+        let word: *const AtomicU64 = &raw const self.0[0];
+        // SAFETY: both are atomics of 64 bits, of the same alignment; this slot is only ever used as one of the two.
+        unsafe { &*word.cast() }
+    }
+}
+
+/// A pointer with bits of its entry's hash in the place of address bits that are always zero.
+///
+/// # Panics
+/// If the address has such bits: no system gives out such addresses unasked.
+pub(crate) fn mark<K, V>(entry: *mut Entry<K, V>, hash: u64) -> *mut Entry<K, V> {
+    assert_eq!(entry.addr() >> ADDRESS_BITS, 0, "an address of more than 48 bits");
+    entry.map_addr(|address| address | check_bits(hash))
+}
+
+/// The pointer itself; null stays null.
+#[inline]
+pub(crate) fn unmark<K, V>(marked: *mut Entry<K, V>) -> *mut Entry<K, V> {
+    marked.map_addr(|address| address & ((1 << ADDRESS_BITS) - 1))
+}
+
+/// Whether there is an entry that may be that of a key with such a hash.
+#[inline]
+pub(crate) fn may_be<K, V>(marked: *mut Entry<K, V>, hash: u64) -> bool {
+    (marked.addr() ^ check_bits(hash)) >> ADDRESS_BITS == 0 && !unmark(marked).is_null()
+}
+
+/// An inline pair as words. The caller sees to it that both types are plain and fit.
+#[inline(always)]
+pub(crate) fn pack<K, V>(key: &K, value: &V) -> [u64; SLOT_WORDS_MAX] {
+    assert!(size_of::<K>() + size_of::<V>() <= INLINE_BYTES_MAX);
+    let mut words = [0u64; SLOT_WORDS_MAX];
+    let bytes = words.as_mut_ptr().cast::<u8>();
+    // SAFETY: both fit one after the other, as was just checked; copying bytes asks for no alignment.
+    unsafe {
+        bytes.cast::<K>().copy_from_nonoverlapping(key, 1);
+        bytes.add(size_of::<K>()).cast::<V>().copy_from_nonoverlapping(value, 1);
+    }
+    words
+}
+
+/// Lends a marked pointer as a slot's content.
+#[inline]
+pub(crate) fn pointer_as_content<K, V>(pointer: &AtomicPtr<Entry<K, V>>) -> Words<'_> {
+    let word: *const AtomicPtr<Entry<K, V>> = pointer;
+    // SAFETY: both are atomics of 64 bits, of the same alignment; it is only used as a pointer (`Geometry::write`).
+    Words(unsafe { std::slice::from_raw_parts(word.cast::<AtomicU64>(), 1) })
+}
+
+/// Lends words as a slot's content.
+#[inline(always)]
+pub(crate) fn as_content(words: &mut [u64; SLOT_WORDS_MAX], len: usize) -> Words<'_> {
+    // SAFETY: an atomic has the layout of its integer, and the borrow is exclusive for as long as the result lives.
+    Words(unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast::<AtomicU64>(), len) })
+}
+
+/// The key of an inline pair.
+///
+/// # Safety
+/// The words are what `pack` made of a `K` and some value.
+#[inline(always)]
+pub(crate) unsafe fn key_of<K>(words: &[u64; SLOT_WORDS_MAX]) -> K {
+    // SAFETY: contract; plain data may be copied.
+    unsafe { words.as_ptr().cast::<K>().read_unaligned() }
+}
+
+/// The value of an inline pair.
+///
+/// # Safety
+/// The words are what `pack` made of a `K` and a `V`.
+#[inline(always)]
+pub(crate) unsafe fn value_of<K, V>(words: &[u64; SLOT_WORDS_MAX]) -> V {
+    // SAFETY: contract; plain data may be copied.
+    unsafe { words.as_ptr().cast::<u8>().add(size_of::<K>()).cast::<V>().read_unaligned() }
+}
+
+impl<K, V, L: Storage<K, V>, const WAYS: usize> Pairs<K, V, L, WAYS> {
+    /// Words of a slot.
+    #[inline(always)]
+    pub(crate) fn slot_words() -> usize {
+        if L::is_inline() { (size_of::<K>() + size_of::<V>()).div_ceil(8).max(1) } else { 1 }
+    }
+
+    #[inline(always)]
+    fn slots_offset(buckets: usize) -> usize
+    where
+        Ways<WAYS>: Width,
+    {
+        (buckets * size_of::<<Ways<WAYS> as Width>::Tags>()).next_multiple_of(64)
+    }
+}
+
+// SAFETY: the tags of all buckets come first, then, on the border of a cache line, the slots of all buckets, `WAYS` to a bucket;
+// all of 4 or 8 bytes and aligned to that.
+unsafe impl<K, V, L: Storage<K, V>, const WAYS: usize> Geometry for Pairs<K, V, L, WAYS>
+where
+    Ways<WAYS>: Width,
+{
+    type Tags = <Ways<WAYS> as Width>::Tags;
+    type Slot<'a> = Words<'a>;
+    type Content<'a> = Words<'a>;
+    const BUCKETS: usize = 4096;
+    const FULL_PERCENT: usize = 94;
+
+    #[inline]
+    fn segment_bytes(buckets: usize) -> usize {
+        (Self::slots_offset(buckets) + buckets * WAYS * Self::slot_words() * 8).next_multiple_of(64)
+    }
+
+    #[inline(always)]
+    unsafe fn tags<'a>(base: NonNull<u8>, _buckets: usize, bucket: usize) -> &'a Self::Tags {
+        // SAFETY: the tags of a bucket of the segment (contract), an atomic, for which every bit pattern is valid.
+        unsafe { base.cast::<Self::Tags>().add(bucket).as_ref() }
+    }
+
+    #[inline(always)]
+    unsafe fn slot<'a>(base: NonNull<u8>, buckets: usize, bucket: usize, slot: usize) -> Words<'a> {
+        let words = Self::slot_words();
+        // SAFETY: the words of a slot of the segment (contract), atomics, for which every bit pattern is valid.
+        unsafe {
+            let first = base.add(Self::slots_offset(buckets)).cast::<AtomicU64>().add((bucket * WAYS + slot) * words);
+            Words(std::slice::from_raw_parts(first.as_ptr(), words))
+        }
+    }
+
+    #[inline(always)]
+    fn read<'a>(slot: Self::Slot<'a>) -> Self::Content<'a> {
+        slot
+    }
+
+    #[inline(always)]
+    fn write(slot: Words<'_>, content: Words<'_>) {
+        if L::is_inline() {
+            for (to, from) in slot.0.iter().zip(content.0) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        } else {
+            let pointer = content.pointer::<K, V>().load(Ordering::Relaxed);
+            // Release: pairs with the Acquire of a protected load; the entry has been written.
+            slot.pointer::<K, V>().store(pointer, Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    fn vacate(slot: Words<'_>) {
+        if !L::is_inline() {
+            // The entry may be freed from now on.
+            slot.pointer::<K, V>().store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_slot(slot: Words<'_>) {
+        crate::prefetch(slot.0.as_ptr());
+    }
+
+    #[inline(always)]
+    fn prefetch_slots(base: NonNull<u8>, buckets: usize, bucket: usize) {
+        let bytes = WAYS * Self::slot_words() * 8;
+        let first = base.as_ptr().wrapping_add(Self::slots_offset(buckets) + bucket * bytes);
+        (0..bytes.div_ceil(64)).for_each(|line| crate::prefetch(first.wrapping_add(line * 64)));
+    }
+}

@@ -1,0 +1,177 @@
+//! Reads: without locks, without a write to shared memory, one key or dozens at a time.
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::atomic::Ordering,
+};
+
+use equivalent::Equivalent;
+use seize::Guard;
+
+use super::{CuckooMap, Storage, Ways, Width, pairs};
+use crate::{
+    Probe,
+    table::{Contended, Disturbed},
+};
+
+/// Keys that a batch asks the memory for at a time: enough to keep it busy, few enough to stay in the first cache.
+const BATCH: usize = 64;
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    /// A copy of a key's value.
+    #[inline(always)]
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.get_with(key, V::clone)
+    }
+
+    /// What `read` makes of a key's value. A value in a slot is copied for it, one on the heap stays alive meanwhile; no lock
+    /// is held, so `read` may use the map.
+    #[inline(always)]
+    pub fn get_with<Q: Hash + Equivalent<K> + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&V) -> R) -> Option<R> {
+        self.find(self.hash_of(key), |candidate| key.equivalent(candidate), |_, value| read(value))
+    }
+
+    /// Whether a key is there.
+    #[inline]
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.get_with(key, |_| ()).is_some()
+    }
+
+    /// What `read` makes of the pair whose key `is_key` accepts, among those with this hash.
+    #[inline(always)]
+    pub(super) fn find<R>(
+        &self,
+        hash: u64,
+        mut is_key: impl FnMut(&K) -> bool,
+        read: impl FnOnce(&K, &V) -> R,
+    ) -> Option<R> {
+        let probe = Probe::new(hash);
+        if !L::is_inline() {
+            return self.find_entry(hash, is_key, read);
+        }
+        let accept = |words| Self::pair_if(&words, &mut is_key);
+        let found = match self.table.look_first(&probe, |content| Some(content.copy()), accept) {
+            Ok(found) => found,
+            Err(Disturbed) => self.find_pair(&probe, is_key),
+        };
+        found.map(|(key, value)| read(&key, &value))
+    }
+
+    /// The inline pair that validated words are, if its key is accepted.
+    #[inline(always)]
+    fn pair_if(words: &[u64; pairs::SLOT_WORDS_MAX], is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
+        // SAFETY: the words have been validated, or their stripe is held, so they are a pair that was stored.
+        let key = unsafe { pairs::key_of::<K>(words) };
+        // SAFETY: as above.
+        is_key(&key).then(|| (key, unsafe { pairs::value_of::<K, V>(words) }))
+    }
+
+    /// An inline pair that is not the first that comes to hand.
+    #[inline(never)]
+    fn find_pair(&self, probe: &Probe, mut is_key: impl FnMut(&K) -> bool) -> Option<(K, V)> {
+        let found = self.table.read_patiently(
+            probe,
+            |content| Some(content.copy()),
+            |words| Self::pair_if(&words, &mut is_key),
+        );
+        found.unwrap_or_else(|Contended| {
+            let locked = self.table.lock(probe);
+            let mut found = None;
+            let _place = locked.find(|content| {
+                found = Self::pair_if(&content.copy(), &mut is_key);
+                found.is_some()
+            });
+            found
+        })
+    }
+
+    fn find_entry<R>(
+        &self,
+        hash: u64,
+        mut is_key: impl FnMut(&K) -> bool,
+        read: impl FnOnce(&K, &V) -> R,
+    ) -> Option<R> {
+        let probe = Probe::new(hash);
+        let guard = self.collector.enter();
+        let mut is_it = |content: pairs::Words<'_>| {
+            let marked = guard.protect(content.pointer::<K, V>(), Ordering::Acquire);
+            // SAFETY: a slot that is taken holds an entry, and null once it is not: the guard protects what it was then.
+            (pairs::may_be(marked, hash) && is_key(unsafe { &(*pairs::unmark(marked)).key })).then_some(marked)
+        };
+        let marked = self.table.read(&probe, &mut is_it)?;
+        // SAFETY: protected by the guard, which lives until after the call.
+        let entry = unsafe { &*pairs::unmark(marked) };
+        Some(read(&entry.key, &entry.value))
+    }
+
+    /// Copies of the values of many keys, in their order: all are hashed, the memory is asked for all of them at once, and only
+    /// then are they looked up.
+    pub fn get_many<Q: Hash + Equivalent<K>>(&self, keys: &[Q]) -> Vec<Option<V>>
+    where
+        V: Clone,
+    {
+        let mut values = Vec::with_capacity(keys.len());
+        self.get_many_with(keys, |_, value| values.push(value.cloned()));
+        values
+    }
+
+    /// The same, each value passed to `read` with its key's place in `keys`, in order.
+    pub fn get_many_with<Q: Hash + Equivalent<K>>(&self, keys: &[Q], mut read: impl FnMut(usize, Option<&V>)) {
+        let mut hashes = [0; BATCH];
+        let mut hints = [const { None }; BATCH];
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            for ((hash, hint), key) in hashes.iter_mut().zip(&mut hints).zip(keys) {
+                *hash = self.hash_of(key);
+                *hint = self.table.begin_look(&Probe::new(*hash));
+                if let Some(look) = hint {
+                    look.segment.prefetch_tags(look.first);
+                }
+            }
+            let mut places = [const { None }; BATCH];
+            for ((hash, hint), place) in hashes.iter().zip(&hints).zip(&mut places[..keys.len()]) {
+                if let Some(look) = hint {
+                    *place = look.likely(&Probe::new(*hash));
+                }
+            }
+            for (at, key) in keys.iter().enumerate() {
+                let at_all = batch * BATCH + at;
+                if L::is_inline()
+                    && let (Some(look), Some(place)) = (&hints[at], places[at])
+                {
+                    let words = place.map(|(bucket, slot)| look.segment.content(bucket, slot).copy());
+                    let pair = words.and_then(|words| {
+                        look.version.is_unchanged().then(|| Self::pair_if(&words, &mut |candidate| key.equivalent(candidate)))?
+                    });
+                    if let Some((_, value)) = pair {
+                        read(at_all, Some(&value));
+                        continue;
+                    }
+                    if place.is_none() && look.version.is_unchanged() {
+                        read(at_all, None);
+                        continue;
+                    }
+                }
+                let mut read = Some(&mut read);
+                let found = self.find(
+                    hashes[at],
+                    |candidate| key.equivalent(candidate),
+                    |_, value| read.take().map(|read| read(at_all, Some(value))),
+                );
+                if found.is_none()
+                    && let Some(read) = read
+                {
+                    read(at_all, None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where a map's keys and values lie: in the slots themselves, or on the heap behind a pointer in the slot.
+
+use std::any::TypeId;
+
+use crate::tags::{HalfWord, OneWord, TagWords, TwoWords};
+
+/// Bytes of the largest pair that is kept in a slot: a cache line. A larger one would be copied while its bucket is locked; on
+/// the heap it is written beforehand, and a pointer is put in place.
+pub const INLINE_BYTES_MAX: usize = 64;
+
+/// Data whose bytes are all there is to it.
+///
+/// # Safety
+/// The type has no padding and no interior mutability, so that its bytes, copied elsewhere, are the same value there.
+pub unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {
+        $(
+            // SAFETY: a primitive type, or an array of bytes: no padding, no interior mutability.
+            unsafe impl Plain for $type {}
+        )*
+
+        /// Whether it is one of the types that are known to be plain wherever they turn up. The compiler knows the answer.
+        #[inline(always)]
+        fn is_known<T>() -> bool {
+            let id = typeid::of::<T>();
+            $(id == TypeId::of::<$type>())||*
+        }
+    };
+}
+
+plain!(
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool, char, (), [u8; 1], [u8; 2], [u8; 3],
+    [u8; 4], [u8; 5], [u8; 6], [u8; 7], [u8; 8], [u8; 12], [u8; 16], [u8; 20], [u8; 24], [u8; 32], [u8; 40], [u8; 48],
+    [u8; 56], [u64; 2], [u64; 3], [u64; 4], [u32; 2], [u32; 3], [u32; 4],
+);
+
+/// Where a map keeps its pairs. Everything else is the same: reads take no lock either way.
+pub trait Storage<K, V>: 'static {
+    /// Whether pairs lie in the slots.
+    fn is_inline() -> bool;
+}
+
+/// In the slots if key and value are primitive types or short arrays of them, on the heap otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Auto {}
+
+/// In the slots: for plain types of one's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inline {}
+
+/// On the heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Boxed {}
+
+const fn fits<K, V>() -> bool {
+    size_of::<K>() + size_of::<V>() <= INLINE_BYTES_MAX
+}
+
+impl<K, V> Storage<K, V> for Auto {
+    #[inline(always)]
+    fn is_inline() -> bool {
+        fits::<K, V>() && is_known::<K>() && is_known::<V>()
+    }
+}
+
+impl<K: Plain, V: Plain> Storage<K, V> for Inline {
+    #[inline(always)]
+    fn is_inline() -> bool {
+        const { assert!(fits::<K, V>(), "a pair in a slot has at most 64 bytes: keep it on the heap") };
+        true
+    }
+}
+
+impl<K, V> Storage<K, V> for Boxed {
+    #[inline(always)]
+    fn is_inline() -> bool {
+        false
+    }
+}
+
+/// A number of slots in a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ways<const WAYS: usize> {}
+
+/// A width that buckets can have.
+pub trait Width: 'static {
+    /// The words of a bucket's tags.
+    type Tags: TagWords + 'static;
+}
+
+impl Width for Ways<4> {
+    type Tags = HalfWord<4>;
+}
+
+impl Width for Ways<8> {
+    type Tags = OneWord<8>;
+}
+
+impl Width for Ways<16> {
+    type Tags = TwoWords<16>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_small_plain_pairs_lie_in_slots() {
+        fn auto<K, V>() -> bool {
+            <Auto as Storage<K, V>>::is_inline()
+        }
+        assert!(auto::<u64, u64>() && auto::<[u8; 16], f64>() && auto::<char, ()>());
+        assert!(!auto::<u64, String>() && !auto::<String, u64>() && !auto::<u64, std::sync::atomic::AtomicU64>());
+        assert!(!auto::<&u64, u64>() && !auto::<u64, (u8, u64)>(), "padding");
+        assert!(!auto::<[u8; 56], [u8; 16]>(), "larger than a cache line");
+        assert!(<Inline as Storage<[u64; 4], [u16; 4]>>::is_inline() && !<Boxed as Storage<u64, u64>>::is_inline());
+    }
+}
+
+// SAFETY: arrays of 16-bit words, as above.
+#[cfg(test)]
+unsafe impl Plain for [u16; 4] {}
