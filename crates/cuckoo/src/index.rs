@@ -11,12 +11,7 @@ use std::ptr::NonNull;
 
 use guira_sync::atomic::{AtomicU32, Ordering};
 
-use crate::{
-    locked,
-    segment::Geometry,
-    table::Table,
-    tags::TagWords,
-};
+use crate::{locked, segment::Geometry, table::Table, tags::TagWords};
 
 /// Slots in a bucket. Twelve tags and payloads fill a cache line, and two choices of twelve fill up to over 99 %.
 /// In shuttle's models two are full at once, so that a model's few keys displace each other.

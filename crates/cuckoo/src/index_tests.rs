@@ -11,7 +11,9 @@ use std::{
 
 use proptest::prelude::*;
 
-use crate::{Bucket, Full, GrowError, Growth, Index, Probe, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS, SegmentSource};
+use crate::{
+    Bucket, Full, GrowError, Growth, Index, Probe, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS, SegmentSource,
+};
 
 type Segment = [Bucket; SEGMENT_BUCKETS];
 

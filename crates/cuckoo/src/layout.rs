@@ -140,7 +140,8 @@ impl Layout {
         // Old segments that have been passed are empty, and may be somebody else's by now.
         let passed = (self.done * self.current).checked_div(self.next).unwrap_or(0);
         let old = (passed..self.current).map(move |at| SegmentId { directory: self.directory, at });
-        let new = (0..self.done + usize::from(self.moving)).map(move |at| SegmentId { directory: self.directory ^ 1, at });
+        let new =
+            (0..self.done + usize::from(self.moving)).map(move |at| SegmentId { directory: self.directory ^ 1, at });
         old.chain(new)
     }
 
@@ -294,7 +295,14 @@ mod tests {
     #[test]
     fn the_word_keeps_every_field() {
         for layout in [
-            Layout { directory: 1, current: SEGMENTS_MAX, next: SEGMENTS_MAX, done: SEGMENTS_MAX - 1, moving: true, small_bits: None },
+            Layout {
+                directory: 1,
+                current: SEGMENTS_MAX,
+                next: SEGMENTS_MAX,
+                done: SEGMENTS_MAX - 1,
+                moving: true,
+                small_bits: None,
+            },
             Layout { directory: 0, current: 7, next: 9, done: 3, moving: false, small_bits: None },
             Layout::steady(1, 7),
             Layout::small(1, 11),

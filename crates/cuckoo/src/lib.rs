@@ -23,6 +23,8 @@ mod locked;
 mod map;
 mod path;
 mod probe;
+#[cfg(not(any(loom, shuttle)))]
+mod scan;
 mod segment;
 mod table;
 mod tags;
@@ -32,7 +34,8 @@ pub use index::{BUCKET_SLOTS, Bucket, Index, LockedPayload, Payloads, SEGMENT_BU
 pub use locked::{Locked, Place};
 #[cfg(not(any(loom, shuttle)))]
 pub use map::{
-    Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Plain, RandomState, ReserveError, Storage, TableFull, Ways, Width,
+    Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Iter, ManyFull, Plain, RandomState, ReserveError,
+    Storage, TableFull, Ways, Width,
 };
 pub use path::prefetch;
 pub use probe::Probe;

@@ -4,22 +4,26 @@
 //! atomic words, which are believed once the stripe has been validated; other types lie on the heap, a slot holds the pointer,
 //! and what is taken out is freed when no reader can be looking any more (`seize`).
 
+mod collect;
 mod error;
+mod iterate;
 mod memory;
 mod pairs;
+mod raw;
 mod read;
+mod resize;
 mod storage;
 mod write;
 
 use std::{
-    fmt,
     hash::{BuildHasher, Hash},
     marker::PhantomData,
 };
 
 use seize::Collector;
 
-pub use error::{ReserveError, TableFull};
+pub use error::{ManyFull, ReserveError, TableFull};
+pub use iterate::Iter;
 pub use rapidhash::fast::RandomState;
 pub use storage::{Auto, Boxed, Inline, Plain, Storage, Ways, Width};
 pub use write::{Change, Changed};
@@ -28,7 +32,7 @@ use crate::{
     Growth, Probe,
     growth::GrowError,
     layout::{Layout, SEGMENTS_MAX},
-    segment::{Geometry, ways},
+    segment::Geometry,
     table::{Full, Table},
 };
 use memory::Memory;
@@ -387,7 +391,7 @@ where
         if !self.table.is_steady() && self.table.is_growing() {
             // Whoever comes next goes on; what is missing shows when there is no room left.
             let _unfinished = self.grow_by(BUCKETS_MOVED_AN_INSERT);
-        } else if keys_of_stripe % 16 == 0 && !self.is_fixed {
+        } else if keys_of_stripe.is_multiple_of(16) && !self.is_fixed {
             self.grow_in_time(keys_of_stripe);
         }
     }
@@ -415,25 +419,5 @@ where
                 drop(unsafe { Box::from_raw(entry) });
             });
         }
-    }
-}
-
-impl<K, V, S: Default> Default for CuckooMap<K, V, S> {
-    fn default() -> Self {
-        Self::with_hasher(S::default())
-    }
-}
-
-impl<K, V, S, L, const WAYS: usize> fmt::Debug for CuckooMap<K, V, S, L, WAYS>
-where
-    L: Storage<K, V>,
-    Ways<WAYS>: Width,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CuckooMap")
-            .field("len", &self.len())
-            .field("capacity", &self.capacity())
-            .field("ways", &ways::<Pairs<K, V, L, WAYS>>())
-            .finish_non_exhaustive()
     }
 }

@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn distances_of_tags_are_spread() {
         for (mask, least) in [(63, 24), (1023, 58), (4095, 62)] {
-            let distinct: std::collections::BTreeSet<usize> = (1..=TAG_MAX).map(|tag| alternate(0, tag, mask)).collect();
+            let distinct: std::collections::BTreeSet<usize> =
+                (1..=TAG_MAX).map(|tag| alternate(0, tag, mask)).collect();
             assert!(distinct.len() >= least, "{} with mask {mask}", distinct.len());
         }
     }

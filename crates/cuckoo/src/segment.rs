@@ -86,7 +86,8 @@ pub unsafe trait SegmentSource: Send + Sync {
 pub(crate) struct SegmentRef<'a, G> {
     base: NonNull<u8>,
     bucket_mask: usize,
-    lives: PhantomData<(&'a (), fn() -> G)>,
+    lives: PhantomData<&'a ()>,
+    geometry: PhantomData<fn() -> G>,
 }
 
 impl<G> Clone for SegmentRef<'_, G> {
@@ -111,7 +112,7 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
     /// A source handed `base` out for as many buckets, and lives for `'a`.
     #[inline]
     pub unsafe fn new(base: NonNull<u8>, bucket_mask: usize) -> Self {
-        Self { base, bucket_mask, lives: PhantomData }
+        Self { base, bucket_mask, lives: PhantomData, geometry: PhantomData }
     }
 
     pub fn base(self) -> NonNull<u8> {
@@ -204,7 +205,8 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
     /// one that moves beside us stays where it is or moves under a stripe of its own first bucket, which is not this one.
     #[inline(never)]
     fn tidy_filter(self, first: usize, tag: u8) {
-        let candidates = || class_of::<G::Tags>(tag).map(|tag| (tag, crate::probe::alternate(first, tag, self.bucket_mask)));
+        let candidates =
+            || class_of::<G::Tags>(tag).map(|tag| (tag, crate::probe::alternate(first, tag, self.bucket_mask)));
         candidates().for_each(|(_, bucket)| self.prefetch_tags(bucket));
         let is_needed = candidates().any(|(tag, bucket)| self.tags(bucket).matching(Lane::away(tag)).first().is_some());
         if !is_needed {
@@ -225,5 +227,12 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
         for bucket in 0..self.buckets() {
             self.words(bucket).store([0, 0]);
         }
+    }
+
+    /// Frees every slot of a bucket, its keys' other buckets left aside. The caller is the only writer to the whole table.
+    pub fn clear_bucket(self, bucket: usize) {
+        let taken = self.tags(bucket).taken();
+        self.words(bucket).store([0, 0]);
+        taken.for_each(|slot| G::vacate(self.slot(bucket, slot)));
     }
 }

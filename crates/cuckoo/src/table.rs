@@ -288,16 +288,42 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         self.stripes.data(self.stripe_of(probe)).len.load(Ordering::Relaxed)
     }
 
-    /// Calls `visit` with the content of every slot that is taken. Nobody else uses the table meanwhile.
-    pub(crate) fn each_content<'a>(&'a mut self, mut visit: impl FnMut(G::Content<'a>)) {
+    /// Calls `visit` with the content of every slot that is taken. Nobody changes the table meanwhile.
+    pub(crate) fn each_content<'a>(&'a self, mut visit: impl FnMut(G::Content<'a>)) {
         let layout = self.layout();
         let mask = layout.bucket_mask(Self::FULL_MASK);
-        let table = &*self;
-        for segment in layout.segments().filter_map(|id| table.segment(id, mask)) {
+        for segment in layout.segments().filter_map(|id| self.segment(id, mask)) {
             for bucket in 0..segment.buckets() {
                 segment.tags(bucket).taken().for_each(|slot| visit(segment.content(bucket, slot)));
             }
         }
+    }
+
+    /// Removes every key; `visit` is called with the content of each before. Writers wait, and readers as soon as it begins.
+    pub(crate) fn clear_with<'a>(&'a self, mut visit: impl FnMut(G::Content<'a>)) {
+        let _growth_waits = self.growing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut all = self.stripes.lock_all();
+        all.start_writing();
+        let layout = self.layout();
+        let mask = layout.bucket_mask(Self::FULL_MASK);
+        for segment in layout.segments().filter_map(|id| self.segment(id, mask)) {
+            for bucket in 0..segment.buckets() {
+                segment.tags(bucket).taken().for_each(|slot| visit(segment.content(bucket, slot)));
+                segment.clear_bucket(bucket);
+            }
+        }
+        self.stripes.all_data().for_each(|stripe| stripe.len.store(0, Ordering::Relaxed));
+    }
+
+    /// Adds a key that is not there to a table that nobody else uses; false if there is no room.
+    pub(crate) fn adopt(&mut self, probe: &Probe, content: G::Content<'_>) -> bool {
+        let word = self.directories.word();
+        let Some(homes) = self.homes(word, probe.position()) else { return false };
+        let is_placed = crate::growth::insert_unseen(homes.newest(), probe, content);
+        if is_placed {
+            self.count(probe.first(Self::bucket_mask(word)), 1);
+        }
+        is_placed
     }
 
     /// Whether all segments are full-sized and none is being filled.
@@ -309,15 +335,15 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// What the key's slot is likely to hold, of what `likely` accepts, to be asked for ahead of its use. Only a hint: it may
     /// be out of date or another key's.
     #[inline]
-    pub fn hint<'a>(
-        &'a self,
-        probe: &Probe,
-        mut likely: impl FnMut(G::Content<'a>) -> bool,
-    ) -> Option<G::Content<'a>> {
+    pub fn hint<'a>(&'a self, probe: &Probe, mut likely: impl FnMut(G::Content<'a>) -> bool) -> Option<G::Content<'a>> {
         let segment = self.homes(self.directories.word(), probe.position())?.newest();
         let mask = segment.bucket_mask();
         let mut look = |bucket, lane| {
-            segment.tags(bucket).matching(lane).map(|slot| segment.content(bucket, slot)).find(|content| likely(*content))
+            segment
+                .tags(bucket)
+                .matching(lane)
+                .map(|slot| segment.content(bucket, slot))
+                .find(|content| likely(*content))
         };
         let first = probe.first(mask);
         look(first, Lane::home(probe.tag())).or_else(|| {

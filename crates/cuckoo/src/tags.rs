@@ -60,10 +60,6 @@ impl SlotSet {
     pub fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
-
-    pub fn len(self) -> usize {
-        self.0.count_ones() as usize
-    }
 }
 
 impl Iterator for SlotSet {
@@ -221,11 +217,6 @@ impl<T: TagWords> Tags<T> {
         self.words[0] & filter_bit::<T>(tag) != 0
     }
 
-    /// Whether any key of this bucket may be in its second bucket.
-    pub fn any_away(self) -> bool {
-        self.words[0] & 0x8080_8080_8080_8080 != 0
-    }
-
     #[must_use]
     pub fn with(mut self, slot: usize, lane: Option<Lane>) -> Self {
         let shift = slot % 8 * 8;
@@ -309,13 +300,13 @@ mod tests {
 
     fn lanes_and_filter_share_their_words<T: TagWords + Default>() {
         let words = T::default();
-        assert_eq!(Tags::of(&words).free().len(), T::WAYS);
+        assert_eq!(Tags::of(&words).free().count(), T::WAYS);
         for slot in 0..T::WAYS {
             Tags::of(&words).with(slot, Some(Lane::home(slot as u8 + 1))).store(&words);
         }
         Tags::of(&words).with(T::WAYS - 1, Some(Lane::away(9))).with_away(63, true).store(&words);
         let tags = Tags::of(&words);
-        assert_eq!((tags.free().len(), tags.taken().len()), (0, T::WAYS));
+        assert_eq!((tags.free().count(), tags.taken().count()), (0, T::WAYS));
         assert_eq!(tags.matching(Lane::home(1)).first(), Some(0));
         assert_eq!(tags.matching(Lane::away(9)).first(), Some(T::WAYS - 1));
         assert_eq!(tags.matching(Lane::home(9)).first().filter(|slot| *slot == T::WAYS - 1), None);
@@ -326,8 +317,8 @@ mod tests {
             assert!(class_of::<T>(tag).any(|other| other == tag));
         }
         let emptied = (0..T::WAYS).fold(tags, |tags, slot| tags.with(slot, None));
-        assert_eq!(emptied.free().len(), T::WAYS);
-        assert!(emptied.any_away() && !emptied.with_away(63, false).any_away());
+        assert_eq!(emptied.free().count(), T::WAYS);
+        assert!(emptied.may_be_away(63) && !emptied.with_away(63, false).may_be_away(63));
     }
 
     #[test]

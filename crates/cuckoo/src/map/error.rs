@@ -14,11 +14,30 @@ pub struct TableFull<K, V> {
 
 impl<K, V> fmt::Display for TableFull<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the map has no room for the key: its capacity is fixed, memory is short, or too many keys have one hash")
+        f.write_str(
+            "the map has no room for the key: its capacity is fixed, memory is short, or too many keys have one hash",
+        )
     }
 }
 
 impl<K: fmt::Debug, V: fmt::Debug> std::error::Error for TableFull<K, V> {}
+
+/// Of many pairs some found no room: these, in their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ManyFull<K, V> {
+    /// The pair that found no room, and all behind it.
+    pub rest: Vec<(K, V)>,
+    /// New keys among those that were stored.
+    pub inserted: usize,
+}
+
+impl<K, V> fmt::Display for ManyFull<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the map has no room for {} of the pairs", self.rest.len())
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> std::error::Error for ManyFull<K, V> {}
 
 /// There is no memory for so many keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,7 +29,7 @@ const _: () = assert!(size_of::<usize>() == 8, "slots hold pointers of 64 bits")
 
 /// How a map's buckets lie in memory.
 #[derive(Debug)]
-pub struct Pairs<K, V, L, const WAYS: usize>(PhantomData<fn() -> (K, V, L)>);
+pub struct Pairs<K, V, L, const WAYS: usize>(PhantomData<fn(K, V) -> L>);
 
 /// The words of a slot.
 #[derive(Clone, Copy, Debug)]

@@ -149,7 +149,9 @@ where
                 {
                     let words = place.map(|(bucket, slot)| look.segment.content(bucket, slot).copy());
                     let pair = words.and_then(|words| {
-                        look.version.is_unchanged().then(|| Self::pair_if(&words, &mut |candidate| key.equivalent(candidate)))?
+                        look.version
+                            .is_unchanged()
+                            .then(|| Self::pair_if(&words, &mut |candidate| key.equivalent(candidate)))?
                     });
                     if let Some((_, value)) = pair {
                         read(at_all, Some(&value));

@@ -15,26 +15,29 @@ pub const INLINE_BYTES_MAX: usize = 64;
 pub unsafe trait Plain: Copy {}
 
 macro_rules! plain {
-    ($($type:ty),* $(,)?) => {
+    ($($primitive:ty),*; $($array:ty),* $(,)?) => {
         $(
-            // SAFETY: a primitive type, or an array of bytes: no padding, no interior mutability.
-            unsafe impl Plain for $type {}
+            // SAFETY: a primitive type has no padding and no interior mutability.
+            unsafe impl Plain for $primitive {}
         )*
 
         /// Whether it is one of the types that are known to be plain wherever they turn up. The compiler knows the answer.
         #[inline(always)]
         fn is_known<T>() -> bool {
             let id = typeid::of::<T>();
-            $(id == TypeId::of::<$type>())||*
+            $(id == TypeId::of::<$primitive>() ||)* $(id == TypeId::of::<$array>())||*
         }
     };
 }
 
 plain!(
-    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool, char, (), [u8; 1], [u8; 2], [u8; 3],
-    [u8; 4], [u8; 5], [u8; 6], [u8; 7], [u8; 8], [u8; 12], [u8; 16], [u8; 20], [u8; 24], [u8; 32], [u8; 40], [u8; 48],
-    [u8; 56], [u64; 2], [u64; 3], [u64; 4], [u32; 2], [u32; 3], [u32; 4],
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool, char, ();
+    [u8; 1], [u8; 2], [u8; 3], [u8; 4], [u8; 5], [u8; 6], [u8; 7], [u8; 8], [u8; 12], [u8; 16], [u8; 20], [u8; 24], [u8; 32],
+    [u8; 40], [u8; 48], [u8; 56], [u32; 2], [u32; 3], [u32; 4], [u64; 2], [u64; 3], [u64; 4], [u64; 5], [u64; 6], [u64; 7],
 );
+
+// SAFETY: an array has no padding beside its elements', which have none.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// Where a map keeps its pairs. Everything else is the same: reads take no lock either way.
 pub trait Storage<K, V>: 'static {
@@ -118,7 +121,3 @@ mod tests {
         assert!(<Inline as Storage<[u64; 4], [u16; 4]>>::is_inline() && !<Boxed as Storage<u64, u64>>::is_inline());
     }
 }
-
-// SAFETY: arrays of 16-bit words, as above.
-#[cfg(test)]
-unsafe impl Plain for [u16; 4] {}

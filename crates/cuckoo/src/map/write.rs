@@ -9,10 +9,13 @@ use equivalent::Equivalent;
 use seize::{Collector, Guard};
 
 use super::{
-    CuckooMap, Storage, TableFull, Ways, Width,
+    CuckooMap, ManyFull, Storage, TableFull, Ways, Width,
     pairs::{self, Entry, Words},
 };
 use crate::{Probe, table::Full};
+
+/// Pairs that a batch asks the memory for at a time: each takes three cache lines.
+const BATCH: usize = 32;
 
 /// What is to become of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,6 +99,11 @@ where
     #[inline]
     pub fn upsert(&self, key: K, value: V) -> Result<bool, TableFull<K, V>> {
         let hash = self.hash_of(&key);
+        self.upsert_hashed(hash, key, value)
+    }
+
+    #[inline(always)]
+    pub(super) fn upsert_hashed(&self, hash: u64, key: K, value: V) -> Result<bool, TableFull<K, V>> {
         Ok(matches!(self.store(hash, key, value, When::Always, |_| ())?, Found::Nothing))
     }
 
@@ -139,6 +147,39 @@ where
         V: Clone,
     {
         self.get_or_insert_with(key, || value)
+    }
+
+    /// Stores many pairs, the later of two with the same key last; how many keys were new. All of a batch are hashed and the
+    /// memory is asked for all of them at once before the first is stored.
+    ///
+    /// # Errors
+    /// [`ManyFull`] with the pairs that were not stored.
+    pub fn insert_many<I: IntoIterator<Item = (K, V)>>(&self, pairs: I) -> Result<usize, ManyFull<K, V>> {
+        let mut pairs = pairs.into_iter();
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut inserted = 0;
+        loop {
+            batch.extend(pairs.by_ref().take(BATCH).map(|(key, value)| {
+                let hash = self.hash_of(&key);
+                let probe = Self::probe(hash);
+                self.table.prefetch_first(&probe);
+                self.table.prefetch_slots(&probe);
+                (hash, key, value)
+            }));
+            if batch.is_empty() {
+                return Ok(inserted);
+            }
+            let mut stored = batch.drain(..);
+            while let Some((hash, key, value)) = stored.next() {
+                match self.upsert_hashed(hash, key, value) {
+                    Ok(is_new) => inserted += usize::from(is_new),
+                    Err(TableFull { key, value }) => {
+                        let behind = stored.map(|(_, key, value)| (key, value)).chain(pairs);
+                        return Err(ManyFull { rest: std::iter::once((key, value)).chain(behind).collect(), inserted });
+                    }
+                }
+            }
+        }
     }
 
     /// Removes a key and gives back a copy of its value.
@@ -289,8 +330,9 @@ where
         self.table.prefetch_first(&probe);
         let mut entry = NewEntry::new(entry);
         loop {
-            let (mut locked, place) =
-                self.table.lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == entry.get().key));
+            let (mut locked, place) = self
+                .table
+                .lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == entry.get().key));
             if let Some(place) = place {
                 // Entered under the lock, so that what is there stays until `see` has seen it.
                 let guard = self.collector.enter();
@@ -362,12 +404,7 @@ where
     }
 
     /// Lets `decide` say what becomes of a key that is there; true if it is and has been changed or kept.
-    fn modify(
-        &self,
-        hash: u64,
-        mut is_key: impl FnMut(&K) -> bool,
-        mut decide: impl FnMut(&V) -> Change<V>,
-    ) -> bool
+    fn modify(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool, mut decide: impl FnMut(&V) -> Change<V>) -> bool
     where
         K: Clone,
     {
@@ -497,8 +534,9 @@ where
                 Change::Put(value) => value,
             };
             let mut new = NewEntry::new(Entry { hash, key, value });
-            let (mut locked, place) =
-                self.table.lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == new.get().key));
+            let (mut locked, place) = self
+                .table
+                .lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == new.get().key));
             let is_full = match place {
                 // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
                 Some(place) if is_unchanged(unsafe { &(*Self::entry(locked.content(place))).value }) => {
@@ -573,9 +611,9 @@ impl<K, V> Drop for NewEntry<K, V> {
 
 /// Has an entry that was taken out of the map freed when nobody can be looking at it any more, also if somebody's code panics
 /// before.
-struct Retire<'a, G: Guard, K, V> {
-    guard: &'a G,
-    entry: *mut Entry<K, V>,
+pub(super) struct Retire<'a, G: Guard, K, V> {
+    pub guard: &'a G,
+    pub entry: *mut Entry<K, V>,
 }
 
 impl<G: Guard, K, V> Drop for Retire<'_, G, K, V> {

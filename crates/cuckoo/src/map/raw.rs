@@ -1,0 +1,60 @@
+//! Access by hash and a predicate of the caller's: for borrowed keys of any kind, and for whoever has the hash already.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::{CuckooMap, Storage, TableFull, Ways, Width};
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    /// The hash that this map knows a key by. Whatever hashes like the key gives the same.
+    pub fn hash_key<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hash_of(key)
+    }
+
+    /// What `read` makes of the pair with this hash whose key `is_key` accepts.
+    pub fn raw_get<R>(&self, hash: u64, is_key: impl FnMut(&K) -> bool, read: impl FnOnce(&K, &V) -> R) -> Option<R> {
+        self.find(hash, is_key, read)
+    }
+
+    /// Stores a pair under its hash; true if the key is new. A hash that is not the key's own ([`CuckooMap::hash_key`]) leaves
+    /// a pair that is not found again, and no other harm.
+    ///
+    /// # Errors
+    /// [`TableFull`] with the pair.
+    pub fn raw_upsert(&self, hash: u64, key: K, value: V) -> Result<bool, TableFull<K, V>> {
+        self.upsert_hashed(hash, key, value)
+    }
+
+    /// Removes the pair with this hash whose key `is_key` accepts, and gives back what `see` makes of it. `is_key` is called
+    /// under the key's lock: it must not use the map.
+    pub fn raw_remove<R>(
+        &self,
+        hash: u64,
+        mut is_key: impl FnMut(&K) -> bool,
+        see: impl FnOnce(&K, &V) -> R,
+    ) -> Option<R> {
+        self.take(hash, |key, _| is_key(key), see)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_found_by_the_parts_of_its_key() {
+        let map: CuckooMap<(String, u8), u32> = CuckooMap::new();
+        let hash = map.hash_key(&("port", 7u8));
+        assert_eq!(map.raw_upsert(hash, ("port".into(), 7), 11211), Ok(true));
+        let is_key = |key: &(String, u8)| key.0 == "port" && key.1 == 7;
+        assert_eq!(map.raw_get(hash, is_key, |_, port| *port), Some(11211));
+        assert_eq!(map.get(&("port".to_owned(), 7)), Some(11211));
+        assert_eq!(map.raw_remove(hash, is_key, |key, _| key.1), Some(7));
+        assert!(map.is_empty());
+    }
+}

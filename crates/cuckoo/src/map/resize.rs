@@ -1,0 +1,146 @@
+//! Making a map larger, smaller, empty.
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::atomic::Ordering,
+};
+
+use seize::Guard;
+
+use super::{CuckooMap, ReserveError, Storage, Ways, Width, layout_for, memory::Memory, pairs, segment_bytes};
+use crate::{GrowError, Growth, Probe, layout::SEGMENTS_MAX, table::Table};
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    /// Sees to it that so many more keys find room without growth. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// [`ReserveError`] if there is no memory for them, or the map is fixed and too small; what is there stays.
+    pub fn reserve(&self, additional: usize) -> Result<(), ReserveError> {
+        let keys = self.len().checked_add(additional).ok_or(ReserveError)?;
+        let wanted = layout_for::<K, V, L, WAYS>(keys)?;
+        let bytes = |layout| segment_bytes::<K, V, L, WAYS>(layout);
+        loop {
+            let layout = self.table.layout();
+            let held = layout.current.max(layout.next) * bytes(layout);
+            if held >= wanted.current * bytes(wanted) && layout.next == 0 {
+                return Ok(());
+            }
+            if self.is_fixed {
+                return Err(ReserveError);
+            }
+            let hash = |content: pairs::Words<'_>| self.hash_of_content(content);
+            let outcome = if layout.small_bits.is_some() {
+                self.reserve_memory(wanted.current.checked_mul(bytes(wanted)))?;
+                self.table.rebuild(wanted, hash)
+            } else if layout.next == 0 {
+                self.reserve_memory((wanted.current - layout.current + 2).checked_mul(bytes(wanted)))?;
+                self.table.begin_growth(wanted.current)
+            } else {
+                match self.grow_by(usize::MAX) {
+                    Ok(Growth::Idle | Growth::Underway | Growth::Complete) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(GrowError::Busy) => std::thread::yield_now(),
+                Err(_) => return Err(ReserveError),
+            }
+        }
+    }
+
+    fn reserve_memory(&self, bytes: Option<usize>) -> Result<(), ReserveError> {
+        if self.table.source().reserve(bytes.ok_or(ReserveError)?) { Ok(()) } else { Err(ReserveError) }
+    }
+
+    /// Gives memory back that is not needed for the keys that are there. The pairs move into a new table, so that nobody else
+    /// may use the map meanwhile; if there is no memory for it all stays as it is.
+    pub fn shrink_to_fit(&mut self) {
+        let Ok(wanted) = layout_for::<K, V, L, WAYS>(self.len()) else { return };
+        let layout = self.table.layout();
+        if wanted.current * segment_bytes::<K, V, L, WAYS>(wanted)
+            >= layout.current * segment_bytes::<K, V, L, WAYS>(layout)
+        {
+            return;
+        }
+        let memory = Memory::new(self.table.source().has_huge_pages());
+        let Ok(mut smaller) = Table::with_layout(memory, wanted, SEGMENTS_MAX, wanted.current, self.table.stripes())
+        else {
+            return;
+        };
+        let mut contents = Vec::new();
+        self.table.each_content(|content| contents.push(content));
+        let all_placed =
+            contents.into_iter().all(|content| smaller.adopt(&Probe::new(self.hash_of_content(content)), content));
+        if all_placed {
+            // What lies on the heap has not moved; the old table only named it.
+            self.table = smaller;
+        }
+    }
+
+    /// Removes every pair. Writers wait meanwhile, and readers of keys that are just being removed.
+    pub fn clear(&self) {
+        let guard = self.collector.enter();
+        let mut entries = Vec::new();
+        self.table.clear_with(|content| {
+            if !L::is_inline() {
+                entries.push(pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed)));
+            }
+        });
+        for entry in entries {
+            drop(super::write::Retire { guard: &guard, entry });
+        }
+        guard.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_is_made_larger_emptied_and_made_smaller() {
+        for (first, second) in [(10, 1000), (100, 500_000), (40_000, 90_000)] {
+            let mut map: CuckooMap<u64, u64> = (0..first).map(|key| (key, key)).collect();
+            map.reserve(second as usize).expect("memory");
+            let capacity = map.capacity();
+            assert!(capacity as u64 >= first + second);
+            (first..first + second).for_each(|key| assert_eq!(map.insert(key, key), None));
+            assert!(map.capacity() <= capacity.max(128), "no growth after reserve");
+            map.retain(|key, _| *key < 50);
+            map.shrink_to_fit();
+            assert!(map.capacity() <= 256 && map.len() == 50);
+            assert!((0..50).all(|key| map.get(&key) == Some(key)));
+            map.clear();
+            assert!(map.is_empty() && map.get(&1).is_none() && map.iter().next().is_none());
+            assert_eq!(map.insert(1, 2), None);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        let map: CuckooMap<u64, u64> = CuckooMap::new();
+        assert_eq!(map.reserve(usize::MAX), Err(ReserveError));
+        assert_eq!(map.reserve(1 << 50), Err(ReserveError));
+        let fixed: CuckooMap<u64, u64> = super::super::Builder::new().capacity(100).fixed().build().expect("memory");
+        assert_eq!(fixed.reserve(10), Ok(()));
+        assert_eq!(fixed.reserve(100_000), Err(ReserveError));
+    }
+
+    #[test]
+    fn boxed_pairs_survive_a_smaller_table() {
+        let mut map: CuckooMap<String, String> = (0..10_000).map(|key| (key.to_string(), key.to_string())).collect();
+        map.retain(|key, _| key.len() < 3);
+        map.shrink_to_fit();
+        assert_eq!(map.len(), 100);
+        assert!((0..100).all(|key| map.get(&key.to_string()) == Some(key.to_string())));
+        map.clear();
+        assert!(map.is_empty());
+    }
+}
