@@ -100,8 +100,8 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         Ok(())
     }
 
-    /// Moves one segment's worth of keys. `prefetch` and `hash` are called with contents; while they are, that key is not
-    /// changed.
+    /// Moves one segment's worth of keys. `hash` is called with contents while nobody changes those keys; `prefetch` too, but
+    /// without that promise.
     ///
     /// # Errors
     /// [`GrowError`]; the step may be tried again.
@@ -227,13 +227,13 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             }
             let mut rest = [None; 16];
             let mut guard = self.stripes.lock_pair(bucket, bucket);
-            guard.start_writing();
             let tags = old.tags(bucket);
-            for slot in tags.taken() {
+            let mut moving = [false; 16];
+            tags.taken().for_each(|slot| moving[slot] = belongs(old.content(bucket, slot)));
+            // Readers wait from here on; hashing, which may take a cache miss for each key, is done.
+            guard.start_writing();
+            for slot in tags.taken().filter(|slot| moving[*slot]) {
                 let Some(lane) = tags.lane(slot) else { continue };
-                if !belongs(old.content(bucket, slot)) {
-                    continue;
-                }
                 match new.tags(bucket).free().first() {
                     Some(free) if !lane.is_away() => new.receive((bucket, free), lane, old, (bucket, slot)),
                     _ => rest[slot] = Some(lane),
@@ -277,9 +277,9 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             }
             let probe = Probe::new(hash(old.content(bucket, slot)));
             drop(guard);
+            // The layout stays: it is this thread that grows the table. A move that another writer spoilt is looked for again.
             let word = self.directories.word();
             let path = path::search(new, &probe).ok_or(GrowError::Unplaced)?;
-            // A move that another writer spoilt is looked for again.
             let _all_carried_out = path.moves().all(|step| self.displace(word, new, step));
         }
         Err(GrowError::Unplaced)

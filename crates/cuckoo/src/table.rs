@@ -394,7 +394,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         mut copy: impl FnMut(G::Content<'a>) -> Option<C>,
         mut accept: impl FnMut(C) -> Option<R>,
     ) -> Result<Option<R>, Contended> {
-        match self.look_first(probe, &mut copy, &mut accept) {
+        match self.look_in_both(probe, &mut copy, &mut accept) {
             Ok(seen) => Ok(seen),
             Err(Disturbed) => self.read_patiently(probe, copy, accept),
         }
@@ -424,6 +424,36 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         accept(copied).map(Some).ok_or(Disturbed)
     }
 
+    /// Looks for a key in both its buckets, while no writer is at work on its stripe and the table does not grow.
+    #[inline(always)]
+    pub(crate) fn look_in_both<'a, C, R>(
+        &'a self,
+        probe: &Probe,
+        copy: &mut impl FnMut(G::Content<'a>) -> Option<C>,
+        accept: &mut impl FnMut(C) -> Option<R>,
+    ) -> Result<Option<R>, Disturbed> {
+        let look = self.begin_look(probe).ok_or(Disturbed)?;
+        let (mut bucket, mut lane) = (look.first, Lane::home(probe.tag()));
+        // One loop rather than the same twice: `copy` and `accept`, which are most of the work, are then compiled in place.
+        loop {
+            let tags = look.segment.tags(bucket);
+            for slot in tags.matching(lane) {
+                if let Some(copied) = copy(look.segment.content(bucket, slot)) {
+                    if !look.version.is_unchanged() {
+                        return Err(Disturbed);
+                    }
+                    if let Some(found) = accept(copied) {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+            if lane.is_away() || !tags.may_be_away(probe.tag()) {
+                return if look.version.is_unchanged() { Ok(None) } else { Err(Disturbed) };
+            }
+            (bucket, lane) = (probe.second(Self::FULL_MASK), Lane::away(probe.tag()));
+        }
+    }
+
     /// Where a key is looked for, if no writer is at work on its stripe and the table does not grow.
     #[inline(always)]
     pub(crate) fn begin_look(&self, probe: &Probe) -> Option<Look<'_, G>> {
@@ -436,7 +466,8 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         Some(Look { segment, first, version })
     }
 
-    /// The long way: every slot whose tag fits, while the table grows too, until nobody disturbs.
+    /// The long way: while the table grows too, and until nobody disturbs.
+    #[cold]
     #[inline(never)]
     pub(crate) fn read_patiently<'a, C, R>(
         &'a self,
@@ -444,25 +475,6 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         mut copy: impl FnMut(G::Content<'a>) -> Option<C>,
         mut accept: impl FnMut(C) -> Option<R>,
     ) -> Result<Option<R>, Contended> {
-        if let Some(look) = self.begin_look(probe) {
-            // Most of those who come here have a key in its second bucket, or in the second slot whose tag fits.
-            let near = look.segment.tags(look.first);
-            let far = probe.second(Self::FULL_MASK);
-            let far_slots = look.segment.tags(far).matching(Lane::away(probe.tag())).map(|slot| (far, slot));
-            let near_slots = near.matching(Lane::home(probe.tag())).map(|slot| (look.first, slot));
-            for (bucket, slot) in near_slots.chain(far_slots) {
-                let copied = copy(look.segment.content(bucket, slot));
-                if !look.version.is_unchanged() {
-                    break;
-                }
-                if let Some(found) = copied.and_then(&mut accept) {
-                    return Ok(Some(found));
-                }
-            }
-            if look.version.is_unchanged() {
-                return Ok(None);
-            }
-        }
         for _ in 0..ATTEMPTS_MAX {
             if let Ok(found) = self.look(probe, &mut copy, &mut accept) {
                 return Ok(found);
@@ -487,7 +499,12 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         if Self::bucket_mask(word) != mask {
             return Err(Disturbed);
         }
-        let valid = || if version.is_unchanged() { Ok(()) } else { Err(Disturbed) };
+        // Once growth has passed the key's bucket it does not mark the stripe again, and may then end and give the old segment
+        // to somebody else: so the layout is asked again too. It does not come back, since tables only grow.
+        let valid = || {
+            let is_valid = version.is_unchanged() && self.directories.word() == word;
+            if is_valid { Ok(()) } else { Err(Disturbed) }
+        };
         let homes = self.homes(word, probe.position()).ok_or(Disturbed)?;
         for segment in homes.each() {
             let is_away = segment.tags(buckets[0]).may_be_away(probe.tag());
@@ -607,10 +624,16 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub fn make_room(&self, probe: &Probe) -> Result<(), Full> {
         for _ in 0..SEARCHES_MAX {
             let word = self.directories.word();
-            let segment = self.roomy_segment(word, probe).ok_or(Full)?;
-            let path = path::search(segment, probe).ok_or(Full)?;
-            if path.moves().all(|step| self.displace(word, segment, step)) {
-                return Ok(());
+            let found = self.roomy_segment(word, probe).map(|segment| (segment, path::search(segment, probe)));
+            match found {
+                Some((segment, Some(path))) => {
+                    if path.moves().all(|step| self.displace(word, segment, step)) {
+                        return Ok(());
+                    }
+                }
+                // A segment that is not in force any more has nothing to say.
+                _ if self.directories.word() != word => {}
+                _ => return Err(Full),
             }
         }
         let mut all = self.stripes.lock_all();

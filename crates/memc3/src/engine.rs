@@ -173,7 +173,8 @@ impl Shared {
     pub fn is_live(&self, probe: &Probe, header: Header, more: More, now: Time) -> bool {
         !more.expiry.is_past(now)
             && (!self.flushed.load(Ordering::Relaxed)
-                || header.version() > self.index.stripe_data(self.index.stripe_of(probe)).flushed.load(Ordering::Relaxed))
+                || header.version()
+                    > self.index.stripe_data(self.index.stripe_of(probe)).flushed.load(Ordering::Relaxed))
     }
 
     /// The version after the last one under a stripe. The caller holds it.

@@ -136,7 +136,7 @@ impl PointerIndex for SharedCuckoo {
             Locking::Optimistic => loop {
                 let versions = [self.stripes.begin(first), self.stripes.begin(second)];
                 let found = self.search(tag, places, key).is_some();
-                if self.stripes.is_unchanged(first, versions[0]) && self.stripes.is_unchanged(second, versions[1]) {
+                if versions.iter().all(|version| version.is_unchanged()) {
                     return found;
                 }
             },

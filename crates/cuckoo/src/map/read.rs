@@ -78,7 +78,7 @@ where
     /// An inline pair that is not the first that comes to hand.
     #[inline(never)]
     fn find_pair(&self, probe: &Probe, mut is_key: impl FnMut(&K) -> bool) -> Option<(K, V)> {
-        let found = self.table.read_patiently(
+        let found = self.table.read_in_two_steps(
             probe,
             |content| Some(content.copy()),
             |words| Self::pair_if(&words, &mut is_key),

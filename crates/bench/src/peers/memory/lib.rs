@@ -150,7 +150,8 @@ mod tests {
     #[test]
     fn segments_are_handed_out_once_and_taken_back() {
         let source = HeapSegments::new(2, Pages::Small).expect("memory");
-        let (first, second) = (source.allocate(SEGMENT_BYTES).expect("one"), source.allocate(SEGMENT_BYTES).expect("two"));
+        let (first, second) =
+            (source.allocate(SEGMENT_BYTES).expect("one"), source.allocate(SEGMENT_BYTES).expect("two"));
         assert_ne!(first, second);
         assert_eq!(source.allocate(SEGMENT_BYTES), None);
         source.release(first, SEGMENT_BYTES);
