@@ -14,26 +14,22 @@ use std::fmt;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-mod bench;
 mod cache_space;
 mod cache_threads;
 mod construction;
 mod contender;
-mod crew;
 mod growth_pause;
 mod index_threads;
 mod insert_cost;
 mod insert_share;
 mod lookup_factors;
-mod memory_speed;
 mod scaling;
 
 use crate::error::BenchError;
 use crate::experiment::{Experiment, Extent};
-use crate::metric;
+use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};
-
-use bench::Bench;
+use crate::{crew, in_process, memory_speed, metric};
 
 const EXPERIMENTS: [Experiment<Bench>; 9] = [
     Experiment { name: construction::NAME, run: construction::run },
@@ -88,7 +84,7 @@ impl fmt::Display for Threads {
 /// [`BenchError`]: a flag that makes no sense, too little memory, a core that cannot be had, a folder not writable.
 pub fn run(options: Options) -> Result<Report, BenchError> {
     let chosen = Experiment::chosen(&EXPERIMENTS, &options.only)?;
-    let bench = Bench::new(&options)?;
+    let bench = Bench::new(options.threads, &options.extent)?;
     let mut report = Report::begin(Threads { cores: bench.cores.clone() }, bench.rounds, bench.measure);
     for experiment in chosen {
         let mut done = (experiment.run)(&bench)?;

@@ -8,11 +8,14 @@
 
 #![forbid(unsafe_code)]
 
+mod crew;
 pub mod engine;
 mod error;
 mod experiment;
 mod figure;
+mod in_process;
 mod machine;
+mod memory_speed;
 pub mod metric;
 pub mod peers;
 mod ratio_table;

@@ -10,8 +10,8 @@ use guira_memc3::Eviction;
 
 use super::{
     BenchError, ExperimentReport,
-    bench::Bench,
     contender::{Contender, WRITE, ZIPF, draws},
+    in_process::Bench,
     metric,
 };
 

@@ -6,9 +6,10 @@ use guira_memc3::Eviction;
 
 use super::{
     BenchError, ExperimentReport,
-    bench::{Bench, threads},
     contender::{self, Contender, Player, ZIPF},
-    crew, metric,
+    crew,
+    in_process::{Bench, threads},
+    metric,
 };
 
 pub(super) const NAME: &str = "cache-threads";

@@ -5,8 +5,8 @@ use guira_cuckoo::{Probe, SEGMENT_BYTES, SEGMENT_SLOTS};
 
 use super::{
     BenchError, ExperimentReport,
-    bench::{Bench, no_memory},
     crew::cpu_time,
+    in_process::{Bench, no_memory},
     metric,
 };
 use crate::peers::{guira_index, key::mix, paper_cuckoo::PaperCuckoo, random_walk::WAYS};

@@ -11,7 +11,7 @@ use guira_memc3::{Config, Eviction, Memc3};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 
-use super::{BenchError, bench::no_memory};
+use super::{BenchError, in_process::no_memory};
 use crate::peers::{
     chained_clock::{self, ChainedClock},
     chained_lru::{self, ChainedLru, Value},

@@ -10,8 +10,8 @@ use guira_loadgen::latency::Latencies;
 
 use super::{
     BenchError, ExperimentReport,
-    bench::Bench,
     contender::{Contender, Player, WRITE},
+    in_process::Bench,
     metric,
 };
 use crate::peers::key::{self, Draw, Key};

@@ -6,8 +6,8 @@ use guira_bench_memory::Pages;
 
 use super::{
     BenchError, ExperimentReport,
-    bench::{Bench, no_memory, threads},
     crew::{self, Rate},
+    in_process::{Bench, no_memory, threads},
     metric,
 };
 use crate::peers::{

@@ -1,6 +1,6 @@
 //! Figure 7: the best throughput of an index at any number of threads, over the share of writes.
 
-use super::{BenchError, ExperimentReport, bench::Bench, crew::Rate, index_threads::Contenders, metric};
+use super::{BenchError, ExperimentReport, crew::Rate, in_process::Bench, index_threads::Contenders, metric};
 
 pub(super) const NAME: &str = "insert-share";
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use guira_bench_memory::Pages;
 
 use super::{
-    BenchError, ExperimentReport,
-    bench::{Bench, no_memory, threads},
-    crew, metric,
+    BenchError, ExperimentReport, crew,
+    in_process::{Bench, no_memory, threads},
+    metric,
 };
 use crate::peers::{
     Locking, PointerIndex,

@@ -6,9 +6,9 @@ use guira_memc3::Eviction;
 
 use super::{
     BenchError, ExperimentReport,
-    bench::{Bench, threads},
     contender::{BATCH, Contender, ZIPF, draws},
     crew::{self, Rate},
+    in_process::{Bench, threads},
     memory_speed::Lines,
     metric,
 };

@@ -1,14 +1,15 @@
-//! What all experiments share: cores, rounds, how long to measure, how much to shrink.
+//! What experiments on the cores of this machine share: cores, rounds, how long to measure, how much to shrink.
 
 use std::time::Duration;
 
 use guira_loadgen::affinity;
 
-use super::{BenchError, Options};
+use crate::error::BenchError;
+use crate::experiment::Extent;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Bench {
+pub(crate) struct Bench {
     /// Cores of the threads, one each.
     pub cores: Vec<usize>,
     pub rounds: usize,
@@ -18,9 +19,10 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub fn new(options: &Options) -> Result<Self, BenchError> {
+    /// A run of `threads` threads at most; one for each core if that is left open.
+    pub fn new(threads: Option<usize>, extent: &Extent) -> Result<Self, BenchError> {
         let mut cores = affinity::cores();
-        let threads = options.threads.unwrap_or(cores.len());
+        let threads = threads.unwrap_or(cores.len());
         if threads == 0 || threads > cores.len() {
             let have = cores.len();
             return Err(BenchError::Setting(format!(
@@ -28,7 +30,6 @@ impl Bench {
             )));
         }
         cores.truncate(threads);
-        let Options { extent, .. } = options;
         let measure = Duration::from_millis(extent.scaled(300, 2));
         Ok(Self { cores, rounds: extent.rounds()?, measure, tiny: extent.tiny })
     }
@@ -49,11 +50,11 @@ impl Bench {
 }
 
 /// A count of threads, as a variant's name.
-pub(super) fn threads(count: usize) -> String {
+pub(crate) fn threads(count: usize) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
 /// What an experiment tried when memory was refused.
-pub(super) fn no_memory(source: std::io::Error) -> BenchError {
+pub(crate) fn no_memory(source: std::io::Error) -> BenchError {
     BenchError::System { doing: "reserving memory for a peer", source }
 }

@@ -1,14 +1,15 @@
 //! The physical limit: how many random cache lines a second threads can read, one after the other and many at a time.
 
-use guira_bench_memory::{Pages, Words};
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{
-    BenchError,
-    bench::{Bench, no_memory},
+use guira_bench_memory::{Pages, Words};
+
+use crate::{
     crew::{self, Rate},
+    error::BenchError,
+    in_process::{Bench, no_memory},
+    peers::key::Draw,
 };
-use crate::peers::key::Draw;
 
 /// Words in a cache line.
 const LINE_WORDS: usize = 8;
@@ -18,7 +19,7 @@ const BATCH: usize = 64;
 const TURN: usize = 16 * BATCH;
 
 /// Memory far larger than the caches.
-pub(super) struct Lines(Words);
+pub(crate) struct Lines(Words);
 
 impl Lines {
     pub fn new(bench: &Bench) -> Result<Self, BenchError> {
