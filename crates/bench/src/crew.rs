@@ -62,10 +62,12 @@ where
             worker();
         }
         let (begin, begin_cpu, mut operations) = (Instant::now(), cpu_time(), 0);
-        while begin.elapsed() < measure {
+        loop {
             operations += worker();
+            if begin.elapsed() >= measure {
+                return Spent::since(begin, begin_cpu, operations);
+            }
         }
-        Spent::since(begin, begin_cpu, operations)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Guira's experiments: each states its workload, measures Guira and its peers in one alternating run, and reports
 //! ratios. [`server`] measures servers as processes, over the network; [`engine`] measures index and cache in process, beside
-//! the [`peers`] that the paper compares with.
+//! the [`peers`] that the paper compares with; [`map`] measures concurrent maps, a process each.
 //!
 //! ```text
 //! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table) ── figure (plots)
@@ -15,9 +15,11 @@ mod experiment;
 mod figure;
 mod in_process;
 mod machine;
+pub mod map;
 mod memory_speed;
 pub mod metric;
 pub mod peers;
+mod process_usage;
 mod ratio_table;
 pub mod report;
 pub mod server;

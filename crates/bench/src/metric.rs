@@ -75,6 +75,10 @@ metrics! {
 metrics! {
     /// Bytes of index for each key at its fullest.
     BYTES_PER_KEY: "bytes-per-key", "B", Less;
+    /// The least of several [`BYTES_PER_KEY`].
+    LEAST_BYTES_PER_KEY: "least-bytes-per-key", "B", Neither;
+    /// The most of them.
+    MOST_BYTES_PER_KEY: "most-bytes-per-key", "B", Neither;
     /// Keys held when the first insert failed.
     KEYS: "keys", "keys", Neither;
     /// Bytes of the index.

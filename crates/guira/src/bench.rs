@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use guira_bench::{engine, server};
+use guira_bench::{engine, map, server};
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
@@ -18,15 +18,20 @@ enum Experiment {
     Server(Box<server::Options>),
     /// The index and the engine in this process, beside the structures that the paper compares them with
     Engine(Box<engine::Options>),
+    /// Concurrent maps in memory, a process each, with one kind of work or several mixed
+    Map(Box<map::Options>),
     /// Draw the plots of kept results again, from their JSON
     Redraw {
-        /// Folders with an engine.json or a server.json
+        /// Folders with an engine.json, a map.json or a server.json
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<PathBuf>,
     },
     /// The floor for a request over loopback; started by `bench server`
     #[command(hide = true)]
     EchoServer(server::EchoArgs),
+    /// A map under measurement, which standard input tells what to do; started by `bench map`
+    #[command(hide = true)]
+    MapContender,
 }
 
 /// Runs an experiment and prints its table.
@@ -40,6 +45,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
             let report = engine::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
+        Experiment::Map(options) => {
+            let report = map::run(*options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
         Experiment::Redraw { folders } => {
             for folder in folders {
                 guira_bench::redraw(&folder).map_err(|error| error.to_string())?;
@@ -48,6 +57,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         Experiment::EchoServer(arguments) => {
             server::echo_server_main(&arguments).map_err(|error| error.to_string())?;
         }
+        Experiment::MapContender => map::contender_main().map_err(|error| error.to_string())?,
     }
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,20 +12,13 @@ use guira_loadgen::protocol::Protocol;
 
 use super::peer::{Peer, Setup};
 use crate::error::BenchError;
+use crate::process_usage;
+pub use crate::process_usage::Usage;
 
 /// Time a server has to accept connections; a large memory limit may take it a while to touch.
 const START_MAX: Duration = Duration::from_secs(20);
 /// Tries with another port if somebody else takes the one we found free.
 const TRIES: usize = 3;
-
-/// What a process has used.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
-    /// User and system time of all its threads, seconds.
-    pub cpu_s: f64,
-    /// Resident memory, huge pages included, bytes.
-    pub rss_bytes: u64,
-}
 
 /// A running server.
 #[derive(Debug)]
@@ -109,7 +101,7 @@ impl Server {
 
     /// What it has used since it started.
     pub fn usage(&self) -> Result<Usage, BenchError> {
-        usage_of(self.pid())
+        process_usage::of(self.pid())
     }
 
     /// Its counters by name.
@@ -156,31 +148,6 @@ fn free_port() -> Result<u16, BenchError> {
     port.map_err(|source| BenchError::System { doing: "looking for a free port", source })
 }
 
-fn usage_of(pid: u32) -> Result<Usage, BenchError> {
-    let folder = PathBuf::from(format!("/proc/{pid}"));
-    let read = |file: &str| {
-        std::fs::read_to_string(folder.join(file))
-            .map_err(|source| BenchError::System { doing: "reading a server's usage (it may have ended)", source })
-    };
-    let (stat, status) = (read("stat")?, read("status")?);
-    let ticks = cpu_ticks(&stat).ok_or_else(|| BenchError::Invalid(format!("/proc/{pid}/stat makes no sense")))?;
-    let cpu_s = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
-    Ok(Usage { cpu_s, rss_bytes: (kib(&status, "VmRSS:") + kib(&status, "HugetlbPages:")) * 1024 })
-}
-
-/// Fields 14 and 15 of /proc/PID/stat. The name, field 2, may hold spaces and brackets, so count from its end.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
-}
-
-fn kib(status: &str, name: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,18 +158,6 @@ mod tests {
     }
 
     #[test]
-    fn cpu_ticks_survive_odd_names() {
-        let stat = "77 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 120 34 0 0 20 0 1";
-        assert_eq!(cpu_ticks(stat), Some(154));
-        assert_eq!(cpu_ticks("nonsense"), None);
-    }
-
-    #[test]
-    fn our_own_usage_can_be_read() {
-        assert!(usage_of(std::process::id()).expect("we run").rss_bytes > 100_000);
-    }
-
-    #[test]
     fn memcached_starts_answers_and_ends() {
         let peer = Peer { kind: PeerKind::Memcached, program: Peer::find_program("memcached") };
         let server = Server::start(&peer, &setup()).expect("starts");
@@ -210,7 +165,7 @@ mod tests {
         assert_eq!(server.counters().expect("answers").number("limit_maxbytes"), Some(64 << 20));
         let pid = server.pid();
         drop(server);
-        assert!(usage_of(pid).is_err(), "still there after drop");
+        assert!(process_usage::of(pid).is_err(), "still there after drop");
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! What all experiments share: who is compared, how many keys, and where the contenders' processes come from.
+
+use std::path::PathBuf;
+
+use super::{
+    BenchError, ExperimentReport, Options,
+    contender::{CONTENDERS, Contender, NO_MAP, Users},
+    cxx::CxxProgram,
+    metric,
+};
+use crate::crew::Rate;
+use crate::in_process::Bench;
+
+/// How full a map counts as full, percent of the keys that it has room for.
+pub(super) const FULL_PERCENT: u64 = 95;
+
+/// The settings of a run.
+pub(super) struct MapBench {
+    pub run: Bench,
+    /// Keys that a map has room for.
+    pub room: u64,
+    contenders: Vec<Contender>,
+    /// Guira's binary, which plays Rust's contenders; none: this process does.
+    pub program: Option<PathBuf>,
+    pub cxx: Option<CxxProgram>,
+    pub huge_pages: bool,
+    /// What a reader must know of the contenders.
+    pub notes: Vec<String>,
+}
+
+impl MapBench {
+    pub fn new(options: &Options) -> Result<Self, BenchError> {
+        let run = Bench::new(options.threads, &options.extent)?;
+        let room = options.keys.unwrap_or(run.scaled(1 << 24, 1 << 12));
+        if !(1 << 10..1 << 32).contains(&room) {
+            return Err(BenchError::Setting("--keys must be 1024 at least, and below 4294967296".into()));
+        }
+        let mut contenders = chosen(&options.peers)?;
+        let mut notes = vec![
+            "all of Rust's maps hash with rapidhash, C++'s with a 128-bit product of like cost; seeded at random"
+                .into(),
+        ];
+        let mut cxx = None;
+        if contenders.iter().any(Contender::is_cxx) {
+            match CxxProgram::build() {
+                Ok(program) => cxx = Some(program),
+                Err(why) => {
+                    contenders.retain(|contender| !contender.is_cxx());
+                    notes.push(format!("without C++'s maps: {why}"));
+                }
+            }
+        }
+        let program = match options.in_this_process {
+            true => None,
+            false => Some(
+                std::env::current_exe()
+                    .map_err(|source| BenchError::System { doing: "looking for our own binary", source })?,
+            ),
+        };
+        Ok(Self { run, room, contenders, program, cxx, huge_pages: options.huge_pages, notes })
+    }
+
+    /// Names of the contenders, and what they are.
+    pub fn contenders(&self) -> Vec<(String, String)> {
+        self.contenders.iter().map(|contender| (contender.name.into(), contender.is.into())).collect()
+    }
+
+    /// Keys in a map that is so full.
+    pub fn keys_at(&self, percent: u64) -> u64 {
+        self.room * percent / 100
+    }
+
+    /// The cores of so many threads.
+    pub fn cores(&self, threads: usize) -> &[usize] {
+        &self.run.cores[..threads]
+    }
+
+    /// Calls `measure` for each map in turn, round by round.
+    pub fn alternate(
+        &self,
+        rounds: usize,
+        mut measure: impl FnMut(&Contender) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        for _ in 0..rounds {
+            for contender in self.contenders.iter().filter(|contender| contender.name != NO_MAP) {
+                measure(contender).map_err(|error| BenchError::Invalid(format!("{}: {error}", contender.name)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The thread counts that `contender` can be measured with.
+    pub fn thread_counts(&self, contender: &Contender) -> Vec<usize> {
+        match contender.users {
+            Users::Many => self.run.thread_counts(),
+            Users::One => vec![1],
+        }
+    }
+
+    /// The most of them.
+    pub fn threads_max(&self, contender: &Contender) -> usize {
+        match contender.users {
+            Users::Many => self.run.cores.len(),
+            Users::One => 1,
+        }
+    }
+}
+
+/// Adds a round's speed.
+pub(super) fn record(report: &mut ExperimentReport, variant: &str, contender: &Contender, rate: Rate) {
+    report.record(variant, contender.name, metric::OPERATIONS, rate.per_s);
+    report.record(variant, contender.name, metric::PER_CPU, rate.per_cpu_s);
+}
+
+fn chosen(names: &[String]) -> Result<Vec<Contender>, BenchError> {
+    if names.is_empty() {
+        return Ok(CONTENDERS.to_vec());
+    }
+    let named = |name: &String| {
+        Contender::called(name).ok_or_else(|| {
+            let names: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
+            BenchError::Setting(format!("there is no map '{name}'; choose from {}", names.join(", ")))
+        })
+    };
+    names.iter().map(named).collect()
+}

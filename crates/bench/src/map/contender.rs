@@ -1,0 +1,140 @@
+//! Who is compared, and how each is made. A new map of ours is a file that implements `ConcurrentMap` and a line here.
+
+use super::{
+    BenchError,
+    bench::MapBench,
+    concurrent_map::ConcurrentMap,
+    cxx::CxxProgram,
+    peers::{
+        dashmap::DashMap,
+        locked::{MutexLocked, ReadWriteLocked},
+        no_map::NoMap,
+        papaya::PapayaMap,
+        scc::SccMap,
+    },
+    process::Process,
+    subject::{Opening, Subject, here},
+};
+
+/// Bytes of the values that maps are measured with: powers of two, few enough to keep the binary small.
+pub(super) const VALUE_BYTES: [usize; 5] = [8, 16, 64, 256, 1024];
+
+/// A map of this process, if there are values of so many bytes.
+type Make = fn(&Opening<'_>) -> Option<Box<dyn Subject>>;
+
+/// How many threads may use a map at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Users {
+    Many,
+    One,
+}
+
+/// Where a map's code is.
+#[derive(Clone, Copy)]
+enum Home {
+    Rust(Make),
+    Cxx,
+}
+
+/// A contender.
+#[derive(Clone, Copy)]
+pub(super) struct Contender {
+    pub name: &'static str,
+    /// What it is.
+    pub is: &'static str,
+    pub users: Users,
+    /// Whether its batches are more than loops.
+    pub has_batches: bool,
+    home: Home,
+}
+
+/// A contender of this process: name, what it is, its type of map.
+macro_rules! rust {
+    ($name:literal, $is:literal, $map:ident) => {
+        Contender {
+            name: $name,
+            is: $is,
+            users: Users::Many,
+            has_batches: <$map<[u64; 1]> as ConcurrentMap<[u64; 1]>>::HAS_BATCHES,
+            home: Home::Rust(|opening| {
+                Some(match opening.value_bytes {
+                    8 => here::<[u64; 1], $map<[u64; 1]>>(opening.room),
+                    16 => here::<[u64; 2], $map<[u64; 2]>>(opening.room),
+                    64 => here::<[u64; 8], $map<[u64; 8]>>(opening.room),
+                    256 => here::<[u64; 32], $map<[u64; 32]>>(opening.room),
+                    1024 => here::<[u64; 128], $map<[u64; 128]>>(opening.room),
+                    _ => return None,
+                })
+            }),
+        }
+    };
+}
+
+const fn cxx(name: &'static str, is: &'static str, users: Users) -> Contender {
+    Contender { name, is, users, has_batches: false, home: Home::Cxx }
+}
+
+/// All of them.
+pub(super) const CONTENDERS: [Contender; 9] = [
+    rust!("dashmap", "crate dashmap 6.2", DashMap),
+    rust!("scc", "crate scc 3.8, HashMap", SccMap),
+    rust!("papaya", "crate papaya 0.2, a guard for 64 operations", PapayaMap),
+    rust!("rwlock", "crate hashbrown 0.17 behind std's RwLock", ReadWriteLocked),
+    rust!("mutex", "crate hashbrown 0.17 behind std's Mutex", MutexLocked),
+    cxx("tbb", "oneTBB's concurrent_hash_map", Users::Many),
+    cxx("hopscotch", "tsl::hopscotch_map behind std::shared_mutex", Users::Many),
+    cxx("hopscotch-alone", "tsl::hopscotch_map without a lock, for one thread", Users::One),
+    rust!("no-map", "no map: how fast keys are made", NoMap),
+];
+
+/// The name of [`NoMap`].
+pub(super) const NO_MAP: &str = "no-map";
+
+impl Contender {
+    /// The one called `name`.
+    pub fn called(name: &str) -> Option<Self> {
+        CONTENDERS.into_iter().find(|known| known.name == name)
+    }
+
+    /// Whether it needs the C++ program.
+    pub fn is_cxx(&self) -> bool {
+        matches!(self.home, Home::Cxx)
+    }
+
+    /// Its map in this process.
+    ///
+    /// # Errors
+    /// [`BenchError::Setting`]: it has none here, or none of such values.
+    pub fn here(&self, opening: &Opening<'_>) -> Result<Box<dyn Subject>, BenchError> {
+        let made = match self.home {
+            Home::Rust(make) => make(opening),
+            Home::Cxx => None,
+        };
+        made.ok_or_else(|| BenchError::Setting(format!("'{opening}' names no map of this process")))
+    }
+
+    /// Its map, empty.
+    ///
+    /// # Errors
+    /// [`BenchError`]: its process does not start or answer.
+    pub fn open(
+        &self,
+        bench: &MapBench,
+        room: Option<usize>,
+        value_bytes: usize,
+    ) -> Result<Box<dyn Subject>, BenchError> {
+        let opening = Opening { contender: self.name, value_bytes, room };
+        let command = match (self.home, &bench.program) {
+            (Home::Rust(_), None) => return self.here(&opening),
+            (Home::Rust(_), Some(program)) => {
+                let mut command = std::process::Command::new(program);
+                command.args(["bench", "map-contender"]);
+                command
+            }
+            (Home::Cxx, _) => bench.cxx.as_ref().map(CxxProgram::command).ok_or_else(|| {
+                BenchError::Setting(format!("{} needs g++, libtbb-dev and libtsl-hopscotch-map-dev", self.name))
+            })?,
+        };
+        Ok(Box::new(Process::start(command, &opening, bench.huge_pages)?))
+    }
+}
