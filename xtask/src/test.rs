@@ -17,7 +17,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     run.step("tests", tests)?;
     model::model(run)?;
     // Benchmarks run tiny, so that they cannot rot.
-    for bench in ["engine", "server"] {
+    for bench in ["engine", "map", "server"] {
         let command = run.command(&format!("cargo run --release --locked --package guira -- bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }

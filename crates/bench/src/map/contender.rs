@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Bytes of the values that maps are measured with: powers of two, few enough to keep the binary small.
-pub(super) const VALUE_BYTES: [usize; 5] = [8, 16, 64, 256, 1024];
+const VALUE_BYTES: [usize; 5] = [8, 16, 64, 256, 1024];
 
 /// A map of this process, if there are values of so many bytes.
 type Make = fn(&Opening<'_>) -> Option<Box<dyn Subject>>;
@@ -43,35 +43,33 @@ pub(super) struct Contender {
     /// What it is.
     pub is: &'static str,
     pub users: Users,
+    /// Sizes of values that it is there for.
+    pub value_bytes: &'static [usize],
     /// Whether its batches are more than loops.
     pub has_batches: bool,
     home: Home,
 }
 
-/// A contender of this process: name, what it is, its type of map.
+/// A contender of this process: name, what it is, its type of map, words of the values that it is compiled for.
 macro_rules! rust {
-    ($name:literal, $is:literal, $map:ident) => {
+    ($name:literal, $is:literal, $map:ident) => { rust!($name, $is, $map, [1, 2, 8, 32, 128]) };
+    ($name:literal, $is:literal, $map:ident, [$($words:literal),*]) => {
         Contender {
             name: $name,
             is: $is,
             users: Users::Many,
+            value_bytes: &[$($words * size_of::<u64>()),*],
             has_batches: <$map<[u64; 1]> as ConcurrentMap<[u64; 1]>>::HAS_BATCHES,
-            home: Home::Rust(|opening| {
-                Some(match opening.value_bytes {
-                    8 => here::<[u64; 1], $map<[u64; 1]>>(opening.room),
-                    16 => here::<[u64; 2], $map<[u64; 2]>>(opening.room),
-                    64 => here::<[u64; 8], $map<[u64; 8]>>(opening.room),
-                    256 => here::<[u64; 32], $map<[u64; 32]>>(opening.room),
-                    1024 => here::<[u64; 128], $map<[u64; 128]>>(opening.room),
-                    _ => return None,
-                })
+            home: Home::Rust(|opening| match opening.value_bytes / size_of::<u64>() {
+                $($words => Some(here::<[u64; $words], $map<[u64; $words]>>(opening.room)),)*
+                _ => None,
             }),
         }
     };
 }
 
 const fn cxx(name: &'static str, is: &'static str, users: Users) -> Contender {
-    Contender { name, is, users, has_batches: false, home: Home::Cxx }
+    Contender { name, is, users, value_bytes: &VALUE_BYTES, has_batches: false, home: Home::Cxx }
 }
 
 /// All of them.
@@ -80,11 +78,11 @@ pub(super) const CONTENDERS: [Contender; 9] = [
     rust!("scc", "crate scc 3.8, HashMap", SccMap),
     rust!("papaya", "crate papaya 0.2, a guard for 64 operations", PapayaMap),
     rust!("rwlock", "crate hashbrown 0.17 behind std's RwLock", ReadWriteLocked),
-    rust!("mutex", "crate hashbrown 0.17 behind std's Mutex", MutexLocked),
+    rust!("mutex", "crate hashbrown 0.17 behind std's Mutex", MutexLocked, [1]),
     cxx("tbb", "oneTBB's concurrent_hash_map", Users::Many),
     cxx("hopscotch", "tsl::hopscotch_map behind std::shared_mutex", Users::Many),
     cxx("hopscotch-alone", "tsl::hopscotch_map without a lock, for one thread", Users::One),
-    rust!("no-map", "no map: how fast keys are made", NoMap),
+    rust!("no-map", "no map: how fast keys are made", NoMap, [1]),
 ];
 
 /// The name of [`NoMap`].
@@ -107,8 +105,8 @@ impl Contender {
     /// [`BenchError::Setting`]: it has none here, or none of such values.
     pub fn here(&self, opening: &Opening<'_>) -> Result<Box<dyn Subject>, BenchError> {
         let made = match self.home {
-            Home::Rust(make) => make(opening),
-            Home::Cxx => None,
+            Home::Rust(make) if self.value_bytes.contains(&opening.value_bytes) => make(opening),
+            _ => None,
         };
         made.ok_or_else(|| BenchError::Setting(format!("'{opening}' names no map of this process")))
     }

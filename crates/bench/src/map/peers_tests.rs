@@ -6,7 +6,7 @@ use guira_loadgen::affinity::cores;
 
 use super::super::{
     concurrent_map::ConcurrentMap,
-    contender::{CONTENDERS, NO_MAP, VALUE_BYTES},
+    contender::{CONTENDERS, NO_MAP},
     entry::Value,
     phase::{ABSENT, Outcome, Phase, Work},
     subject::{Opening, Subject, here},
@@ -46,8 +46,8 @@ fn is_right(name: &str, subject: &mut dyn Subject, cores: &[usize], batched: boo
 fn every_map_gives_right_answers() {
     for contender in CONTENDERS.iter().filter(|known| !known.is_cxx() && known.name != NO_MAP) {
         for room in [None, Some(KEYS as usize * 2)] {
-            for value_bytes in VALUE_BYTES {
-                let opening = Opening { contender: contender.name, value_bytes, room };
+            for value_bytes in contender.value_bytes {
+                let opening = Opening { contender: contender.name, value_bytes: *value_bytes, room };
                 let mut subject = contender.here(&opening).expect("it is in this process");
                 is_right(contender.name, &mut *subject, &cores(), contender.has_batches);
             }

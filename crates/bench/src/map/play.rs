@@ -193,19 +193,22 @@ impl<'a, V: Value, M: ConcurrentMap<V>> Worker<'a, V, M> {
         2 * own * (1 + lookups)
     }
 
-    /// A batch of random keys of the phase's.
+    /// Random keys of the phase's.
     #[inline]
-    fn random_keys(&self, draw: &mut Draw) -> [u64; BATCH] {
+    fn draw_keys(&self, draw: &mut Draw, keys: &mut [u64; BATCH]) {
         let Range { start, end } = self.phase.numbers;
-        std::array::from_fn(|_| key(start + draw.below((end - start) as usize) as u64))
+        for place in keys {
+            *place = key(start + draw.below((end - start) as usize) as u64);
+        }
     }
 
     fn updates(self) -> impl FnMut() -> u64 + Send + 'a {
-        let (mut draw, lookups) = (self.draw(), self.phase.lookups);
+        let (mut draw, mut keys, lookups) = (self.draw(), [0; BATCH], self.phase.lookups);
         let group = 1 + lookups as usize;
         move || {
             for _ in 0..TURN_BATCHES {
-                let (keys, guard) = (self.random_keys(&mut draw), self.map.guard());
+                self.draw_keys(&mut draw, &mut keys);
+                let guard = self.map.guard();
                 let mut difference = 0;
                 for keys in keys[..BATCH / group * group].chunks(group) {
                     difference |= u64::from(!self.map.update(keys[0], &guard));
@@ -218,10 +221,11 @@ impl<'a, V: Value, M: ConcurrentMap<V>> Worker<'a, V, M> {
     }
 
     fn lookups(self) -> impl FnMut() -> u64 + Send + 'a {
-        let (mut draw, are_there) = (self.draw(), self.phase.work == Work::Hits);
+        let (mut draw, mut keys, are_there) = (self.draw(), [0; BATCH], self.phase.work == Work::Hits);
         move || {
             for _ in 0..TURN_BATCHES {
-                let (keys, guard) = (self.random_keys(&mut draw), self.map.guard());
+                self.draw_keys(&mut draw, &mut keys);
+                let guard = self.map.guard();
                 let difference = match are_there {
                     true => keys.iter().fold(0, |sum, key| sum | self.look_up(*key, &guard)),
                     false => keys.iter().fold(0, |sum, key| sum | u64::from(self.map.get(*key, &guard).is_some())),
@@ -233,11 +237,12 @@ impl<'a, V: Value, M: ConcurrentMap<V>> Worker<'a, V, M> {
     }
 
     fn batched_lookups(self) -> impl FnMut() -> u64 + Send + 'a {
-        let (mut draw, are_there) = (self.draw(), self.phase.work == Work::Hits);
+        let (mut draw, mut keys, are_there) = (self.draw(), [0; BATCH], self.phase.work == Work::Hits);
         let mut values = Vec::with_capacity(BATCH);
         move || {
             for _ in 0..TURN_BATCHES {
-                let (keys, guard) = (self.random_keys(&mut draw), self.map.guard());
+                self.draw_keys(&mut draw, &mut keys);
+                let guard = self.map.guard();
                 self.map.get_many(&keys, &mut values, &guard);
                 let missing = u64::from(values.len() != BATCH);
                 let difference = keys.iter().zip(&values).fold(missing, |sum, (key, value)| {

@@ -3,7 +3,7 @@
 use super::{
     BenchError, ExperimentReport,
     bench::{FULL_PERCENT, MapBench, record},
-    contender::{Contender, VALUE_BYTES},
+    contender::Contender,
     phase::{Phase, Work},
 };
 
@@ -22,7 +22,7 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     let mut report =
         ExperimentReport::new(NAME, "Throughput over the size of values (Figure 3.11)", words).over("value (B)");
     bench.alternate(bench.run.rounds, |contender| {
-        VALUE_BYTES.into_iter().try_for_each(|bytes| measure(bench, &mut report, contender, bytes))
+        contender.value_bytes.iter().try_for_each(|bytes| measure(bench, &mut report, contender, *bytes))
     })?;
     Ok(report)
 }

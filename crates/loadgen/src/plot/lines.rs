@@ -12,6 +12,11 @@ use super::sheet::{Anchor, LABEL, Place, Sheet, TITLE, widest, width_of};
 use super::{COLOURS, INK, Spread, WIDTH, tick};
 
 const HEIGHT: f64 = 540.0;
+/// Height of a panel's axes where there are several rows of panels.
+const ROW_PANEL: f64 = 260.0;
+/// What stands below them.
+const TICKS: f64 = 36.0;
+const LEGEND_TOP: f64 = 52.0;
 const MARGIN: f64 = 16.0;
 const ROW: f64 = 24.0;
 /// Between two panels.
@@ -32,7 +37,7 @@ pub struct LineChart {
     pub across: String,
     /// What they show, with its unit.
     pub up: String,
-    /// Panels, from left to right.
+    /// Panels, from left to right, and in rows where they are too many for their names.
     pub panels: Vec<LinePanel>,
 }
 
@@ -67,41 +72,46 @@ struct Entry {
 impl LineChart {
     /// Draws it.
     pub fn sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new(WIDTH, HEIGHT);
-        sheet.text(&self.title, (WIDTH / 2.0, 22.0), TITLE, Anchor::Middle);
         let entries = self.legend();
-        let top = draw_legend(&mut sheet, &entries, 52.0);
+        let legend_rows = legend_rows(&entries);
+        let legend_end = LEGEND_TOP + (legend_rows.len() as f64 - 1.0) * ROW + 16.0;
         let has_names = self.panels.iter().any(|panel| !panel.name.is_empty());
-        let top = top + if has_names { ROW } else { 8.0 };
-        let bottom = HEIGHT - 60.0;
+        let first_top = legend_end + if has_names { ROW } else { 8.0 };
         let points = || self.panels.iter().flat_map(|panel| &panel.lines).flat_map(|line| &line.points);
-        let up = Scale::of_points(points().map(|(_, spread)| *spread), bottom, top);
-        let ticks = up.ticks(7);
+        let scale = |bottom: f64, top: f64| Scale::of_points(points().map(|(_, spread)| *spread), bottom, top);
+        let ticks = scale(1.0, 0.0).ticks(7);
         let left = MARGIN + ROW + widest(ticks.iter().map(|value| tick(*value)), LABEL) + 10.0;
-        let name = if up.is_logarithmic { format!("{}, logarithmic", self.up) } else { self.up.clone() };
-        sheet.text(name, (MARGIN + 6.0, f64::midpoint(top, bottom)), LABEL, Anchor::Upwards);
-        for value in &ticks {
-            sheet.text(tick(*value), (left - 8.0, up.at(*value)), LABEL, Anchor::Right);
-        }
-        let count = self.panels.len().max(1) as f64;
-        let width = (WIDTH - MARGIN - left - GAP * (count - 1.0)) / count;
+        let name_width = widest(self.panels.iter().map(|panel| panel.name.clone()), LABEL);
+        let columns =
+            (((WIDTH - MARGIN - left + GAP) / (name_width + GAP)) as usize).clamp(1, self.panels.len().max(1));
+        let rows = self.panels.len().div_ceil(columns).max(1);
+        // Rows as long as each other.
+        let columns = self.panels.len().div_ceil(rows).max(1);
+        let panel_height = if rows == 1 { HEIGHT - 60.0 - first_top } else { ROW_PANEL };
+        let height = first_top + (panel_height + ROW + TICKS) * (rows as f64 - 1.0) + panel_height + 60.0;
+        let mut sheet = Sheet::new(WIDTH, height);
+        sheet.text(&self.title, (WIDTH / 2.0, 22.0), TITLE, Anchor::Middle);
+        draw_legend(&mut sheet, &legend_rows);
+        let name = if scale(1.0, 0.0).is_logarithmic { format!("{}, logarithmic", self.up) } else { self.up.clone() };
+        sheet.text(name, (MARGIN + 6.0, f64::midpoint(first_top, height - 60.0)), LABEL, Anchor::Upwards);
+        let width = (WIDTH - MARGIN - left - GAP * (columns as f64 - 1.0)) / columns as f64;
         for (number, panel) in self.panels.iter().enumerate() {
-            let left = left + number as f64 * (width + GAP);
+            let (row, column) = (number / columns, number % columns);
+            let top = first_top + row as f64 * (panel_height + ROW + TICKS);
+            let (up, left) = (scale(top + panel_height, top), left + column as f64 * (width + GAP));
+            if column == 0 {
+                for value in &ticks {
+                    sheet.text(tick(*value), (left - 8.0, up.at(*value)), LABEL, Anchor::Right);
+                }
+            }
             let across = Scale::of_choices(points().map(|(x, _)| *x), left, left + width);
             sheet.text(&panel.name, (left + width / 2.0, top - 12.0), LABEL, Anchor::Middle);
             ticks.iter().for_each(|value| sheet.grid((left, up.at(*value)), (left + width, up.at(*value))));
-            sheet.line([(left, top), (left, bottom), (left + width, bottom)], INK, 1.0);
-            self.draw_choices(&mut sheet, across, bottom);
-            let lines = panel.lines.iter();
-            let drawn = lines.filter_map(|line| Some((line, entries.iter().find(|entry| entry.is(line))?)));
-            for (line, entry) in drawn.clone() {
-                draw_band(&mut sheet, line, entry, across, up);
-            }
-            for (line, entry) in drawn {
-                draw_line(&mut sheet, line, entry, across, up);
-            }
+            sheet.line([(left, top), (left, top + panel_height), (left + width, top + panel_height)], INK, 1.0);
+            self.draw_choices(&mut sheet, across, top + panel_height);
+            draw_lines(&mut sheet, &panel.lines, &entries, across, up);
         }
-        sheet.text(&self.across, (f64::midpoint(left, WIDTH - MARGIN), HEIGHT - 16.0), LABEL, Anchor::Middle);
+        sheet.text(&self.across, (f64::midpoint(left, WIDTH - MARGIN), height - 16.0), LABEL, Anchor::Middle);
         sheet
     }
 
@@ -149,6 +159,11 @@ impl Entry {
         self.name == line.name && self.is_hollow == line.source.is_some()
     }
 
+    /// In the legend, with the space to the next.
+    fn width(&self) -> f64 {
+        SAMPLE + 8.0 + width_of(&self.text, LABEL) + 26.0
+    }
+
     fn colour(&self) -> RGBColor {
         COLOURS[self.style % COLOURS.len()]
     }
@@ -171,32 +186,34 @@ impl Entry {
     }
 }
 
-/// Draws the legend in rows from `top`; returns where it ends.
-fn draw_legend(sheet: &mut Sheet, entries: &[Entry], top: f64) -> f64 {
-    let width = |entry: &Entry| SAMPLE + 8.0 + width_of(&entry.text, LABEL) + 26.0;
+/// The entries of each row of the legend.
+fn legend_rows(entries: &[Entry]) -> Vec<Vec<&Entry>> {
     let mut rows: Vec<Vec<&Entry>> = vec![Vec::new()];
     let mut used = 0.0;
     for entry in entries {
-        if used + width(entry) > WIDTH - 2.0 * MARGIN && used > 0.0 {
+        if used + entry.width() > WIDTH - 2.0 * MARGIN && used > 0.0 {
             rows.push(Vec::new());
             used = 0.0;
         }
-        used += width(entry);
+        used += entry.width();
         rows.last_mut().into_iter().for_each(|row| row.push(entry));
     }
+    rows
+}
+
+fn draw_legend(sheet: &mut Sheet, rows: &[Vec<&Entry>]) {
     for (number, row) in rows.iter().enumerate() {
-        let y = top + number as f64 * ROW;
-        let mut x = (WIDTH - row.iter().map(|entry| width(entry)).sum::<f64>() + 26.0) / 2.0;
+        let y = LEGEND_TOP + number as f64 * ROW;
+        let mut x = (WIDTH - row.iter().map(|entry| entry.width()).sum::<f64>() + 26.0) / 2.0;
         for entry in row {
             if !entry.is_hollow {
                 sheet.line([(x, y), (x + SAMPLE, y)], entry.colour(), 2.0);
             }
             entry.draw_point(sheet, (x + SAMPLE / 2.0, y));
             sheet.text(&entry.text, (x + SAMPLE + 8.0, y), LABEL, Anchor::Left);
-            x += width(entry);
+            x += entry.width();
         }
     }
-    top + (rows.len() as f64 - 1.0) * ROW + 16.0
 }
 
 /// The range of a line's rounds.
@@ -207,6 +224,17 @@ fn draw_band(sheet: &mut Sheet, line: &Line, entry: &Entry, across: Scale, up: S
     let low = line.points.iter().map(|(x, spread)| (across.at(*x), up.at(spread.low)));
     let high = line.points.iter().map(|(x, spread)| (across.at(*x), up.at(spread.high)));
     sheet.band(low.chain(high.rev()).collect::<Vec<_>>(), entry.colour());
+}
+
+/// Draws a panel's lines over the ranges of all of them.
+fn draw_lines(sheet: &mut Sheet, lines: &[Line], entries: &[Entry], across: Scale, up: Scale) {
+    let drawn = lines.iter().filter_map(|line| Some((line, entries.iter().find(|entry| entry.is(line))?)));
+    for (line, entry) in drawn.clone() {
+        draw_band(sheet, line, entry, across, up);
+    }
+    for (line, entry) in drawn {
+        draw_line(sheet, line, entry, across, up);
+    }
 }
 
 fn draw_line(sheet: &mut Sheet, line: &Line, entry: &Entry, across: Scale, up: Scale) {
@@ -246,5 +274,20 @@ mod tests {
             assert!(svg.contains(text), "no '{text}'");
         }
         assert!(std::fs::metadata(png).expect("a png").len() > 5_000);
+    }
+
+    #[test]
+    fn panels_go_into_rows_where_their_names_would_touch() {
+        let points = vec![(1.0, Spread::exactly(1.0)), (2.0, Spread::exactly(2.0))];
+        let line = Line { name: "guira".into(), points, source: None };
+        let panel = |number: usize| LinePanel {
+            name: format!("a name that takes a third of the sheet {number}"),
+            lines: vec![line.clone()],
+        };
+        let height = |panels: usize| {
+            LineChart { panels: (0..panels).map(panel).collect(), ..LineChart::default() }.sheet().height()
+        };
+        assert_eq!(height(1), HEIGHT);
+        assert!(height(6) > height(2) && height(6) < height(11), "{} {} {}", height(2), height(6), height(11));
     }
 }

@@ -5,6 +5,9 @@ use super::Spread;
 /// Largest over smallest median from which on an axis is logarithmic: more, and the smallest could not be told apart.
 const LINEAR_RATIO_MAX: f64 = 20.0;
 
+/// The same for what was chosen, which often doubles from one to the next.
+const LINEAR_CHOICES_MAX: f64 = 64.0;
+
 /// An axis from one pixel to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
@@ -34,10 +37,13 @@ impl Scale {
         linear
     }
 
-    /// An axis for what was chosen, with some room at both ends.
+    /// An axis for what was chosen, with some room at both ends; logarithmic if the choices lie very far apart.
     pub fn of_choices(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (low, high) =
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        if low > 0.0 && high / low > LINEAR_CHOICES_MAX {
+            return Self { low: low / 1.3, high: high * 1.3, is_logarithmic: true, from, to };
+        }
         let room = if high > low { (high - low) * 0.06 } else { 1.0 };
         Self { low: low - room, high: high + room, is_logarithmic: false, from, to }
     }

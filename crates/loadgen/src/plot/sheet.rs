@@ -55,6 +55,11 @@ impl Sheet {
         Self { width, height, marks: Vec::new() }
     }
 
+    #[cfg(test)]
+    pub(super) fn height(&self) -> f64 {
+        self.height
+    }
+
     pub(super) fn text(&mut self, text: impl Into<String>, at: Place, size: f64, anchor: Anchor) {
         self.marks.push(Mark::Text { text: text.into(), at, size, anchor });
     }
