@@ -69,23 +69,18 @@ struct Value {
     }
 };
 
-// SplitMix64, the same numbers as Rust's contenders draw.
+// wyrand, the same numbers as Rust's contenders draw.
 class Draw {
 public:
-    explicit Draw(u64 seed) : state(mix(seed)) {}
+    explicit Draw(u64 seed) : state(seed) {}
 
     u64 below(u64 end) {
-        state += 0x9e3779b97f4a7c15;
-        return static_cast<u64>((static_cast<unsigned __int128>(mix(state)) * end) >> 64);
+        state += 0xa0761d6478bd642f;
+        const auto product = static_cast<unsigned __int128>(state) * (state ^ 0xe7037ed1a0b428db);
+        const u64 bits = static_cast<u64>(product) ^ static_cast<u64>(product >> 64);
+        return static_cast<u64>((static_cast<unsigned __int128>(bits) * end) >> 64);
     }
 
 private:
-    static u64 mix(u64 value) {
-        value += 0x9e3779b97f4a7c15;
-        value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-        value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-        return value ^ (value >> 31);
-    }
-
     u64 state;
 };

@@ -14,6 +14,25 @@ pub(super) fn key(number: u64) -> u64 {
     product ^ (product >> 32)
 }
 
+/// Random numbers by wyrand: of the generators that are random enough the one that a map's lookups feel least.
+pub(super) struct Draw(u64);
+
+impl Draw {
+    /// The same `seed`, the same numbers.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `end`.
+    #[inline]
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
+        let product = u128::from(self.0) * u128::from(self.0 ^ 0xe703_7ed1_a0b4_28db);
+        let bits = product as u64 ^ (product >> 64) as u64;
+        ((u128::from(bits) * u128::from(end)) >> 64) as u64
+    }
+}
+
 /// What a map holds for a key: words that all say the same.
 pub trait Value: Copy + Send + Sync + 'static {
     /// The value of a key.
@@ -53,6 +72,13 @@ mod tests {
     fn no_two_numbers_share_a_key() {
         let keys: std::collections::HashSet<u64> = (0..100_000).chain(1 << 40..(1 << 40) + 100_000).map(key).collect();
         assert_eq!(keys.len(), 200_000);
+    }
+
+    #[test]
+    fn every_number_is_drawn_about_as_often() {
+        let (mut draw, mut counts) = (Draw::new(1), [0u32; 100]);
+        (0..100_000).for_each(|_| counts[draw.below(100) as usize] += 1);
+        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
     }
 
     #[test]

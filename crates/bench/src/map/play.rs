@@ -12,12 +12,11 @@ use guira_loadgen::latency::Latencies;
 
 use super::{
     concurrent_map::ConcurrentMap,
-    entry::{Value, key},
+    entry::{Draw, Value, key},
     phase::{Outcome, Phase, Work},
 };
 use crate::crew::{self, Spent};
 use crate::error::BenchError;
-use crate::peers::key::Draw;
 
 /// Keys made at a time, and asked for at a time where a map takes several.
 pub(super) const BATCH: usize = 64;
@@ -141,7 +140,7 @@ impl<'a, V: Value, M: ConcurrentMap<V>> Worker<'a, V, M> {
                 difference |= u64::from(!self.map.insert(*key_at, V::of(*key_at), &guard));
                 for _ in 0..lookups {
                     // Those below the phase's numbers, and of these the thread's own until now.
-                    let known = draw.below((start + at + 1) as usize) as u64;
+                    let known = draw.below(start + at + 1);
                     let number = if known < start { known } else { self.own(start, known - start) };
                     difference |= self.look_up(key(number), &guard);
                 }
@@ -180,7 +179,7 @@ impl<'a, V: Value, M: ConcurrentMap<V>> Worker<'a, V, M> {
             let guard = self.map.guard();
             let mut difference = 0;
             let mut look_around = || {
-                let number = |_| stays + draw.below((end - stays) as usize) as u64;
+                let number = |_| stays + draw.below(end - stays);
                 (0..lookups).map(number).fold(0, |sum, number| sum | self.look_up(key(number), &guard))
             };
             for at in first..own.min(first + REPLACEMENTS) {
@@ -198,7 +197,7 @@ impl<'a, V: Value, M: ConcurrentMap<V>> Worker<'a, V, M> {
     fn draw_keys(&self, draw: &mut Draw, keys: &mut [u64; BATCH]) {
         let Range { start, end } = self.phase.numbers;
         for place in keys {
-            *place = key(start + draw.below((end - start) as usize) as u64);
+            *place = key(start + draw.below(end - start));
         }
     }
 
