@@ -34,7 +34,12 @@ int open(const std::string& map, std::size_t room) {
     return 1;
 }
 
-int main() {
+int main(int count, char** arguments) {
+    if (count > 1 && arguments[1] == std::string("--version")) {
+        std::cout << "oneTBB " << TBB_VERSION_MAJOR << '.' << TBB_VERSION_MINOR << ", Debian's tsl::hopscotch_map, g++ "
+                  << __VERSION__ << '\n';
+        return 0;
+    }
     std::string verb, map;
     std::size_t value_bytes = 0, room = 0;
     std::cin >> verb >> map >> value_bytes >> room;

@@ -8,6 +8,7 @@
 #include <shared_mutex>
 
 #include <tbb/concurrent_hash_map.h>
+#include <tbb/version.h>
 #include <tsl/hopscotch_map.h>
 
 #include "phase.hpp"

@@ -93,8 +93,7 @@ fn together<W: Send>(
     let member = move |core: usize, worker: W| {
         let pinned = affinity::pin(core);
         barrier.wait();
-        let _pinned =
-            pinned.map_err(|source| BenchError::Load { peer: "guira".into(), experiment: "engine", source })?;
+        let _pinned = pinned.map_err(|source| BenchError::Invalid(source.to_string()))?;
         Ok(work(worker))
     };
     std::thread::scope(|scope| {

@@ -43,7 +43,10 @@ impl MapBench {
         let mut cxx = None;
         if contenders.iter().any(Contender::is_cxx) {
             match CxxProgram::build() {
-                Ok(program) => cxx = Some(program),
+                Ok(program) => {
+                    notes.push(format!("C++'s maps: {}", program.version()));
+                    cxx = Some(program);
+                }
                 Err(why) => {
                     contenders.retain(|contender| !contender.is_cxx());
                     notes.push(format!("without C++'s maps: {why}"));
@@ -63,6 +66,11 @@ impl MapBench {
     /// Names of the contenders, and what they are.
     pub fn contenders(&self) -> Vec<(String, String)> {
         self.contenders.iter().map(|contender| (contender.name.into(), contender.is.into())).collect()
+    }
+
+    /// Whether batches are worth a comparison: with what the other maps do one key at a time, having nothing better.
+    pub fn any_has_batches(&self) -> bool {
+        self.contenders.iter().any(|contender| contender.has_batches)
     }
 
     /// Keys in a map that is so full.
@@ -107,9 +115,9 @@ impl MapBench {
 }
 
 /// Adds a round's speed.
-pub(super) fn record(report: &mut ExperimentReport, variant: &str, contender: &Contender, rate: Rate) {
-    report.record(variant, contender.name, metric::OPERATIONS, rate.per_s);
-    report.record(variant, contender.name, metric::PER_CPU, rate.per_cpu_s);
+pub(super) fn record(report: &mut ExperimentReport, variant: &str, name: &str, rate: Rate) {
+    report.record(variant, name, metric::OPERATIONS, rate.per_s);
+    report.record(variant, name, metric::PER_CPU, rate.per_cpu_s);
 }
 
 fn chosen(names: &[String]) -> Result<Vec<Contender>, BenchError> {

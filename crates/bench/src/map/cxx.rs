@@ -20,6 +20,7 @@ const COMPILER: &str = "g++ -std=c++20 -O3 -DNDEBUG -pthread -o maps main.cpp -l
 /// A compiled program, in a folder that is removed with it.
 pub(super) struct CxxProgram {
     folder: TempDir,
+    version: String,
 }
 
 impl CxxProgram {
@@ -33,7 +34,16 @@ impl CxxProgram {
             std::fs::write(folder.path().join(name), text).map_err(|error| format!("{name}: {error}"))?;
         }
         compile(COMPILER, folder.path())?;
-        Ok(Self { folder })
+        let mut program = Self { folder, version: String::new() };
+        let output =
+            program.command().arg("--version").output().map_err(|error| format!("it does not start: {error}"))?;
+        program.version = String::from_utf8_lossy(&output.stdout).trim().to_string();
+        Ok(program)
+    }
+
+    /// What it is made of.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// Its command, which expects an opening and phases on standard input.

@@ -5,7 +5,6 @@ use super::{
     BenchError, ExperimentReport,
     bench::{FULL_PERCENT, MapBench, record},
     contender::{Contender, NO_MAP},
-    metric,
     phase::{ABSENT, Phase, Work},
     play::BATCH,
 };
@@ -18,8 +17,9 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     let keys = bench.keys_at(FULL_PERCENT);
     let words = format!(
         "8 B keys and values; {keys} keys in a map that was made with room for {}; random keys, all there or none; one at a \
-         time, or {BATCH} a call where a map takes several (batched); threads pinned to cores; no-map: the same loop without a \
-         map; memory: random cache lines, {BATCH} asked for at a time, or each address from the line before",
+         time; batched: {BATCH} a call where a map takes several, one at a time where it does not; threads pinned to cores; no-map: \
+         the same loop without a map; reads: random cache lines of the memory, {BATCH} asked for at a time (prefetched), or each \
+         address from the line before (dependent)",
         bench.room
     );
     let mut report = ExperimentReport::new(NAME, "Lookups in a full map", words).over("threads");
@@ -29,13 +29,13 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
         no_map.iter().try_for_each(|no_map| measure(bench, &mut report, no_map, keys))?;
         let lines = Lines::new(&bench.run)?;
         for count in bench.run.thread_counts() {
-            for (what, rate) in [
-                ("dependent reads", lines.dependent(&bench.run, count)?),
-                ("prefetched reads", lines.prefetched(&bench.run, count)?),
+            for (name, rate) in [
+                ("reads-dependent", lines.dependent(&bench.run, count)?),
+                ("reads-prefetched", lines.prefetched(&bench.run, count)?),
             ] {
-                let variant = format!("{what}, {}", threads(count));
-                report.record(&variant, "memory", metric::OPERATIONS, rate.per_s);
-                report.record(&variant, "memory", metric::PER_CPU, rate.per_cpu_s);
+                for what in if bench.any_has_batches() { &["hits", "hits batched"][..] } else { &["hits"] } {
+                    record(&mut report, &format!("{what}, {}", threads(count)), name, rate);
+                }
             }
         }
     }
@@ -56,14 +56,11 @@ fn measure(
             if contender.name == NO_MAP && work == Work::Misses {
                 continue;
             }
-            record(report, &format!("{what}, {}", threads(count)), contender, map.rate(&phase)?);
-            if contender.has_batches {
-                record(
-                    report,
-                    &format!("{what} batched, {}", threads(count)),
-                    contender,
-                    map.rate(&phase.in_batches())?,
-                );
+            let one_by_one = map.rate(&phase)?;
+            record(report, &format!("{what}, {}", threads(count)), contender.name, one_by_one);
+            if bench.any_has_batches() {
+                let batched = if contender.has_batches { map.rate(&phase.in_batches())? } else { one_by_one };
+                record(report, &format!("{what} batched, {}", threads(count)), contender.name, batched);
             }
         }
     }

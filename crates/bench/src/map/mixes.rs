@@ -25,7 +25,8 @@ pub(super) const NAME: &str = "mixes";
 /// Percent of the room that is filled between two changes of the mix.
 const STRETCH_PERCENT: u64 = 5;
 
-/// A mix: lookups for each write, its name for inserts, and its share of a stretch's inserts in percent.
+/// A mix: lookups for each write, its name for inserts, and its share of a stretch's inserts in percent; the
+/// last takes what is left.
 const MIXES: [(u64, &str, u64); 3] = [(9, "10 % inserts", 8), (1, "50 % inserts", 22), (0, "100 % inserts", 70)];
 
 /// Writes on a full map beside lookups: lookups for each write, and the mix' name.
@@ -95,13 +96,13 @@ fn fill(
             from = to;
             if begin + STRETCH_PERCENT == FULL_PERCENT {
                 let variant = format!("{name} from {begin} to {FULL_PERCENT} %, {}", threads(count));
-                record(report, &variant, contender, rate);
+                record(report, &variant, contender.name, rate);
             }
         }
     }
     for (lookups, name, _) in MIXES {
         let variant = format!("{name} from 0 to {FULL_PERCENT} %, {}", threads(count));
-        record(report, &variant, contender, sums[&lookups].rate());
+        record(report, &variant, contender.name, sums[&lookups].rate());
     }
     Ok(())
 }
@@ -117,13 +118,18 @@ fn keep_full(
     let (cores, threads) = (bench.cores(count), threads(count));
     let mut first = 0;
     let hits = Phase::new(Work::Hits, 0..keys, cores).lasting(bench.run.measure);
-    record(report, &format!("lookups, {threads}"), contender, map.rate(&hits)?);
+    record(report, &format!("lookups, {threads}"), contender.name, map.rate(&hits)?);
     for (lookups, name) in STEADY {
         let updates = Phase::new(Work::Update, first..first + keys, cores).lasting(bench.run.measure);
-        record(report, &format!("{name} updates, {threads}"), contender, map.rate(&updates.with_lookups(lookups))?);
+        record(
+            report,
+            &format!("{name} updates, {threads}"),
+            contender.name,
+            map.rate(&updates.with_lookups(lookups))?,
+        );
         let replace = Phase::new(Work::Replace, first..first + keys, cores).replacing(replaced);
         let rate = map.rate(&replace.with_lookups(lookups))?;
-        record(report, &format!("{name} removals and inserts, {threads}"), contender, rate);
+        record(report, &format!("{name} removals and inserts, {threads}"), contender.name, rate);
         first += replaced;
     }
     Ok(())

@@ -43,7 +43,7 @@ fn measure(
         ("lookups", Phase::new(Work::Hits, 0..full, cores).lasting(bench.run.measure)),
     ];
     for (what, phase) in phases {
-        record(report, &format!("{what}, {value_bytes} B"), contender, map.rate(&phase)?);
+        record(report, &format!("{what}, {value_bytes} B"), contender.name, map.rate(&phase)?);
     }
     Ok(())
 }
