@@ -4,6 +4,7 @@
 //! atomic words, which are believed once the stripe has been validated; other types lie on the heap, a slot holds the pointer,
 //! and what is taken out is freed when no reader can be looking any more (`seize`).
 
+mod batch;
 mod collect;
 mod error;
 mod iterate;

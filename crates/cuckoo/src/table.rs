@@ -79,26 +79,6 @@ pub(crate) struct Look<'a, G> {
     pub version: Version<'a>,
 }
 
-impl<'a, G: Geometry> Look<'a, G> {
-    /// The slot in which the key is likely to be, which is asked for; nothing if the tags say that it is in none; no answer at all
-    /// if it may be in the second bucket, which is asked for then.
-    #[inline(always)]
-    pub fn likely(&self, probe: &Probe) -> Option<Option<(usize, usize)>> {
-        let tags = self.segment.tags(self.first);
-        if let Some(slot) = tags.matching(Lane::home(probe.tag())).first() {
-            self.segment.prefetch_slot(self.first, slot);
-            return Some(Some((self.first, slot)));
-        }
-        if tags.may_be_away(probe.tag()) {
-            let second = probe.second(self.segment.bucket_mask());
-            self.segment.prefetch_tags(second);
-            self.segment.prefetch_slots(second);
-            return None;
-        }
-        Some(None)
-    }
-}
-
 impl<'a, G: Geometry> Homes<'a, G> {
     pub fn each(&self) -> impl Iterator<Item = SegmentRef<'a, G>> + use<'a, G> {
         std::iter::once(self.from).chain(self.to)

@@ -7,6 +7,7 @@ use super::{
     cxx::CxxProgram,
     peers::{
         dashmap::DashMap,
+        guira_map::{GuiraMap, GuiraOnSmallPages},
         locked::{MutexLocked, ReadWriteLocked},
         no_map::NoMap,
         papaya::PapayaMap,
@@ -73,7 +74,9 @@ const fn cxx(name: &'static str, is: &'static str, users: Users) -> Contender {
 }
 
 /// All of them.
-pub(super) const CONTENDERS: [Contender; 9] = [
+pub(super) const CONTENDERS: [Contender; 11] = [
+    rust!("guira", "guira-cuckoo's CuckooMap on huge pages", GuiraMap),
+    rust!("guira-small-pages", "the same on pages of 4 KiB", GuiraOnSmallPages, [1]),
     rust!("dashmap", "crate dashmap 6.2", DashMap),
     rust!("scc", "crate scc 3.8, HashMap", SccMap),
     rust!("papaya", "crate papaya 0.2, a guard for 64 operations", PapayaMap),

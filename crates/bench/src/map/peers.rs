@@ -1,6 +1,7 @@
-//! The crates that Guira's map is compared with. All hash with rapidhash, seeded at random, so that none is slow for its hash.
+//! Guira's map and the crates that it is compared with. All hash with rapidhash, seeded at random, so that none is slow for its hash.
 
 pub(super) mod dashmap;
+pub(super) mod guira_map;
 pub(super) mod locked;
 pub(super) mod no_map;
 pub(super) mod papaya;

@@ -14,9 +14,6 @@ use crate::{
     table::{Contended, Disturbed},
 };
 
-/// Keys that a batch asks the memory for at a time: enough to keep it busy, few enough to stay in the first cache.
-const BATCH: usize = 64;
-
 impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
 where
     K: Hash + Eq,
@@ -68,7 +65,7 @@ where
 
     /// The inline pair that validated words are, if its key is accepted.
     #[inline(always)]
-    fn pair_if(words: &[u64; pairs::SLOT_WORDS_MAX], is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
+    pub(super) fn pair_if(words: &[u64; pairs::SLOT_WORDS_MAX], is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
         // SAFETY: the words have been validated, or their stripe is held, so they are a pair that was stored.
         let key = unsafe { pairs::key_of::<K>(words) };
         // SAFETY: as above.
@@ -111,69 +108,5 @@ where
         // SAFETY: protected by the guard, which lives until after the call.
         let entry = unsafe { &*pairs::unmark(marked) };
         Some(read(&entry.key, &entry.value))
-    }
-
-    /// Copies of the values of many keys, in their order: all are hashed, the memory is asked for all of them at once, and only
-    /// then are they looked up.
-    pub fn get_many<Q: Hash + Equivalent<K>>(&self, keys: &[Q]) -> Vec<Option<V>>
-    where
-        V: Clone,
-    {
-        let mut values = Vec::with_capacity(keys.len());
-        self.get_many_with(keys, |_, value| values.push(value.cloned()));
-        values
-    }
-
-    /// The same, each value passed to `read` with its key's place in `keys`, in order.
-    pub fn get_many_with<Q: Hash + Equivalent<K>>(&self, keys: &[Q], mut read: impl FnMut(usize, Option<&V>)) {
-        let mut hashes = [0; BATCH];
-        let mut hints = [const { None }; BATCH];
-        for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            for ((hash, hint), key) in hashes.iter_mut().zip(&mut hints).zip(keys) {
-                *hash = self.hash_of(key);
-                *hint = self.table.begin_look(&Probe::new(*hash));
-                if let Some(look) = hint {
-                    look.segment.prefetch_tags(look.first);
-                }
-            }
-            let mut places = [const { None }; BATCH];
-            for ((hash, hint), place) in hashes.iter().zip(&hints).zip(&mut places[..keys.len()]) {
-                if let Some(look) = hint {
-                    *place = look.likely(&Probe::new(*hash));
-                }
-            }
-            for (at, key) in keys.iter().enumerate() {
-                let at_all = batch * BATCH + at;
-                if L::is_inline()
-                    && let (Some(look), Some(place)) = (&hints[at], places[at])
-                {
-                    let words = place.map(|(bucket, slot)| look.segment.content(bucket, slot).copy());
-                    let pair = words.and_then(|words| {
-                        look.version
-                            .is_unchanged()
-                            .then(|| Self::pair_if(&words, &mut |candidate| key.equivalent(candidate)))?
-                    });
-                    if let Some((_, value)) = pair {
-                        read(at_all, Some(&value));
-                        continue;
-                    }
-                    if place.is_none() && look.version.is_unchanged() {
-                        read(at_all, None);
-                        continue;
-                    }
-                }
-                let mut read = Some(&mut read);
-                let found = self.find(
-                    hashes[at],
-                    |candidate| key.equivalent(candidate),
-                    |_, value| read.take().map(|read| read(at_all, Some(value))),
-                );
-                if found.is_none()
-                    && let Some(read) = read
-                {
-                    read(at_all, None);
-                }
-            }
-        }
     }
 }

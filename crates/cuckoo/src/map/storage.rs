@@ -33,7 +33,7 @@ macro_rules! plain {
 plain!(
     u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool, char, ();
     [u8; 1], [u8; 2], [u8; 3], [u8; 4], [u8; 5], [u8; 6], [u8; 7], [u8; 8], [u8; 12], [u8; 16], [u8; 20], [u8; 24], [u8; 32],
-    [u8; 40], [u8; 48], [u8; 56], [u32; 2], [u32; 3], [u32; 4], [u64; 2], [u64; 3], [u64; 4], [u64; 5], [u64; 6], [u64; 7],
+    [u8; 40], [u8; 48], [u8; 56], [u32; 2], [u32; 3], [u32; 4], [u64; 1], [u64; 2], [u64; 3], [u64; 4], [u64; 5], [u64; 6], [u64; 7],
 );
 
 // SAFETY: an array has no padding beside its elements', which have none.
