@@ -77,12 +77,44 @@ struct Node {
 /// A path that frees a slot in one of the two buckets of `probe`; empty if one has a free slot already; `None` if the
 /// segment is too full.
 pub(crate) fn search<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe) -> Option<Path> {
-    let nodes_max = (SLOTS_EXAMINED_MAX / ways::<G>()).min(NODES_MAX);
     let mask = segment.bucket_mask();
-    let root = |bucket: usize, parent| Node { bucket: bucket as u16, parent, slot: 0, lane: Lane::home(probe.tag()) };
+    let roots = [probe.first(mask), probe.second(mask)];
+    one_move(segment, roots).or_else(|| breadth_first(segment, roots))
+}
+
+/// The first generation of the search, which nine of ten searches do not get beyond, without the book-keeping of the others.
+fn one_move<G: Geometry>(segment: SegmentRef<'_, G>, roots: [usize; 2]) -> Option<Path> {
+    if roots.into_iter().any(|bucket| segment.tags(bucket).free().first().is_some()) {
+        return Some(Path { moves: [None; MOVES_MAX], len: 0 });
+    }
+    children(segment, roots[0]).chain(children(segment, roots[1])).for_each(|(_, to)| segment.prefetch_tags(to));
+    let mut roomy =
+        roots.into_iter().flat_map(|bucket| children(segment, bucket).map(move |(slot, to)| (bucket, slot, to)));
+    let (bucket, slot, _) = roomy.find(|(_, _, to)| segment.tags(*to).free().first().is_some())?;
+    let lane = segment.tags(bucket).lane(slot)?;
+    let mut path = Path { moves: [None; MOVES_MAX], len: 1 };
+    path.moves[0] = Some(Move { bucket: bucket as u16, slot: slot as u8, lane });
+    Some(path)
+}
+
+/// Slots of a bucket and where their keys would go. Which comes first depends on the bucket, so that slots are displaced evenly.
+fn children<G: Geometry>(segment: SegmentRef<'_, G>, bucket: usize) -> impl Iterator<Item = (usize, usize)> {
+    let tags = segment.tags(bucket);
+    let mask = segment.bucket_mask();
+    (0..ways::<G>()).filter_map(move |turn| {
+        let slot = (turn + bucket) % ways::<G>();
+        let lane = tags.lane(slot)?;
+        Some((slot, alternate(bucket, lane.tag(), mask)))
+    })
+}
+
+#[inline(never)]
+fn breadth_first<G: Geometry>(segment: SegmentRef<'_, G>, roots: [usize; 2]) -> Option<Path> {
+    let nodes_max = (SLOTS_EXAMINED_MAX / ways::<G>()).min(NODES_MAX);
+    let root = |bucket: usize, parent| Node { bucket: bucket as u16, parent, slot: 0, lane: Lane::home(1) };
     let mut nodes = [root(0, 0); NODES_MAX];
-    nodes[0] = root(probe.first(mask), 0);
-    nodes[1] = root(probe.second(mask), 1);
+    nodes[0] = root(roots[0], 0);
+    nodes[1] = root(roots[1], 1);
     let mut len = 2;
     for at in 0..nodes_max {
         if at == len {
@@ -93,14 +125,11 @@ pub(crate) fn search<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe) -> 
         if tags.free().first().is_some() {
             return path_to(&nodes, at);
         }
-        // Which child comes first depends on the bucket, so that slots are displaced evenly.
-        for turn in 0..ways::<G>() {
+        for (slot, to) in children(segment, bucket) {
             if len == nodes_max {
                 break;
             }
-            let slot = (turn + bucket) % ways::<G>();
             let Some(lane) = tags.lane(slot) else { continue };
-            let to = alternate(bucket, lane.tag(), mask);
             segment.prefetch_tags(to);
             nodes[len] = Node { bucket: to as u16, parent: at as u16, slot: slot as u8, lane };
             len += 1;

@@ -246,19 +246,15 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         }
     }
 
-    /// Asks for the tags of a key's first bucket.
-    #[inline]
-    pub(crate) fn prefetch_first(&self, probe: &Probe) {
-        if let Some(homes) = self.homes(self.directories.word(), probe.position()) {
-            homes.newest().prefetch_tags(probe.first(homes.from.bucket_mask()));
-        }
-    }
-
-    /// Asks for the slots of a key's first bucket.
-    #[inline]
-    pub(crate) fn prefetch_slots(&self, probe: &Probe) {
-        if let Some(homes) = self.homes(self.directories.word(), probe.position()) {
-            homes.newest().prefetch_slots(probe.first(homes.from.bucket_mask()));
+    /// Asks for the tags and slots of a key's first bucket, unless the table grows or is small.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write(&self, probe: &Probe) {
+        if let Some(base) = self.directories.steady_segment(probe.position()) {
+            // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
+            let segment: SegmentRef<'_, G> = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+            let first = probe.first(Self::FULL_MASK);
+            segment.prefetch_tags(first);
+            segment.prefetch_slots(first);
         }
     }
 
@@ -512,6 +508,22 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
 
     #[inline]
     fn lock_buckets(&self, probe: &Probe, both: bool) -> Locked<'_, G, S, D> {
+        let first = probe.first(Self::FULL_MASK);
+        let guard = self.stripes.lock_pair(first, if both { probe.second(Self::FULL_MASK) } else { first });
+        // While the stripe is held growth does not get past the key's bucket, so a layout that is steady stays as it is.
+        if let Some(base) = self.directories.steady_segment(probe.position()) {
+            // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
+            let from = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+            return Locked::new(self, guard, Homes { from, to: None }, probe, both);
+        }
+        drop(guard);
+        self.lock_unsteady(probe, both)
+    }
+
+    /// The same while the table grows, or is small.
+    #[cold]
+    #[inline(never)]
+    fn lock_unsteady(&self, probe: &Probe, both: bool) -> Locked<'_, G, S, D> {
         loop {
             let mask = Self::bucket_mask(self.directories.word());
             let first = probe.first(mask);

@@ -162,8 +162,7 @@ where
             batch.extend(pairs.by_ref().take(BATCH).map(|(key, value)| {
                 let hash = self.hash_of(&key);
                 let probe = Self::probe(hash);
-                self.table.prefetch_first(&probe);
-                self.table.prefetch_slots(&probe);
+                self.table.prefetch_to_write(&probe);
                 (hash, key, value)
             }));
             if batch.is_empty() {
@@ -266,8 +265,7 @@ where
             return self.store_boxed(hash, Entry { hash, key, value }, when, see);
         }
         let probe = Self::probe(hash);
-        self.table.prefetch_first(&probe);
-        self.table.prefetch_slots(&probe);
+        self.table.prefetch_to_write(&probe);
         let mut words = pairs::pack(&key, &value);
         let content = Self::inline_content(&mut words);
         loop {
@@ -327,7 +325,7 @@ where
         see: impl FnOnce(&V) -> R,
     ) -> Result<Found<R>, TableFull<K, V>> {
         let probe = Self::probe(hash);
-        self.table.prefetch_first(&probe);
+        self.table.prefetch_to_write(&probe);
         let mut entry = NewEntry::new(entry);
         loop {
             let (mut locked, place) = self
@@ -480,8 +478,7 @@ where
         mut decide: impl FnMut(Option<&V>) -> Change<V>,
     ) -> Result<Changed, TableFull<K, V>> {
         let probe = Self::probe(hash);
-        self.table.prefetch_first(&probe);
-        self.table.prefetch_slots(&probe);
+        self.table.prefetch_to_write(&probe);
         loop {
             let (mut locked, place) = self.table.lock_to_insert(&probe, |content| Self::inline_key(content) == key);
             if let Some(place) = place {
