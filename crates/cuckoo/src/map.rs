@@ -414,11 +414,19 @@ where
 {
     fn drop(&mut self) {
         if !L::is_inline() {
+            let mut panicked = None;
             self.table.each_content(|content| {
                 let entry = pairs::unmark(content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed));
                 // SAFETY: nobody else refers to the map any more, and each entry in it came from a box and is in one slot.
-                drop(unsafe { Box::from_raw(entry) });
+                let entry = unsafe { Box::from_raw(entry) };
+                if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(entry))) {
+                    panicked = Some(panic);
+                }
             });
+            // The others have been dropped all the same.
+            if let Some(panic) = panicked.filter(|_| !std::thread::panicking()) {
+                std::panic::resume_unwind(panic);
+            }
         }
     }
 }

@@ -227,6 +227,11 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             Some(id) => Some(self.segment(id, mask)?),
             None => None,
         };
+        // A small segment's bucket numbers say where its slots lie, so a later segment must not be taken for it. Whoever stores one
+        // in the directory of `layout` has published another layout before: the word read after the entry says so.
+        if layout.small_bits.is_some() && self.layout() != layout {
+            return None;
+        }
         Some(Homes { from, to })
     }
 

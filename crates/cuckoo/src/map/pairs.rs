@@ -95,10 +95,10 @@ pub(crate) fn pack<K, V>(key: &K, value: &V) -> [u64; SLOT_WORDS_MAX] {
     assert!(size_of::<K>() + size_of::<V>() <= INLINE_BYTES_MAX);
     let mut words = [0u64; SLOT_WORDS_MAX];
     let bytes = words.as_mut_ptr().cast::<u8>();
-    // SAFETY: both fit one after the other, as was just checked; copying bytes asks for no alignment.
+    // SAFETY: both fit one after the other, as was just checked; they are copied as bytes, which ask for no alignment.
     unsafe {
-        bytes.cast::<K>().copy_from_nonoverlapping(key, 1);
-        bytes.add(size_of::<K>()).cast::<V>().copy_from_nonoverlapping(value, 1);
+        bytes.copy_from_nonoverlapping(std::ptr::from_ref(key).cast(), size_of::<K>());
+        bytes.add(size_of::<K>()).copy_from_nonoverlapping(std::ptr::from_ref(value).cast(), size_of::<V>());
     }
     words
 }

@@ -618,7 +618,9 @@ impl<G: Guard, K, V> Drop for Retire<'_, G, K, V> {
         /// Frees it.
         unsafe fn free<K, V>(entry: *mut Entry<K, V>, _: &Collector) {
             // SAFETY: the collector calls this once, when nobody can refer to the entry any more; it came from a box.
-            drop(unsafe { Box::from_raw(entry) });
+            let entry = unsafe { Box::from_raw(entry) };
+            // A panic has been reported; let on, it would come out of whoever happens to free, and what is freed after it would leak.
+            let _panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(entry)));
         }
         // SAFETY: the entry is out of the map, so whoever enters from now on does not find it, and it came from a box.
         unsafe { self.guard.defer_retire(self.entry, free) };
