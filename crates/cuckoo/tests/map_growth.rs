@@ -1,0 +1,125 @@
+//! Growth from nothing, while readers look for what is there already.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use guira_cuckoo::{Auto, Boxed, Builder, CuckooMap, Storage, Ways, Width};
+
+fn value_of(key: u64) -> u64 {
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Numbers that look random.
+fn scatter(mut number: u64) -> u64 {
+    number = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53)
+}
+
+/// Each writer inserts keys of its own, in order; readers look for keys that a writer has said are there.
+fn readers_find_what_is_there<L: Storage<u64, u64>, const WAYS: usize>(keys: u64)
+where
+    Ways<WAYS>: Width,
+{
+    const WRITERS: u64 = 2;
+    let map: CuckooMap<u64, u64, _, L, WAYS> = Builder::new().build().expect("memory");
+    let inserted = [const { AtomicU64::new(0) }; WRITERS as usize];
+    let each = keys / WRITERS;
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (map, inserted) = (&map, &inserted[writer as usize]);
+            scope.spawn(move || {
+                for at in 0..each {
+                    let key = at * WRITERS + writer;
+                    assert_eq!(map.insert(key, value_of(key)), None);
+                    // Release: pairs with the Acquire of the readers; the key is in the map.
+                    inserted.store(at + 1, Ordering::Release);
+                }
+            });
+        }
+        for reader in 0..2 {
+            let (map, inserted) = (&map, &inserted);
+            scope.spawn(move || {
+                for turn in 0.. {
+                    let writer = turn % WRITERS;
+                    // Acquire: pairs with the Release of the writer.
+                    let there = inserted[writer as usize].load(Ordering::Acquire);
+                    if there == 0 {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    let key = |at: u64| scatter(turn * 64 + at + reader) % there * WRITERS + writer;
+                    assert_eq!(map.get(&key(0)), Some(value_of(key(0))), "get {} of {there} in {map:?}", key(0));
+                    assert!(map.contains_key(&key(1)));
+                    if turn % 8 == 0 {
+                        let wanted: Vec<u64> = (0..100).map(key).collect();
+                        for (key, value) in wanted.iter().zip(map.get_many(&wanted)) {
+                            assert_eq!(value, Some(value_of(*key)), "get_many {key} of {there} in {map:?}");
+                        }
+                    }
+                    if there == each {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(map.len() as u64, each * WRITERS);
+    assert!((0..each * WRITERS).all(|key| map.get(&key) == Some(value_of(key))));
+    assert!(!map.contains_key(&(each * WRITERS)));
+    assert!(map.len() <= map.capacity());
+}
+
+#[test]
+fn readers_never_miss_an_inline_key_while_the_map_grows() {
+    readers_find_what_is_there::<Auto, 4>(200_000);
+    readers_find_what_is_there::<Auto, 8>(300_000);
+    readers_find_what_is_there::<Auto, 16>(300_000);
+}
+
+#[test]
+fn readers_never_miss_a_boxed_key_while_the_map_grows() {
+    readers_find_what_is_there::<Boxed, 4>(150_000);
+    readers_find_what_is_there::<Boxed, 8>(200_000);
+    readers_find_what_is_there::<Boxed, 16>(200_000);
+}
+
+/// A young map is rebuilt some eight times within its first fifteen thousand keys.
+#[test]
+fn readers_never_miss_a_key_of_many_young_maps() {
+    for _ in 0..20 {
+        readers_find_what_is_there::<Auto, 8>(3000);
+        readers_find_what_is_there::<Boxed, 8>(3000);
+    }
+}
+
+#[test]
+fn growth_gives_back_what_it_has_emptied() {
+    let map: CuckooMap<u64, u64> = CuckooMap::new();
+    let mut fullest = 0.0f64;
+    for key in 0..400_000 {
+        map.insert(key, key);
+        assert!(map.capacity() >= map.len());
+        fullest = fullest.max(map.len() as f64 / map.capacity() as f64);
+        if key > 100_000 {
+            assert!(map.len() * 100 >= map.capacity() * 55, "{map:?}");
+        }
+    }
+    assert!(fullest > 0.93, "{fullest}");
+    (0..400_000).for_each(|key| assert_eq!(map.remove(&key), Some(key)));
+    assert_eq!(map.len(), 0);
+    (0..400_000).for_each(|key| assert_eq!(map.insert(key, key + 1), None));
+    assert_eq!(map.len(), 400_000);
+}
+
+#[test]
+fn a_fixed_map_of_a_million_slots_takes_at_most_18_bytes_for_a_pair() {
+    let slots = 1 << 20;
+    let keys = slots * 95 / 100;
+    let map: CuckooMap<u64, u64> = Builder::new().capacity(keys).fixed().build().expect("memory");
+    assert_eq!(map.capacity(), slots);
+    (0..keys as u64).for_each(|key| assert_eq!(map.insert(key, key), None));
+    assert_eq!(map.len(), keys);
+    let bytes_a_pair = map.bytes() as f64 / map.len() as f64;
+    assert!(bytes_a_pair <= 18.0, "{bytes_a_pair} bytes");
+}

@@ -1,0 +1,238 @@
+//! What a map does at its limits: no room, no memory, too many keys of one hash.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::hash::{BuildHasher, Hasher};
+
+use guira_cuckoo::{Auto, Boxed, Builder, Change, Changed, CuckooMap, ReserveError, Storage, TableFull, Ways, Width};
+
+/// Keys from here on share one hash.
+const ALIKE: u64 = 1 << 60;
+
+/// Hashes all keys below [`ALIKE`] well.
+#[derive(Clone, Copy, Default)]
+struct SomeAlike(u64);
+
+impl BuildHasher for SomeAlike {
+    type Hasher = Self;
+    fn build_hasher(&self) -> Self {
+        Self(0)
+    }
+}
+
+impl Hasher for SomeAlike {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are u64");
+    }
+    fn write_u64(&mut self, key: u64) {
+        self.0 = if key >= ALIKE { ALIKE } else { key };
+    }
+    fn finish(&self) -> u64 {
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+fn growing<L: Storage<u64, u64>, const WAYS: usize>() -> CuckooMap<u64, u64, SomeAlike, L, WAYS>
+where
+    Ways<WAYS>: Width,
+{
+    Builder::new().hasher(SomeAlike::default()).build().expect("memory")
+}
+
+fn fixed<L: Storage<u64, u64>, const WAYS: usize>(keys: usize) -> CuckooMap<u64, u64, SomeAlike, L, WAYS>
+where
+    Ways<WAYS>: Width,
+{
+    Builder::new().capacity(keys).fixed().hasher(SomeAlike::default()).build().expect("memory")
+}
+
+#[test]
+fn a_map_of_no_capacity_holds_keys_all_the_same() {
+    let map: CuckooMap<u64, u64> = CuckooMap::with_capacity(0);
+    assert!(map.is_empty() && map.get(&1).is_none() && !map.delete(&1) && map.get_many::<u64>(&[]).is_empty());
+    for key in 0..1000 {
+        assert_eq!(map.insert(key, key), None);
+    }
+    assert_eq!(map.len(), 1000);
+    let fixed = fixed::<Auto, 8>(0);
+    let held = (0..1000).take_while(|key| fixed.upsert(*key, *key).is_ok()).count();
+    assert_eq!((held, fixed.len()), (fixed.len(), held));
+    assert!(held <= fixed.capacity());
+}
+
+fn keys_of_one_hash_end_in_table_full<L: Storage<u64, u64>, const WAYS: usize>(map: &CuckooMap<u64, u64, SomeAlike, L, WAYS>)
+where
+    Ways<WAYS>: Width,
+{
+    let before = map.len();
+    let alike = |at: usize| ALIKE + at as u64;
+    let held = (0..1000).take_while(|at| map.upsert(alike(*at), alike(*at) + 1).is_ok()).count();
+    assert_eq!(held, 2 * WAYS, "two buckets of them");
+    let refused = alike(held);
+    let full = TableFull { key: refused, value: 5 };
+    assert_eq!(map.try_insert(refused, 5), Err(full));
+    assert_eq!(map.upsert(refused, 5), Err(full));
+    assert_eq!(map.insert_if_absent(refused, 5), Err(full));
+    assert_eq!(map.get_or_insert(refused, 5), Err(full));
+    assert_eq!(map.try_compute(refused, |_| Change::Put(5)), Err(full));
+    assert_eq!(map.try_compute(refused, |_| Change::Keep), Ok(Changed::Kept));
+    assert_eq!((map.get(&refused), map.len()), (None, before + held));
+    for at in 0..held {
+        assert_eq!(map.get(&alike(at)), Some(alike(at) + 1));
+        assert_eq!(map.try_insert(alike(at), 9), Ok(Some(alike(at) + 1)), "a key that is there needs no room");
+        assert_eq!(map.try_compute(alike(at), |_| Change::Put(8)), Ok(Changed::Updated));
+        assert_eq!(map.get_or_insert(alike(at), 7), Ok(8));
+    }
+    assert_eq!(map.remove(&alike(3)), Some(8));
+    assert_eq!(map.upsert(refused, 5), Ok(true), "in the place of the one that has gone");
+    assert_eq!(map.upsert(alike(3), 5), Err(TableFull { key: alike(3), value: 5 }));
+    for at in (0..=held).filter(|at| *at != 3) {
+        assert!(map.delete(&alike(at)));
+    }
+    assert_eq!(map.len(), before);
+}
+
+#[test]
+fn keys_of_one_hash_end_in_table_full_and_go_on_being_served() {
+    fn everywhere<L: Storage<u64, u64>, const WAYS: usize>()
+    where
+        Ways<WAYS>: Width,
+    {
+        keys_of_one_hash_end_in_table_full(&growing::<L, WAYS>());
+        keys_of_one_hash_end_in_table_full(&fixed::<L, WAYS>(100));
+        for others in [60, 2000] {
+            let map = growing::<L, WAYS>();
+            (0..others).for_each(|key| assert_eq!(map.upsert(key, key), Ok(true)));
+            keys_of_one_hash_end_in_table_full(&map);
+            assert!((0..others).all(|key| map.get(&key) == Some(key)));
+        }
+    }
+    everywhere::<Auto, 4>();
+    everywhere::<Auto, 8>();
+    everywhere::<Auto, 16>();
+    everywhere::<Boxed, 4>();
+    everywhere::<Boxed, 8>();
+    everywhere::<Boxed, 16>();
+}
+
+/// The first key that found no room began a growth, and the others found room in the segment that it filled, beside those that
+/// it had not moved yet.
+#[test]
+fn keys_of_one_hash_find_no_more_room_than_that_while_the_map_grows() {
+    fn beside_others<L: Storage<u64, u64>, const WAYS: usize>(others: u64)
+    where
+        Ways<WAYS>: Width,
+    {
+        let map = growing::<L, WAYS>();
+        (0..others).for_each(|key| assert_eq!(map.upsert(key, key), Ok(true)));
+        keys_of_one_hash_end_in_table_full(&map);
+        assert!((0..others).all(|key| map.get(&key) == Some(key)));
+    }
+    beside_others::<Auto, 4>(40_000);
+    beside_others::<Auto, 8>(60_000);
+    beside_others::<Boxed, 8>(60_000);
+    beside_others::<Auto, 16>(110_000);
+}
+
+/// While a segment was being filled, keys of one hash found new room in it as long as those in the old one had not been moved;
+/// for these there was no room then, growth never went on, and the map refused every other key once what it had was full.
+#[test]
+fn keys_of_one_hash_do_not_stop_a_growth_for_the_others() {
+    let map = growing::<Auto, 8>();
+    let mut alike = 0;
+    let mut refused = 0;
+    for key in 0..100_000 {
+        // A few may share both their buckets with the keys of one hash.
+        refused += u32::from(map.upsert(key, key).is_err());
+        alike += u64::from(map.upsert(ALIKE + alike, key).is_ok());
+    }
+    assert!(alike <= 2 * 8, "{alike} keys of one hash in {map:?}");
+    assert!(refused < 100, "{refused} keys refused by {map:?}");
+}
+
+fn filled<L: Storage<u64, u64>, const WAYS: usize>(keys: usize) -> CuckooMap<u64, u64, SomeAlike, L, WAYS>
+where
+    Ways<WAYS>: Width,
+{
+    let map = fixed::<L, WAYS>(keys);
+    let refused = (0..).find(|key| map.upsert(*key, !*key).is_err()).expect("it is fixed");
+    assert_eq!(map.upsert(refused, 3), Err(TableFull { key: refused, value: 3 }));
+    assert_eq!(map.len() as u64, refused);
+    assert!((0..refused).all(|key| map.get(&key) == Some(!key)) && map.get(&refused).is_none());
+    map
+}
+
+#[test]
+fn a_fixed_map_fills_to_95_percent_and_then_refuses() {
+    fn everywhere<L: Storage<u64, u64>>() {
+        for keys in [5_000, 30_000, 100_000] {
+            let (eight, sixteen) = (filled::<L, 8>(keys), filled::<L, 16>(keys));
+            assert!(eight.len() >= keys && eight.len() * 100 >= eight.capacity() * 95, "{eight:?}");
+            assert!(sixteen.len() >= keys && sixteen.len() * 100 >= sixteen.capacity() * 95, "{sixteen:?}");
+            assert!(eight.is_fixed());
+        }
+    }
+    everywhere::<Auto>();
+    everywhere::<Boxed>();
+}
+
+#[test]
+fn a_fixed_map_has_room_for_the_keys_it_was_made_for() {
+    for keys in (1..200).chain([500, 900, 1500, 3000, 6000, 13_000, 25_000, 40_000, 62_000]) {
+        for turn in 0..3u64 {
+            let (four, eight, sixteen) = (fixed::<Auto, 4>(keys), fixed::<Auto, 8>(keys), fixed::<Auto, 16>(keys));
+            // Other keys each time.
+            for key in (0..keys as u64).map(|key| key * 3 + turn) {
+                assert_eq!(eight.upsert(key, key), Ok(true), "{eight:?}, made for {keys}");
+                assert_eq!(sixteen.upsert(key, key), Ok(true), "{sixteen:?}, made for {keys}");
+                if keys < 200 {
+                    assert_eq!(four.upsert(key, key), Ok(true), "{four:?}, made for {keys}");
+                }
+            }
+        }
+    }
+}
+
+/// With buckets of four slots the fullest of some dozen segments has no room left before all are at 95 %, and room for so many
+/// is all that a map was made with.
+#[test]
+fn a_fixed_map_of_four_ways_has_room_for_the_keys_it_was_made_for() {
+    let keys = 64 * 4096 * 4 * 95 / 100;
+    let map = fixed::<Auto, 4>(keys);
+    let held = (0..keys as u64).take_while(|key| map.upsert(*key, *key).is_ok()).count();
+    assert_eq!(held, keys, "{map:?}");
+}
+
+#[test]
+#[should_panic(expected = "no room for the key")]
+fn insert_panics_where_try_insert_refuses() {
+    let map = filled::<Boxed, 8>(10);
+    map.insert(map.len() as u64, 1);
+}
+
+#[test]
+fn capacities_that_no_machine_has_are_refused() {
+    fn refused<L: Storage<u64, u64>, const WAYS: usize>()
+    where
+        Ways<WAYS>: Width,
+    {
+        for keys in [usize::MAX, usize::MAX / 100, usize::MAX / 100 + 1, 1 << 50, 1 << 60] {
+            for builder in [Builder::new(), Builder::new().fixed(), Builder::new().huge_pages()] {
+                assert!(matches!(builder.capacity(keys).build::<u64, u64, L, WAYS>(), Err(ReserveError)), "{keys}");
+            }
+        }
+    }
+    refused::<Auto, 4>();
+    refused::<Auto, 8>();
+    refused::<Auto, 16>();
+    refused::<Boxed, 8>();
+}
+
+#[test]
+fn any_number_of_stripes_will_do() {
+    for stripes in [0, 1, 17, 4096, 5000, usize::MAX] {
+        let map: CuckooMap<u64, u64> = Builder::new().stripes(stripes).build().expect("memory");
+        (0..40_000).for_each(|key| assert_eq!(map.insert(key, key), None));
+        assert_eq!(map.len(), 40_000);
+    }
+}
