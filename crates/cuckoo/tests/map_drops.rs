@@ -99,6 +99,9 @@ where
     Builder::new().hasher(hasher).build().expect("memory")
 }
 
+/// The outcome is not what it is about.
+fn ignore<T>(_: T) {}
+
 /// One of each operation, on a key that is there or not, by `turn`.
 fn operate<const WAYS: usize>(map: &Map<WAYS>, ledger: &Arc<Ledger>, turn: u64, number: u64)
 where
@@ -107,24 +110,24 @@ where
     let new = |number| Counted::new(number, ledger);
     let (key, value) = (new(number), new(turn));
     match turn % 19 {
-        0 => drop(map.insert(key, value)),
-        1 => drop(map.try_insert(key, value).expect("it grows")),
-        2 | 3 => drop(map.upsert(key, value).expect("it grows")),
-        4 => drop(map.insert_if_absent(key, value).expect("it grows")),
-        5 => drop(map.get_or_insert(key, value).expect("it grows")),
-        6 => drop(map.get_or_insert_with(key, || value).expect("it grows")),
-        7 => drop(map.get(&key)),
-        8 => drop(map.get_with(&key, Counted::clone)),
-        9 => drop(map.get_many(&[key, new(number + 1), new(number)])),
-        10 => drop(map.update(&key, |old| new(old.number + 1))),
+        0 => ignore(map.insert(key, value)),
+        1 => ignore(map.try_insert(key, value).expect("it grows")),
+        2 | 3 => ignore(map.upsert(key, value).expect("it grows")),
+        4 => ignore(map.insert_if_absent(key, value).expect("it grows")),
+        5 => ignore(map.get_or_insert(key, value).expect("it grows")),
+        6 => ignore(map.get_or_insert_with(key, || value).expect("it grows")),
+        7 => ignore(map.get(&key)),
+        8 => ignore(map.get_with(&key, Counted::clone)),
+        9 => ignore(map.get_many(&[key, new(number + 1), new(number)])),
+        10 => ignore(map.update(&key, |old| new(old.number + 1))),
         11 => assert_eq!(map.compute(key, |_| Change::Keep), Changed::Kept),
-        12 => drop(map.compute(key, |old| Change::Put(new(old.map_or(0, |old| old.number))))),
-        13 => drop(map.compute(key, |_| Change::Remove)),
-        14 => drop(map.compute(key, |old| if old.is_some() { Change::Remove } else { Change::Put(new(turn)) })),
-        15 => drop(map.remove(&key)),
-        16 => drop(map.delete(&key)),
-        17 => drop(map.remove_if(&key, |key, value| key.number % 2 == 0 || *value == new(turn))),
-        _ => map.get_many_with(&[key], |_, value| drop(value.cloned())),
+        12 => ignore(map.compute(key, |old| Change::Put(new(old.map_or(0, |old| old.number))))),
+        13 => ignore(map.compute(key, |_| Change::Remove)),
+        14 => ignore(map.compute(key, |old| if old.is_some() { Change::Remove } else { Change::Put(new(turn)) })),
+        15 => ignore(map.remove(&key)),
+        16 => ignore(map.delete(&key)),
+        17 => ignore(map.remove_if(&key, |key, value| key.number % 2 == 0 || *value == new(turn))),
+        _ => map.get_many_with(&[key], |_, value| ignore(value.cloned())),
     }
 }
 
@@ -239,9 +242,9 @@ fn what_is_looked_at_is_not_dropped_meanwhile() {
     let seen = map.get_with(&new(1), |value| {
         assert!(map.delete(&new(1)));
         // Enough that what can be freed is freed, by this thread and by another.
-        (0..2000).for_each(|turn| drop(map.upsert(new(2), new(turn))));
+        (0..2000).for_each(|turn| ignore(map.upsert(new(2), new(turn))));
         let churned = std::thread::scope(|scope| {
-            scope.spawn(|| (0..2000).for_each(|turn| drop(map.upsert(new(3), new(turn))))).join()
+            scope.spawn(|| (0..2000).for_each(|turn| ignore(map.upsert(new(3), new(turn))))).join()
         });
         assert!(churned.is_ok());
         assert_eq!(ledger.drops[value.at].load(Ordering::Relaxed), 0);

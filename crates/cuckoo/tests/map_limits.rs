@@ -60,8 +60,9 @@ fn a_map_of_no_capacity_holds_keys_all_the_same() {
     assert!(held <= fixed.capacity());
 }
 
-fn keys_of_one_hash_end_in_table_full<L: Storage<u64, u64>, const WAYS: usize>(map: &CuckooMap<u64, u64, SomeAlike, L, WAYS>)
-where
+fn keys_of_one_hash_end_in_table_full<L: Storage<u64, u64>, const WAYS: usize>(
+    map: &CuckooMap<u64, u64, SomeAlike, L, WAYS>,
+) where
     Ways<WAYS>: Width,
 {
     let before = map.len();

@@ -80,8 +80,25 @@ const KEYS: u32 = 60_000;
 fn step() -> impl Strategy<Value = Step> {
     use Operation::*;
     let points = prop::sample::select(vec![
-        Insert, TryInsert, Upsert, InsertIfAbsent, GetOrInsert, GetOrInsertWith, Get, GetWith, ContainsKey, GetMany, Update,
-        ComputeKeep, ComputePut, ComputeRemove, ComputeToggle, Remove, Delete, RemoveIf, Len,
+        Insert,
+        TryInsert,
+        Upsert,
+        InsertIfAbsent,
+        GetOrInsert,
+        GetOrInsertWith,
+        Get,
+        GetWith,
+        ContainsKey,
+        GetMany,
+        Update,
+        ComputeKeep,
+        ComputePut,
+        ComputeRemove,
+        ComputeToggle,
+        Remove,
+        Delete,
+        RemoveIf,
+        Len,
     ]);
     let operation = prop_oneof![60 => points, 2 => Just(Fill), 1 => Just(Drain)];
     let key = prop_oneof![3 => 0..20u32, 3 => 0..KEYS / 100, 2 => 0..KEYS];
@@ -300,7 +317,19 @@ where
 {
     use Operation::*;
     let mut both = Both::<K, V, L, WAYS>::new(None);
-    let others = [Get, GetWith, Update, ComputePut, Remove, TryInsert, ComputeToggle, InsertIfAbsent, RemoveIf, GetOrInsert, Delete];
+    let others = [
+        Get,
+        GetWith,
+        Update,
+        ComputePut,
+        Remove,
+        TryInsert,
+        ComputeToggle,
+        InsertIfAbsent,
+        RemoveIf,
+        GetOrInsert,
+        Delete,
+    ];
     for number in 0..keys {
         both.take(Step { operation: Upsert, key: number, value: number });
         let key = number.wrapping_mul(0x9e37_79b1) % (number + 1);

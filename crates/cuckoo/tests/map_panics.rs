@@ -15,12 +15,21 @@ use std::{
 
 use guira_cuckoo::{Auto, Boxed, Builder, Change, CuckooMap, Inline, Plain, Storage, Ways, Width};
 
+/// The outcome is not what it is about.
+fn ignore<T>(_: T) {}
+
 fn panics<R>(work: impl FnOnce() -> R) -> bool {
     catch_unwind(AssertUnwindSafe(work)).is_err()
 }
 
 /// These keys can be written and read, from this thread and from another: no lock of theirs is held.
-fn is_usable<K: Hash + Eq + Clone + Send + Sync, V: Clone + Send + Sync, S: BuildHasher + Sync, L: Storage<K, V>, const WAYS: usize>(
+fn is_usable<
+    K: Hash + Eq + Clone + Send + Sync,
+    V: Clone + Send + Sync,
+    S: BuildHasher + Sync,
+    L: Storage<K, V>,
+    const WAYS: usize,
+>(
     map: &CuckooMap<K, V, S, L, WAYS>,
     keys: &[K],
     value: impl Fn(&K) -> V + Sync,
@@ -139,7 +148,7 @@ fn panics_soon<R>(patience: i64, work: impl FnOnce() -> R) -> bool {
 }
 
 /// A number whose comparison may panic.
-#[derive(Clone, Copy, Debug, Eq, Hash)]
+#[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 struct Touchy(u64);
 
@@ -147,6 +156,14 @@ impl PartialEq for Touchy {
     fn eq(&self, other: &Self) -> bool {
         try_patience();
         self.0 == other.0
+    }
+}
+
+impl Eq for Touchy {}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 
@@ -162,21 +179,21 @@ where
     keys.iter().for_each(|key| assert_eq!(map.insert(*key, key.0), None));
     let key = keys[7];
     let works: [&dyn Fn(); 15] = [
-        &|| drop(map.get(&key)),
-        &|| drop(map.get_with(&key, |_| ())),
-        &|| drop(map.contains_key(&key)),
-        &|| drop(map.get_many(&[key])),
-        &|| drop(map.insert(key, 1)),
-        &|| drop(map.try_insert(key, 1)),
-        &|| drop(map.upsert(key, 1)),
-        &|| drop(map.insert_if_absent(key, 1)),
-        &|| drop(map.get_or_insert(key, 1)),
-        &|| drop(map.update(&key, |_| 1)),
-        &|| drop(map.compute(key, |_| Change::Put(1))),
-        &|| drop(map.compute(key, |_| Change::Remove)),
-        &|| drop(map.remove(&key)),
-        &|| drop(map.delete(&key)),
-        &|| drop(map.remove_if(&key, |_, _| true)),
+        &|| ignore(map.get(&key)),
+        &|| ignore(map.get_with(&key, |_| ())),
+        &|| ignore(map.contains_key(&key)),
+        &|| ignore(map.get_many(&[key])),
+        &|| ignore(map.insert(key, 1)),
+        &|| ignore(map.try_insert(key, 1)),
+        &|| ignore(map.upsert(key, 1)),
+        &|| ignore(map.insert_if_absent(key, 1)),
+        &|| ignore(map.get_or_insert(key, 1)),
+        &|| ignore(map.update(&key, |_| 1)),
+        &|| ignore(map.compute(key, |_| Change::Put(1))),
+        &|| ignore(map.compute(key, |_| Change::Remove)),
+        &|| ignore(map.remove(&key)),
+        &|| ignore(map.delete(&key)),
+        &|| ignore(map.remove_if(&key, |_, _| true)),
     ];
     for (at, work) in works.iter().enumerate() {
         assert!(panics_soon(0, work), "operation {at} compares");
@@ -197,8 +214,9 @@ fn an_eq_that_panics_leaves_the_map_as_it_was() {
     an_eq_panics::<Boxed, 8>();
 }
 
-fn closures_panic<V: Clone + Eq + std::fmt::Debug + Send + Sync, L: Storage<u64, V>, const WAYS: usize>(of: fn(u64) -> V)
-where
+fn closures_panic<V: Clone + Eq + std::fmt::Debug + Send + Sync, L: Storage<u64, V>, const WAYS: usize>(
+    of: fn(u64) -> V,
+) where
     Ways<WAYS>: Width,
 {
     let map: CuckooMap<u64, V, _, L, WAYS> = Builder::new().build().expect("memory");
@@ -211,17 +229,23 @@ where
     };
     for key in [5, 1000] {
         let works: [&dyn Fn(); 11] = [
-            &|| drop(map.get_with(&key, |_| fail())),
-            &|| drop(map.get_with(&5, |_| fail())),
-            &|| map.get_many_with(&[1, key, 3], |at, _| if at == 1 { fail() }),
-            &|| drop(map.update(&key, |_| fail())),
-            &|| drop(map.update(&5, |_| fail())),
-            &|| drop(map.compute(key, |_| fail())),
-            &|| drop(map.try_compute(key, |_| fail())),
-            &|| drop(map.remove_if(&key, |_, _| fail())),
-            &|| drop(map.remove_if(&5, |_, _| fail())),
-            &|| drop(map.get_or_insert_with(key, || fail())),
-            &|| drop(map.get_or_insert_with(1000, || fail())),
+            &|| ignore(map.get_with(&key, |_| fail())),
+            &|| ignore(map.get_with(&5, |_| fail())),
+            &|| {
+                map.get_many_with(&[1, key, 3], |at, _| {
+                    if at == 1 {
+                        fail()
+                    }
+                })
+            },
+            &|| ignore(map.update(&key, |_| fail())),
+            &|| ignore(map.update(&5, |_| fail())),
+            &|| ignore(map.compute(key, |_| fail())),
+            &|| ignore(map.try_compute(key, |_| fail())),
+            &|| ignore(map.remove_if(&key, |_, _| fail())),
+            &|| ignore(map.remove_if(&5, |_, _| fail())),
+            &|| ignore(map.get_or_insert_with(key, || fail())),
+            &|| ignore(map.get_or_insert_with(1000, || fail())),
         ];
         for (at, work) in works.iter().enumerate() {
             let before = calls.get();
@@ -277,13 +301,13 @@ fn a_clone_that_panics_leaves_no_lock_behind() {
     let keys: Vec<u64> = (0..100).collect();
     keys.iter().for_each(|key| assert_eq!(map.upsert(*key, Fragile::new(*key)), Ok(true)));
     let works: [&dyn Fn(); 7] = [
-        &|| drop(map.get(&7)),
-        &|| drop(map.get_many(&[7])),
-        &|| drop(map.insert(7, Fragile::new(8))),
-        &|| drop(map.update(&7, |value| Fragile::new(value.number))),
-        &|| drop(map.get_or_insert(7, Fragile::new(9))),
-        &|| drop(map.get_or_insert(1000, Fragile::new(9))),
-        &|| drop(map.remove(&7)),
+        &|| ignore(map.get(&7)),
+        &|| ignore(map.get_many(&[7])),
+        &|| ignore(map.insert(7, Fragile::new(8))),
+        &|| ignore(map.update(&7, |value| Fragile::new(value.number))),
+        &|| ignore(map.get_or_insert(7, Fragile::new(9))),
+        &|| ignore(map.get_or_insert(1000, Fragile::new(9))),
+        &|| ignore(map.remove(&7)),
     ];
     for work in works {
         assert!(panics_soon(0, work));
@@ -326,7 +350,7 @@ fn churn(map: &CuckooMap<u64, Fragile>, batch: &Batch) -> usize {
         let value = batch.value(*at, is_broken(*at));
         panics(|| {
             let key = (*at % 10) as u64;
-            if at % 3 == 0 {
+            if at.is_multiple_of(3) {
                 map.delete(&key);
             }
             assert!(map.upsert(key, value).is_ok());
