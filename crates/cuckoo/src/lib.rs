@@ -99,6 +99,8 @@ pub use tags::{HalfWord, OneWord, TagWords, TwoWords};
 mod index_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, any(loom, shuttle)))]
+mod model_heap;
 #[cfg(all(test, loom))]
 mod reuse_loom_tests;
 #[cfg(all(test, shuttle))]

@@ -14,7 +14,8 @@ use loom::{
 
 use crate::{
     Index, Probe,
-    loom_tests::{Heap, hash, index, model},
+    loom_tests::{hash, index, model},
+    model_heap::Heap,
 };
 
 const KEY: u64 = 5;
@@ -158,7 +159,7 @@ fn pin_beside_replacement(ways: Ways) {
 
 fn send(index: &Index<Heap>, items: &[Large; 2], ways: Ways) {
     let (locked, place) = index.lock_and_find(&probe(), |_| true);
-    let payload = locked.payload(place.expect("there"));
+    let payload = locked.content(place.expect("there"));
     let item = &items[payload as usize];
     if ways.pins_under_stripe {
         References::of(&item.references).take();
