@@ -95,12 +95,16 @@ pub use segment::{Geometry, SegmentSource};
 pub use table::{Contended, Full, Table};
 pub use tags::{HalfWord, OneWord, TagWords, TwoWords};
 
+#[cfg(all(test, loom))]
+mod forgery_loom_tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod index_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, any(loom, shuttle)))]
 mod model_heap;
+#[cfg(all(test, any(loom, shuttle)))]
+mod model_reads;
 #[cfg(all(test, loom))]
 mod reuse_loom_tests;
 #[cfg(all(test, shuttle))]

@@ -16,6 +16,7 @@ use crate::{
     Index, Probe,
     loom_tests::{hash, index, model},
     model_heap::Heap,
+    model_reads::ReadFault,
 };
 
 const KEY: u64 = 5;
@@ -47,8 +48,8 @@ impl Chunk {
 }
 
 /// Three threads: one replaces the key and gives its chunk back, one takes that chunk for another key, and the reader.
-/// `vacate` is what both do first to the chunk.
-fn read_beside_reuse(vacate: fn(&AtomicU64)) {
+/// `vacate` is what both do first to the chunk; `fault` is the read's, if it has one.
+pub(crate) fn read_beside_reuse(vacate: fn(&AtomicU64), fault: Option<ReadFault>) {
     let index = index(1);
     index.lock(&probe()).insert(0).expect("room");
     let chunks = Arc::new([Chunk::new(KEY, OLD), Chunk::new(KEY, NEW)]);
@@ -72,10 +73,14 @@ fn read_beside_reuse(vacate: fn(&AtomicU64)) {
             }
         })
     };
-    let value = index.read(&probe(), |payload| {
-        let chunk = &chunks[payload as usize];
+    let examine = |payload| {
+        let chunk: &Chunk = &chunks[payload as usize];
         (chunk.key.load(Ordering::Relaxed) == KEY).then(|| chunk.value.load(Ordering::Relaxed))
-    });
+    };
+    let value = match fault {
+        None => index.read(&probe(), examine),
+        Some(fault) => fault.read(&index, &probe(), examine),
+    };
     assert!(matches!(value, Some(OLD | NEW)), "believed {value:?}");
     writer.join().expect("writer");
     taker.join().expect("taker");
@@ -83,13 +88,13 @@ fn read_beside_reuse(vacate: fn(&AtomicU64)) {
 
 #[test]
 fn loom_what_was_read_of_memory_used_again_is_not_believed() {
-    model(|| read_beside_reuse(reuse::vacate));
+    model(|| read_beside_reuse(reuse::vacate, None));
 }
 
 #[test]
 #[should_panic(expected = "believed")]
 fn loom_memory_used_again_without_a_fence_is_noticed() {
-    model(|| read_beside_reuse(|header| header.store(0, Ordering::Relaxed)));
+    model(|| read_beside_reuse(|header| header.store(0, Ordering::Relaxed), None));
 }
 
 /// The slabs once emptied a chunk that they handed out before the fence instead of after it. Nothing in the memory model ordered
@@ -99,10 +104,11 @@ fn loom_memory_used_again_without_a_fence_is_noticed() {
 #[should_panic(expected = "believed None")]
 fn loom_memory_emptied_before_the_fence_is_noticed() {
     model(|| {
-        read_beside_reuse(|header| {
+        let vacate = |header: &AtomicU64| {
             header.store(0, Ordering::Relaxed);
             fence(Ordering::Release);
-        });
+        };
+        read_beside_reuse(vacate, None);
     });
 }
 
