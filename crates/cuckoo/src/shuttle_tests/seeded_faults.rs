@@ -1,0 +1,214 @@
+//! The models must be able to fail: tables with one fault each, which a schedule has to notice.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use shuttle::{
+    FailurePersistence,
+    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+};
+
+use super::{Examine, PREEMPTIONS, SOUND, Stamp, Table, Ways, counted, roomy_segment, run, segment_away};
+use crate::{
+    BUCKET_SLOTS, Full, Geometry, GrowError, Growth, Index, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
+    growth::Progress,
+    layout::{self, Layout, share},
+    model_heap::Heap,
+    model_reads::ReadFault,
+    path::{self, Move},
+    probe::alternate,
+    segment::SegmentRef,
+    tags::Tags,
+};
+
+/// Schedules of one kind in a round, and rounds within which every fault must have been noticed: several times what the slowest
+/// takes. Some faults take a thread that stands still for long, others many threads that take turns.
+const ROUND: usize = 5_000;
+const ROUNDS: u64 = 20;
+
+/// Schedules that must pass where there is no fault.
+const SOUND_SCHEDULES: usize = 10_000;
+
+#[test]
+fn shuttle_seeded_faults_are_noticed() {
+    let faults = [
+        ("a read that is not validated", reading(|i, p, e| ReadFault::AsksNothingAgain.read(i, p, e))),
+        ("a read that asks the second bucket's stripe", reading(|i, p, e| ReadFault::AsksSecondStripe.read(i, p, e))),
+        ("a read that asks for the layout first", reading(|i, p, e| ReadFault::AsksLayoutFirst.read(i, p, e))),
+        ("a read that believes what it misses", reading(|i, p, e| ReadFault::BelievesMisses.read(i, p, e))),
+        ("a read that looks in the old segment only", reading(|i, p, e| ReadFault::LooksInOldOnly.read(i, p, e))),
+        ("displacement from the near end", Ways { make_room: displace_near_end_first, ..SOUND }),
+        ("displacement that tells no reader", Ways { displace: displace_unmarked, ..SOUND }),
+        ("displacement that sets no filter bit", Ways { displace: displace_unfiltered, ..SOUND }),
+        ("a removal that clears others' filter bit", Ways { remove: remove_with_filter, ..SOUND }),
+        ("growth that tells no reader", Ways { grow: |t, n| grow_in_steps(t, n, false), ..SOUND }),
+        ("a cell that is given back too early", Ways { frees_last: false, ..SOUND }),
+    ];
+    let missed: Vec<_> = faults
+        .into_iter()
+        .flat_map(|(fault, ways)| {
+            let noticed = (1..=ROUNDS).find_map(|round| {
+                notices(PctScheduler::new_from_seed(round, PREEMPTIONS, ROUND), ways)
+                    .map(|schedule| format!("schedule {schedule} of few preemptions in round {round}"))
+                    .or_else(|| {
+                        notices(RandomScheduler::new_from_seed(round, ROUND), ways)
+                            .map(|schedule| format!("random schedule {schedule} in round {round}"))
+                    })
+            });
+            println!("{fault}: noticed in {noticed:?}");
+            noticed.is_none().then_some(fault)
+        })
+        .collect();
+    assert!(missed.is_empty(), "not noticed: {missed:?}");
+}
+
+/// What faults are seeded into, without one.
+#[test]
+fn shuttle_the_copies_that_faults_are_seeded_into_are_sound() {
+    let ways =
+        Ways { read: |i, p, e| ReadFault::Harmless.read(i, p, e), grow: |t, n| grow_in_steps(t, n, true), ..SOUND };
+    assert_eq!(notices(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), ways), None);
+    assert_eq!(notices(RandomScheduler::new(SOUND_SCHEDULES), ways), None);
+}
+
+fn reading(read: fn(&Index<Heap>, &Probe, Examine<'_>) -> Option<Stamp>) -> Ways {
+    Ways { read, ..SOUND }
+}
+
+/// The schedule in which a fault is noticed.
+fn notices(scheduler: impl Scheduler + 'static, ways: Ways) -> Option<usize> {
+    let coverage = Arc::default();
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(scheduler, ways, FailurePersistence::None, &coverage)));
+    outcome.is_err().then(|| counted(&coverage.schedules))
+}
+
+fn change_tags(segment: SegmentRef<'_, Payloads>, bucket: usize, change: impl Fn(BucketTags) -> BucketTags) {
+    // SAFETY: a segment of the index, and a bucket of it.
+    let words = unsafe { Payloads::tags(segment.base(), segment.buckets(), bucket) };
+    change(Tags::of(words)).store(words);
+}
+
+type BucketTags = Tags<<Payloads as Geometry>::Tags>;
+
+/// Lifts the keys of a path out of their slots, beginning with the one that is in the way, and then sets them down.
+fn displace_near_end_first(index: &Index<Heap>, probe: &Probe) -> Result<(), Full> {
+    let (word, segment) = roomy_segment(index, probe)?;
+    let path = path::search(segment, probe).ok_or(Full)?;
+    let other = |step: &Move| alternate(usize::from(step.bucket), step.lane.tag(), segment.bucket_mask());
+    let mut lifted = Vec::new();
+    for step in path.moves().rev() {
+        let (from, slot) = (usize::from(step.bucket), usize::from(step.slot));
+        let mut guard = index.stripes.lock_pair(from, other(step));
+        if index.directories.word() != word || segment.tags(from).lane(slot) != Some(step.lane) {
+            break;
+        }
+        guard.start_writing();
+        lifted.push((step, segment.content(from, slot)));
+        change_tags(segment, from, |tags| tags.with(slot, None));
+    }
+    while let Some((step, payload)) = lifted.pop() {
+        let (from, to) = (usize::from(step.bucket), other(step));
+        let mut guard = index.stripes.lock_pair(from, to);
+        guard.start_writing();
+        if let Some(free) = segment.tags(to).free().first() {
+            segment.put(to, free, step.lane.in_other_bucket(), payload);
+        } else if let Some(free) = segment.tags(from).free().first() {
+            segment.put(from, free, step.lane, payload);
+        }
+    }
+    Ok(())
+}
+
+/// Moves as production does, but leaves the versions as they are.
+fn displace_unmarked(index: &Index<Heap>, word: u64, segment: SegmentRef<'_, Payloads>, step: &Move) -> bool {
+    let from = usize::from(step.bucket);
+    let _guard = index.stripes.lock_pair(from, alternate(from, step.lane.tag(), segment.bucket_mask()));
+    index.directories.word() == word && step.carry_out(segment, || ())
+}
+
+/// Leaves the filter of the first bucket as it is.
+fn displace_unfiltered(index: &Index<Heap>, word: u64, segment: SegmentRef<'_, Payloads>, step: &Move) -> bool {
+    let (from, tag) = (usize::from(step.bucket), step.lane.tag());
+    let mut guard = index.stripes.lock_pair(from, alternate(from, tag, segment.bucket_mask()));
+    let was_set = segment.tags(from).may_be_away(tag);
+    let is_done = index.directories.word() == word && step.carry_out(segment, || guard.start_writing());
+    if is_done && !step.lane.is_away() {
+        change_tags(segment, from, |tags| tags.with_away(tag, was_set));
+    }
+    is_done
+}
+
+/// Clears the filter bit of the removed key's class, whoever else needs it.
+fn remove_with_filter(index: &Index<Heap>, probe: &Probe, locked: &mut LockedPayload<'_, Heap>, place: Place) {
+    let away = segment_away(index, probe, locked.content(place));
+    locked.remove(place);
+    if let Some(segment) = away {
+        change_tags(segment, probe.first(segment.bucket_mask()), |tags| tags.with_away(probe.tag(), false));
+    }
+}
+
+/// Moves bucket by bucket what finds room, as production does, but leaves the versions as they are unless it `marks`.
+fn grow_in_steps(table: &Table, buckets: usize, marks: bool) -> Result<Growth, GrowError> {
+    let mut progress = table.index.growing.try_lock().map_err(|_| GrowError::Busy)?;
+    let layout = table.index.layout();
+    match &mut *progress {
+        Progress::Moving { bucket } if *bucket < SEGMENT_BUCKETS && move_bucket(table, layout, *bucket, marks) => {
+            *bucket += 1;
+            return Ok(Growth::Underway);
+        }
+        // The segment is allocated, and no bucket moved.
+        Progress::Between => {
+            drop(progress);
+            return table.grow_soundly(0);
+        }
+        _ => drop(progress),
+    }
+    table.grow_soundly(buckets)
+}
+
+/// False if a key finds no free slot, or is changed meanwhile.
+fn move_bucket(table: &Table, layout: Layout, bucket: usize, marks: bool) -> bool {
+    let segment = |directory, at| {
+        table.index.segment(layout::SegmentId { directory, at }, SEGMENT_BUCKETS - 1).expect("in force")
+    };
+    let (new, overlap) = (segment(layout.directory ^ 1, layout.done), layout.overlap());
+    // A writer that knows the layout before may still be adding a key here.
+    let mut turn = table.index.stripes.lock_pair(bucket, bucket);
+    if marks {
+        turn.start_writing();
+    }
+    drop(turn);
+    (overlap.first..=overlap.last).all(|at| {
+        let old = segment(layout.directory, at);
+        (0..BUCKET_SLOTS).all(|slot| move_key(table, layout, (old, new), (bucket, slot), marks))
+    })
+}
+
+fn move_key(
+    table: &Table,
+    layout: Layout,
+    (old, new): (SegmentRef<'_, Payloads>, SegmentRef<'_, Payloads>),
+    (bucket, slot): (usize, usize),
+    marks: bool,
+) -> bool {
+    let Some(lane) = old.tags(bucket).lane(slot) else { return true };
+    let other = alternate(bucket, lane.tag(), old.bucket_mask());
+    let mut guard = table.index.stripes.lock_pair(bucket, other);
+    if old.tags(bucket).lane(slot) != Some(lane) {
+        return false;
+    }
+    let position = Probe::new(table.hash_of(old.content(bucket, slot))).position();
+    if share(position, layout.next) != layout.done {
+        return true;
+    }
+    let homes = [(bucket, lane), (other, lane.in_other_bucket())];
+    let free = homes.into_iter().find_map(|(to, lane)| Some((to, new.tags(to).free().first()?, lane)));
+    let Some((to, free, new_lane)) = free else { return false };
+    if marks {
+        guard.start_writing();
+    }
+    new.receive((to, free), new_lane, old, (bucket, slot));
+    true
+}
