@@ -322,6 +322,8 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         self.directories.publish(to);
         // Readers who come later look again; the old segment is as they have seen it until then.
         all.start_writing();
+        // What the slots name may be freed from now on.
+        (0..old.buckets()).for_each(|bucket| old.clear_bucket(bucket));
         drop(all);
         self.source.release(old.base(), G::segment_bytes(old.buckets()));
         Ok(())

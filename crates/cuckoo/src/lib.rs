@@ -18,10 +18,20 @@
 //! ```
 //!
 //! # What it promises
-//! - *Reads* take no lock and write no shared memory, whatever the types; a read waits for a writer at most for one change of one
-//!   bucket. One after the other, the operations on a key are linearizable; `len` and walks are not one moment's.
-//! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted.
-//! - *Growth* moves a few buckets with each insert, a quarter more segments at a time. Nobody waits for the whole of it.
+//! - *Reads* take no lock and write no shared memory, whatever the types (one that writers have spoilt 256 times on end takes
+//!   the key's lock); a read waits for a writer at most for one change of one bucket, but for [`CuckooMap::clear`]. The operations
+//!   on a key are linearizable; `len` and walks are not one moment's.
+//! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted; a fixed map gets there,
+//!   one that grows begins to at 94 %.
+//! - *Growth* moves a few buckets with each insert of a new key, a quarter more segments at a time, and nobody waits for the whole
+//!   of it; only a map of less than 16,384 keys is rebuilt in one go. [`CuckooMap::reserve`] finishes a growth that has begun.
+//! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there must
+//!   not use this map or another.
+//! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a
+//!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
+//! - *Colliding keys*: keys of one hash have the slots of two buckets, sixteen, and what finds no room there is refused. If so many
+//!   are there when growth comes to them it may find no place for the last of them, and stop: then the map refuses every new
+//!   key whose buckets are full, until some of the colliding ones are removed.
 //! - *Errors*: no room is [`TableFull`] with the pair, no memory is [`ReserveError`]; only the methods that say so panic.
 //! - A hasher, comparison or closure that panics leaves the map as it was before the operation, or after it.
 //!

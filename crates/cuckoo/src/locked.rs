@@ -124,6 +124,9 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
     /// [`Full`] if no bucket that is locked has a free slot; drop the lock, call [`Table::make_room`] and begin again.
     #[inline]
     pub fn insert(&mut self, content: G::Content<'_>) -> Result<(), Full> {
+        if self.homes.is_crowded(&self.probe) {
+            return Err(Full);
+        }
         let segment = self.homes.newest();
         let free = self.buckets().find_map(|(bucket, lane)| Some((bucket, lane, segment.tags(bucket).free().first()?)));
         let (bucket, lane, slot) = free.ok_or(Full)?;

@@ -52,6 +52,11 @@ const BUCKETS_MOVED_AN_INSERT: usize = 4;
 /// The same when there is no room for the key before growth has come to it.
 const BUCKETS_MOVED_FOR_ROOM: usize = 64;
 
+/// Occupancy, in percent, for which a fixed map is made: its fullest segment is some percent above it.
+const FIXED_PERCENT: usize = 95;
+/// The same with four ways, which fill less.
+const FIXED_PERCENT_OF_FOUR_WAYS: usize = 92;
+
 /// The smallest of a segment's shares that must be full before growing can help: below it, too many keys share a hash.
 const HOPELESS_PERCENT: usize = 50;
 
@@ -184,7 +189,7 @@ impl<S> Builder<S> {
     where
         Ways<WAYS>: Width,
     {
-        let layout = layout_for::<K, V, L, WAYS>(self.capacity)?;
+        let layout = layout_for::<K, V, L, WAYS>(self.capacity, self.is_fixed)?;
         let memory = Memory::new(self.huge_pages);
         let segment_bytes = segment_bytes::<K, V, L, WAYS>(layout);
         if !memory.reserve(segment_bytes.checked_mul(layout.current).ok_or(ReserveError)?) {
@@ -210,13 +215,18 @@ where
 }
 
 /// The smallest layout that has room for so many keys.
-fn layout_for<K, V, L: Storage<K, V>, const WAYS: usize>(keys: usize) -> Result<Layout, ReserveError>
+fn layout_for<K, V, L: Storage<K, V>, const WAYS: usize>(keys: usize, is_fixed: bool) -> Result<Layout, ReserveError>
 where
     Ways<WAYS>: Width,
 {
     let full = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS;
-    // The fullest segment of many is some percent above the average; a small one is filled to its brim less easily.
-    let slots = keys.checked_mul(100).ok_or(ReserveError)?.div_ceil(95);
+    // Below where growth begins, so that so many keys do not begin it; a map that does not grow takes what its slots hold.
+    let percent = match is_fixed {
+        true if WAYS == 4 => FIXED_PERCENT_OF_FOUR_WAYS,
+        true => FIXED_PERCENT,
+        false => Pairs::<K, V, L, WAYS>::FULL_PERCENT - 1,
+    };
+    let slots = keys.checked_mul(100).ok_or(ReserveError)?.div_ceil(percent);
     let buckets = slots.div_ceil(WAYS);
     if buckets > full / 2 {
         let segments = buckets.div_ceil(full);
@@ -298,7 +308,7 @@ where
         &self.hasher
     }
 
-    /// What the last argument of a slot's content is, for a key of this hash.
+    /// Where a key of this hash is looked for.
     fn probe(hash: u64) -> Probe {
         Probe::new(hash)
     }
@@ -348,6 +358,8 @@ where
 
     /// Makes room for a key: by displacement, or by growing.
     fn make_room(&self, probe: &Probe) -> Result<(), Full> {
+        // If another thread grows the table meanwhile, what was full before says nothing.
+        let before = self.table.layout();
         if self.table.make_room(probe).is_ok() {
             return Ok(());
         }
@@ -364,10 +376,9 @@ where
                 Err(_) => Err(Full),
             };
         }
-        if self.len() * 100 < self.capacity() * HOPELESS_PERCENT {
-            return Err(Full);
-        }
-        self.begin_growth()
+        let is_hopeless = self.len() * 100 < self.capacity() * HOPELESS_PERCENT;
+        let outcome = if is_hopeless { Err(Full) } else { self.begin_growth() };
+        if self.table.layout() == before { outcome } else { Ok(()) }
     }
 
     /// Begins to grow, by a quarter, or doubles a small table.

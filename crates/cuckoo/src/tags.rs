@@ -86,8 +86,6 @@ pub trait TagWords: Send + Sync {
     } else {
         8
     };
-    /// Whether all of it is read at once.
-    const ONE_WORD: bool;
 
     /// The lanes, lowest slot first in the lowest byte of the first word.
     fn load(&self) -> [u64; 2];
@@ -102,7 +100,6 @@ pub struct HalfWord<const WAYS: usize>(AtomicU32);
 
 impl<const WAYS: usize> TagWords for HalfWord<WAYS> {
     const WAYS: usize = WAYS;
-    const ONE_WORD: bool = true;
 
     #[inline]
     fn load(&self) -> [u64; 2] {
@@ -124,7 +121,6 @@ pub struct OneWord<const WAYS: usize>(AtomicU64);
 
 impl<const WAYS: usize> TagWords for OneWord<WAYS> {
     const WAYS: usize = WAYS;
-    const ONE_WORD: bool = true;
 
     #[inline]
     fn load(&self) -> [u64; 2] {
@@ -146,7 +142,6 @@ pub struct TwoWords<const WAYS: usize>([AtomicU64; 2]);
 
 impl<const WAYS: usize> TagWords for TwoWords<WAYS> {
     const WAYS: usize = WAYS;
-    const ONE_WORD: bool = false;
 
     #[inline]
     fn load(&self) -> [u64; 2] {

@@ -25,7 +25,7 @@ impl<K: fmt::Debug, V: fmt::Debug> std::error::Error for TableFull<K, V> {}
 /// Of many pairs some found no room: these, in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ManyFull<K, V> {
-    /// The pair that found no room, and all behind it.
+    /// The pair that found no room, and those of its batch behind it.
     pub rest: Vec<(K, V)>,
     /// New keys among those that were stored.
     pub inserted: usize,
@@ -33,7 +33,7 @@ pub struct ManyFull<K, V> {
 
 impl<K, V> fmt::Display for ManyFull<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the map has no room for {} of the pairs", self.rest.len())
+        write!(f, "the map has no room for {} of a batch of pairs", self.rest.len())
     }
 }
 

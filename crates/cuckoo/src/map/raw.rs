@@ -21,12 +21,13 @@ where
         self.find(hash, is_key, read)
     }
 
-    /// Stores a pair under its hash; true if the key is new. A hash that is not the key's own ([`CuckooMap::hash_key`]) leaves
-    /// a pair that is not found again, and no other harm.
+    /// Stores a pair under its hash; true if the key is new. A hash that is not the key's own ([`CuckooMap::hash_key`]) is a
+    /// mistake after which that pair may be lost or there twice, and `len` off by it.
     ///
     /// # Errors
     /// [`TableFull`] with the pair.
     pub fn raw_upsert(&self, hash: u64, key: K, value: V) -> Result<bool, TableFull<K, V>> {
+        debug_assert_eq!(hash, self.hash_of(&key), "the hash of another key");
         self.upsert_hashed(hash, key, value)
     }
 

@@ -23,7 +23,7 @@ where
     /// [`ReserveError`] if there is no memory for them, or the map is fixed and too small; what is there stays.
     pub fn reserve(&self, additional: usize) -> Result<(), ReserveError> {
         let keys = self.len().checked_add(additional).ok_or(ReserveError)?;
-        let wanted = layout_for::<K, V, L, WAYS>(keys)?;
+        let wanted = layout_for::<K, V, L, WAYS>(keys, self.is_fixed)?;
         let bytes = |layout| segment_bytes::<K, V, L, WAYS>(layout);
         loop {
             let layout = self.table.layout();
@@ -50,6 +50,8 @@ where
             match outcome {
                 Ok(()) => {}
                 Err(GrowError::Busy) => std::thread::yield_now(),
+                // Another thread has grown the map meanwhile: what is missing now is to be seen.
+                Err(_) if self.table.layout() != layout => {}
                 Err(_) => return Err(ReserveError),
             }
         }
@@ -59,10 +61,10 @@ where
         if self.table.source().reserve(bytes.ok_or(ReserveError)?) { Ok(()) } else { Err(ReserveError) }
     }
 
-    /// Gives memory back that is not needed for the keys that are there. The pairs move into a new table, so that nobody else
+    /// Gives memory back that is not needed for the keys that are there; a fixed map has no room for others then. The pairs move into a new table, so that nobody else
     /// may use the map meanwhile; if there is no memory for it all stays as it is.
     pub fn shrink_to_fit(&mut self) {
-        let Ok(wanted) = layout_for::<K, V, L, WAYS>(self.len()) else { return };
+        let Ok(wanted) = layout_for::<K, V, L, WAYS>(self.len(), self.is_fixed) else { return };
         let layout = self.table.layout();
         if wanted.current * segment_bytes::<K, V, L, WAYS>(wanted)
             >= layout.current * segment_bytes::<K, V, L, WAYS>(layout)
@@ -84,7 +86,7 @@ where
         }
     }
 
-    /// Removes every pair. Writers wait meanwhile, and readers of keys that are just being removed.
+    /// Removes every pair at once. Everybody else waits meanwhile, readers too.
     pub fn clear(&self) {
         let guard = self.collector.enter();
         let mut entries = Vec::new();

@@ -11,7 +11,8 @@ pub const INLINE_BYTES_MAX: usize = 64;
 /// Data whose bytes are all there is to it.
 ///
 /// # Safety
-/// The type has no padding and no interior mutability, so that its bytes, copied elsewhere, are the same value there.
+/// The type has no padding, no interior mutability and no pointer or reference in it, so that its bytes, copied elsewhere as
+/// integers, are the same value there.
 pub unsafe trait Plain: Copy {}
 
 macro_rules! plain {
@@ -39,11 +40,23 @@ plain!(
 // SAFETY: an array has no padding beside its elements', which have none.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
-/// Where a map keeps its pairs. Everything else is the same: reads take no lock either way.
-pub trait Storage<K, V>: 'static {
+/// Where a map keeps its pairs: one of [`Auto`], [`Inline`] and [`Boxed`]. Everything else is the same: reads take no lock either
+/// way.
+pub trait Storage<K, V>: Sealed + 'static {
     /// Whether pairs lie in the slots.
     fn is_inline() -> bool;
 }
+
+mod sealed {
+    /// What a map's unsafe code relies on is only for the types of this file to say.
+    pub trait Sealed {}
+}
+
+use sealed::Sealed;
+
+impl Sealed for Auto {}
+impl Sealed for Inline {}
+impl Sealed for Boxed {}
 
 /// In the slots if key and value are primitive types or short arrays of them, on the heap otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

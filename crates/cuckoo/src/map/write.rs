@@ -153,7 +153,8 @@ where
     /// memory is asked for all of them at once before the first is stored.
     ///
     /// # Errors
-    /// [`ManyFull`] with the pairs that were not stored.
+    /// [`ManyFull`] with the pairs that were taken from `pairs` and not stored, at most a batch; what was not taken is still in an
+    /// iterator that was passed by reference.
     pub fn insert_many<I: IntoIterator<Item = (K, V)>>(&self, pairs: I) -> Result<usize, ManyFull<K, V>> {
         let mut pairs = pairs.into_iter();
         let mut batch = Vec::with_capacity(BATCH);
@@ -173,7 +174,7 @@ where
                 match self.upsert_hashed(hash, key, value) {
                     Ok(is_new) => inserted += usize::from(is_new),
                     Err(TableFull { key, value }) => {
-                        let behind = stored.map(|(_, key, value)| (key, value)).chain(pairs);
+                        let behind = stored.map(|(_, key, value)| (key, value));
                         return Err(ManyFull { rest: std::iter::once((key, value)).chain(behind).collect(), inserted });
                     }
                 }
@@ -196,8 +197,8 @@ where
         self.take(self.hash_of(key), |candidate, _| key.equivalent(candidate), |_, _| ()).is_some()
     }
 
-    /// Removes a key if `condition` holds for its value; true if it did. `condition` is called under the key's lock: it must
-    /// not use the map.
+    /// Removes a key if `condition` holds for its value; true if it did. `condition` may be called more than once, and is called
+    /// under the key's lock: it must not use a map.
     pub fn remove_if<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
@@ -350,8 +351,8 @@ where
             // If there is no room the entry stays ours; the pointer that is copied into the slot is the same each time.
             let pointer = entry.pointer();
             if locked.insert(pairs::pointer_as_content(&pointer)).is_ok() {
+                entry.is_in_the_map();
                 drop(locked);
-                let _in_the_map = entry.release();
                 self.added(&probe);
                 return Ok(Found::Nothing);
             }
@@ -545,8 +546,8 @@ where
                 }
                 None if seen.is_null() => {
                     if locked.insert(pairs::pointer_as_content(&new.pointer())).is_ok() {
+                        new.is_in_the_map();
                         drop(locked);
-                        let _in_the_map = new.release();
                         self.added(&probe);
                         return Ok(Changed::Inserted);
                     }
@@ -586,8 +587,13 @@ impl<K, V> NewEntry<K, V> {
     /// The same; the entry is the map's from now on.
     fn release(&mut self) -> AtomicPtr<Entry<K, V>> {
         let pointer = self.pointer();
-        self.0 = std::ptr::null_mut();
+        self.is_in_the_map();
         pointer
+    }
+
+    /// The entry is the map's. To be said while the key's stripe is held: later another thread may have freed it.
+    fn is_in_the_map(&mut self) {
+        self.0 = std::ptr::null_mut();
     }
 
     fn into_inner(mut self) -> Entry<K, V> {
