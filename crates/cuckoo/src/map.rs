@@ -19,6 +19,7 @@ mod write;
 use std::{
     hash::{BuildHasher, Hash},
     marker::PhantomData,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use seize::Collector;
@@ -48,6 +49,10 @@ const SMALLEST_BITS: u32 = 4;
 /// Buckets that whoever adds a key while the map grows moves first. A growth begins with a few slots of a hundred free, and
 /// moves all that are taken: one for each slot that may be filled meanwhile would not do, three are plenty.
 const BUCKETS_MOVED_AN_INSERT: usize = 4;
+
+/// Buckets that inserts may owe to growth because another thread was at it: if that thread is stopped, those who insert wait for
+/// it sooner than they fill the new segment and leave no room for what has yet to be moved there.
+const BUCKETS_OWED_MAX: usize = 1024;
 
 /// The same when there is no room for the key before growth has come to it.
 const BUCKETS_MOVED_FOR_ROOM: usize = 64;
@@ -91,6 +96,8 @@ where
     hasher: S,
     collector: Collector,
     is_fixed: bool,
+    /// Buckets that inserts should have moved and have not yet.
+    owed: AtomicUsize,
     /// The map owns pairs; what that means for threads is said below.
     pairs: PhantomData<*const (K, V)>,
 }
@@ -201,6 +208,7 @@ impl<S> Builder<S> {
             hasher: self.hasher,
             collector: Collector::new(),
             is_fixed: self.is_fixed,
+            owed: AtomicUsize::new(0),
             pairs: PhantomData,
         })
     }
@@ -339,14 +347,14 @@ where
             // SAFETY: the slot holds a pair, which nobody changes while its stripe is held.
             return self.hash_of(&unsafe { pairs::key_of::<K>(&content.copy()) });
         }
-        let entry = pairs::unmark(content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed));
+        let entry = pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed));
         // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
         unsafe { (*entry).hash }
     }
 
     fn prefetch_content(content: Words<'_>) {
         if !L::is_inline() {
-            let entry = content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed);
+            let entry = content.pointer::<K, V>().load(Ordering::Relaxed);
             crate::prefetch(pairs::unmark(entry));
         }
     }
@@ -401,10 +409,31 @@ where
     #[inline]
     fn after_insert(&self, keys_of_stripe: u32) {
         if !self.table.is_steady() && self.table.is_growing() {
-            // Whoever comes next goes on; what is missing shows when there is no room left.
-            let _unfinished = self.grow_by(BUCKETS_MOVED_AN_INSERT);
+            self.help_growth();
         } else if keys_of_stripe.is_multiple_of(16) && !self.is_fixed {
             self.grow_in_time(keys_of_stripe);
+        }
+    }
+
+    /// Moves some buckets, or owes them if another thread is at it.
+    #[cold]
+    fn help_growth(&self) {
+        let owed = self.owed.fetch_add(BUCKETS_MOVED_AN_INSERT, Ordering::Relaxed) + BUCKETS_MOVED_AN_INSERT;
+        loop {
+            match self.grow_by(BUCKETS_MOVED_AN_INSERT) {
+                Err(GrowError::Busy) if owed > BUCKETS_OWED_MAX => std::thread::yield_now(),
+                Err(GrowError::Busy) => return,
+                Ok(Growth::Underway) => {
+                    let paid = |owed: usize| Some(owed.saturating_sub(BUCKETS_MOVED_AN_INSERT));
+                    let _always = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
+                    if self.owed.load(Ordering::Relaxed) <= BUCKETS_OWED_MAX / 2 {
+                        return;
+                    }
+                }
+                Ok(Growth::Idle | Growth::Complete) => return self.owed.store(0, Ordering::Relaxed),
+                // Whoever finds no room tries again, and says so.
+                Err(_) => return,
+            }
         }
     }
 
@@ -427,7 +456,7 @@ where
         if !L::is_inline() {
             let mut panicked = None;
             self.table.each_content(|content| {
-                let entry = pairs::unmark(content.pointer::<K, V>().load(std::sync::atomic::Ordering::Relaxed));
+                let entry = pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed));
                 // SAFETY: nobody else refers to the map any more, and each entry in it came from a box and is in one slot.
                 let entry = unsafe { Box::from_raw(entry) };
                 if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(entry))) {

@@ -66,7 +66,8 @@ fn the_time_of_every_insert_is_taken() {
         let outcome = play(&mut *subject, &Phase::new(Work::TimedFill, 0..KEYS, &cores()));
         let Outcome::Latencies(latencies) = outcome else { panic!("{}: {outcome}", contender.name) };
         assert!(latencies.is_sorted() && latencies[3] > 0, "{latencies:?}");
-        assert_eq!(play(&mut *subject, &Phase::new(Work::Slots, 0..0, &cores())), Outcome::Slots(0));
+        let slots = play(&mut *subject, &Phase::new(Work::Slots, 0..0, &cores()));
+        assert!(matches!(slots, Outcome::Slots(slots) if slots == 0 || slots >= KEYS), "{}: {slots}", contender.name);
     }
 }
 
