@@ -16,6 +16,15 @@ fn scatter(mut number: u64) -> u64 {
     (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53)
 }
 
+/// Says in the end that all keys are there, also if the writer has panicked: readers do not wait for it then.
+struct AtWork<'a>(&'a AtomicU64);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
 /// Each writer inserts keys of its own, in order; readers look for keys that a writer has said are there.
 fn readers_find_what_is_there<L: Storage<u64, u64>, const WAYS: usize>(keys: u64)
 where
@@ -29,6 +38,7 @@ where
         for writer in 0..WRITERS {
             let (map, inserted) = (&map, &inserted[writer as usize]);
             scope.spawn(move || {
+                let _at_work = AtWork(inserted);
                 for at in 0..each {
                     let key = at * WRITERS + writer;
                     assert_eq!(map.insert(key, value_of(key)), None);
@@ -48,6 +58,9 @@ where
                         std::thread::yield_now();
                         continue;
                     }
+                    if there >= each {
+                        break;
+                    }
                     let key = |at: u64| scatter(turn * 64 + at + reader) % there * WRITERS + writer;
                     assert_eq!(map.get(&key(0)), Some(value_of(key(0))), "get {} of {there} in {map:?}", key(0));
                     assert!(map.contains_key(&key(1)));
@@ -56,9 +69,6 @@ where
                         for (key, value) in wanted.iter().zip(map.get_many(&wanted)) {
                             assert_eq!(value, Some(value_of(*key)), "get_many {key} of {there} in {map:?}");
                         }
-                    }
-                    if there == each {
-                        break;
                     }
                 }
             });
@@ -90,6 +100,27 @@ fn readers_never_miss_a_key_of_many_young_maps() {
     for _ in 0..20 {
         readers_find_what_is_there::<Auto, 8>(3000);
         readers_find_what_is_there::<Boxed, 8>(3000);
+    }
+}
+
+/// A writer that found the table full beside another one's rebuild compared its keys with the room that there was afterwards,
+/// took it for half empty, and so its key for one of too many with the same hash: the map refused it.
+#[test]
+fn nobody_is_refused_beside_a_rebuild() {
+    const WRITERS: u64 = 16;
+    for turn in 0..800 {
+        let map: CuckooMap<u64, u64> = CuckooMap::new();
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let map = &map;
+                scope.spawn(move || {
+                    for key in (0..200).map(|at| at * WRITERS + writer) {
+                        assert_eq!(map.upsert(key, key), Ok(true), "{map:?}, turn {turn}");
+                    }
+                });
+            }
+        });
+        assert_eq!(map.len(), 3200);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use guira_cuckoo::{Boxed, Builder, CuckooMap};
 
-const MAPS: usize = 100;
+const MAPS: usize = 150;
 const READERS: usize = 8;
 
 /// A key is its own hash.
