@@ -88,6 +88,7 @@ mod probe;
 #[cfg(not(any(loom, shuttle)))]
 mod scan;
 mod segment;
+mod steady;
 mod table;
 mod tags;
 

@@ -5,7 +5,8 @@ use guira_sync::PairGuard;
 use crate::{
     probe::Probe,
     segment::{Geometry, SegmentRef, SegmentSource},
-    table::{Full, Homes, StripeData, Table},
+    steady::LongWay,
+    table::{Full, Home, Homes, Residence, StripeData, Table},
     tags::{Lane, TagWords},
 };
 
@@ -20,42 +21,47 @@ pub struct Place {
 
 /// The first bucket of a key, or both, locked.
 #[derive(Debug)]
-pub struct Locked<'a, G: Geometry, S: SegmentSource, D = ()> {
+pub struct Locked<'a, G: Geometry, S: SegmentSource, D = (), H = Homes<'a, G>> {
     table: &'a Table<G, S, D>,
     guard: PairGuard<'a, StripeData<D>>,
-    homes: Homes<'a, G>,
+    homes: H,
     probe: Probe,
     both: bool,
 }
 
-impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
-    #[inline]
+impl<'a, G: Geometry, S: SegmentSource, D: Default, H: Residence<'a, G>> Locked<'a, G, S, D, H> {
+    #[inline(always)]
     pub(crate) fn new(
         table: &'a Table<G, S, D>,
         guard: PairGuard<'a, StripeData<D>>,
-        homes: Homes<'a, G>,
+        homes: H,
         probe: &Probe,
         both: bool,
     ) -> Self {
         Self { table, guard, homes, probe: *probe, both }
     }
 
-    #[inline]
+    #[inline(always)]
     fn first(&self) -> usize {
-        self.probe.first(self.homes.from.bucket_mask())
+        self.probe.first(self.homes.oldest().bucket_mask())
+    }
+
+    #[inline(always)]
+    fn second(&self) -> usize {
+        self.probe.second(self.homes.oldest().bucket_mask())
     }
 
     /// The buckets that are locked, and the lane that the key has there.
     #[inline]
-    fn buckets(&self) -> impl Iterator<Item = (usize, Lane)> + use<G, S, D> {
+    fn buckets(&self) -> impl Iterator<Item = (usize, Lane)> + use<G, S, D, H> {
         let tag = self.probe.tag();
-        let second = self.both.then(|| (self.probe.second(self.homes.from.bucket_mask()), Lane::away(tag)));
+        let second = self.both.then(|| (self.second(), Lane::away(tag)));
         std::iter::once((self.first(), Lane::home(tag))).chain(second)
     }
 
-    #[inline]
+    #[inline(always)]
     fn segment(&self, place: Place) -> SegmentRef<'a, G> {
-        if place.is_new { self.homes.newest() } else { self.homes.from }
+        if place.is_new { self.homes.newest() } else { self.homes.oldest() }
     }
 
     /// Whether the second bucket is locked too.
@@ -81,10 +87,8 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
     pub fn find(&self, mut is_it: impl FnMut(G::Content<'a>) -> bool) -> Option<Place> {
         for (is_new, segment) in [false, true].into_iter().zip(self.homes.each()) {
             for (bucket, lane) in self.buckets() {
-                for slot in segment.tags(bucket).matching(lane) {
-                    if is_it(segment.content(bucket, slot)) {
-                        return Some(Place { is_new, bucket: bucket as u16, slot: slot as u8 });
-                    }
+                if let Some(slot) = matching_slot(segment, bucket, lane, &mut is_it) {
+                    return Some(Place { is_new, bucket: bucket as u16, slot: slot as u8 });
                 }
             }
         }
@@ -128,12 +132,20 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
             return Err(Full);
         }
         let segment = self.homes.newest();
-        let free = self.buckets().find_map(|(bucket, lane)| Some((bucket, lane, segment.tags(bucket).free().first()?)));
-        let (bucket, lane, slot) = free.ok_or(Full)?;
+        let free = |bucket, lane| Some((bucket, lane, segment.tags(bucket).free().first()?));
+        let in_first = free(self.first(), Lane::home(self.probe.tag()));
+        let in_either = in_first.or_else(|| self.both.then(|| free(self.second(), Lane::away(self.probe.tag())))?);
+        let (bucket, lane, slot) = in_either.ok_or(Full)?;
         self.guard.start_writing();
         segment.put(bucket, slot, lane, content);
         self.table.count(self.first(), 1);
         Ok(())
+    }
+
+    /// How many keys are counted under the stripe of the first bucket.
+    #[inline(always)]
+    pub(crate) fn keys_of_stripe(&self) -> u32 {
+        self.table.keys_of_stripe(&self.probe)
     }
 
     /// What all slots of the locked buckets hold.
@@ -149,4 +161,48 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D> {
     pub fn slots(&self) -> usize {
         self.buckets().count() * <G::Tags as TagWords>::WAYS
     }
+}
+
+impl<'a, G: Geometry, S: SegmentSource, D: Default> Locked<'a, G, S, D, Home<'a, G>> {
+    /// [`find`](Self::find) in the key's first bucket.
+    #[inline(always)]
+    pub(crate) fn find_near(&self, is_it: &mut impl FnMut(G::Content<'a>) -> bool) -> Option<Place> {
+        let slot = matching_slot(self.homes.0, self.first(), Lane::home(self.probe.tag()), is_it)?;
+        Some(Place { is_new: false, bucket: self.first() as u16, slot: slot as u8 })
+    }
+
+    /// [`find`](Self::find) in the key's second bucket, which is locked.
+    #[inline(always)]
+    pub(crate) fn find_far(&self, is_it: &mut impl FnMut(G::Content<'a>) -> bool) -> Option<Place> {
+        let slot = matching_slot(self.homes.0, self.second(), Lane::away(self.probe.tag()), is_it)?;
+        Some(Place { is_new: false, bucket: self.second() as u16, slot: slot as u8 })
+    }
+
+    /// Locks the second bucket too, if it is not.
+    ///
+    /// # Errors
+    /// [`LongWay`] if another writer holds it, or the table has begun to grow.
+    #[inline(always)]
+    pub(crate) fn widen(&mut self) -> Result<(), LongWay> {
+        // Growth may have passed the second bucket before it was locked: then the layout is not steady any more.
+        if self.both || self.try_lock_second() && self.table.is_steady() { Ok(()) } else { Err(LongWay) }
+    }
+
+    /// True if the second bucket is locked now.
+    #[inline(always)]
+    pub(crate) fn try_lock_second(&mut self) -> bool {
+        self.both = self.guard.try_add(self.second());
+        self.both
+    }
+}
+
+/// The first slot whose lane is `lane` and whose content `is_it` accepts.
+#[inline(always)]
+fn matching_slot<'a, G: Geometry>(
+    segment: SegmentRef<'a, G>,
+    bucket: usize,
+    lane: Lane,
+    is_it: &mut impl FnMut(G::Content<'a>) -> bool,
+) -> Option<usize> {
+    segment.tags(bucket).matching(lane).find(|slot| is_it(segment.content(bucket, *slot)))
 }

@@ -6,7 +6,7 @@
 use crate::{
     Geometry, Probe, SegmentSource, Table,
     segment::SegmentRef,
-    table::{Disturbed, Homes},
+    table::{Disturbed, Homes, Residence},
     tags::Lane,
 };
 

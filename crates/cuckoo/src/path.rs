@@ -4,6 +4,8 @@
 //! Always true: the search changes nothing; the moves are carried out from the free end backwards, each one validated
 //! under its own pair of stripes, so a key is visible in at least one of its two buckets throughout.
 
+use std::ops::Range;
+
 use crate::{
     probe::{Probe, alternate},
     segment::{Geometry, SegmentRef, ways},
@@ -14,6 +16,9 @@ use crate::{
 const SLOTS_EXAMINED_MAX: usize = 2_000;
 /// Buckets examined, for the narrowest buckets.
 const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
+
+/// Slots of each root that are tried before the others.
+const TURNS_FIRST: usize = 2;
 
 /// Moves in a path. With four ways two roots have 8 children, 32, 128 and 512 descendants, of which 500 nodes hold part of
 /// the fourth generation; the papers' bound at four ways is five. Wider buckets take fewer.
@@ -82,26 +87,42 @@ pub(crate) fn search<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe) -> 
     one_move(segment, roots).or_else(|| breadth_first(segment, roots))
 }
 
-/// The first generation of the search, which nine of ten searches do not get beyond, without the book-keeping of the others.
+/// The first generation of the search, which nine of ten searches do not get beyond, without the book-keeping of the others. A
+/// few children are looked at first: at 93 % occupancy four hold a free slot nine times in ten, and a search waits for the
+/// lines it asks for.
 fn one_move<G: Geometry>(segment: SegmentRef<'_, G>, roots: [usize; 2]) -> Option<Path> {
     if roots.into_iter().any(|bucket| segment.tags(bucket).free().first().is_some()) {
         return Some(Path { moves: [None; MOVES_MAX], len: 0 });
     }
-    children(segment, roots[0]).chain(children(segment, roots[1])).for_each(|(_, to)| segment.prefetch_tags(to));
-    let mut roomy =
-        roots.into_iter().flat_map(|bucket| children(segment, bucket).map(move |(slot, to)| (bucket, slot, to)));
-    let (bucket, slot, _) = roomy.find(|(_, _, to)| segment.tags(*to).free().first().is_some())?;
-    let lane = segment.tags(bucket).lane(slot)?;
-    let mut path = Path { moves: [None; MOVES_MAX], len: 1 };
-    path.moves[0] = Some(Move { bucket: bucket as u16, slot: slot as u8, lane });
-    Some(path)
+    for turns in [0..TURNS_FIRST, TURNS_FIRST..ways::<G>()] {
+        let both = || {
+            let of = |bucket| children(segment, bucket, turns.clone()).map(move |(slot, to)| (bucket, slot, to));
+            of(roots[0]).chain(of(roots[1]))
+        };
+        both().for_each(|(_, _, to)| segment.prefetch_tags(to));
+        let roomy = both().find_map(|(bucket, slot, to)| Some((bucket, slot, to, segment.tags(to).free().first()?)));
+        if let Some((bucket, slot, to, free)) = roomy {
+            segment.prefetch_slot(to, free);
+            segment.prefetch_slot(bucket, slot);
+            let lane = segment.tags(bucket).lane(slot)?;
+            let mut path = Path { moves: [None; MOVES_MAX], len: 1 };
+            path.moves[0] = Some(Move { bucket: bucket as u16, slot: slot as u8, lane });
+            return Some(path);
+        }
+    }
+    None
 }
 
 /// Slots of a bucket and where their keys would go. Which comes first depends on the bucket, so that slots are displaced evenly.
-fn children<G: Geometry>(segment: SegmentRef<'_, G>, bucket: usize) -> impl Iterator<Item = (usize, usize)> {
+#[inline(always)]
+fn children<G: Geometry>(
+    segment: SegmentRef<'_, G>,
+    bucket: usize,
+    turns: Range<usize>,
+) -> impl Iterator<Item = (usize, usize)> {
     let tags = segment.tags(bucket);
     let mask = segment.bucket_mask();
-    (0..ways::<G>()).filter_map(move |turn| {
+    turns.filter_map(move |turn| {
         let slot = (turn + bucket) % ways::<G>();
         let lane = tags.lane(slot)?;
         Some((slot, alternate(bucket, lane.tag(), mask)))
@@ -125,7 +146,7 @@ fn breadth_first<G: Geometry>(segment: SegmentRef<'_, G>, roots: [usize; 2]) -> 
         if tags.free().first().is_some() {
             return path_to(&nodes, at);
         }
-        for (slot, to) in children(segment, bucket) {
+        for (slot, to) in children(segment, bucket, 0..ways::<G>()) {
             if len == nodes_max {
                 break;
             }

@@ -15,7 +15,7 @@ use crate::{
     layout::Layout,
     probe::{Probe, alternate},
     segment::{Geometry, SegmentRef, SegmentSource},
-    table::Table,
+    table::{Residence, Table},
     tags::{Lane, TAG_MAX},
 };
 

@@ -83,7 +83,7 @@ pub unsafe trait SegmentSource: Send + Sync {
 
 /// A segment of a table that lives for `'a`.
 #[derive(Debug)]
-pub(crate) struct SegmentRef<'a, G> {
+pub struct SegmentRef<'a, G> {
     base: NonNull<u8>,
     bucket_mask: usize,
     lives: PhantomData<&'a ()>,
@@ -158,10 +158,17 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
         crate::prefetch(self.words(bucket));
     }
 
-    /// Asks for the line of a slot.
-    #[inline]
+    /// Asks for a slot ahead of its use.
+    #[inline(always)]
     pub fn prefetch_slot(self, bucket: usize, slot: usize) {
         G::prefetch_slot(self.slot(bucket, slot));
+    }
+
+    /// What a slot holds, which is asked for ahead of its use.
+    #[inline(always)]
+    pub fn ask_for_content(self, bucket: usize, slot: usize) -> G::Content<'a> {
+        self.prefetch_slot(bucket, slot);
+        self.content(bucket, slot)
     }
 
     /// Asks for all slots of a bucket.

@@ -24,12 +24,14 @@ use shuttle::{
 };
 
 use crate::{
-    BUCKET_SLOTS, Full, GrowError, Growth, Index, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
+    BUCKET_SLOTS, Full, GrowError, Growth, Index, Locked, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
     growth::Progress,
     layout::{Layout, share},
     model_heap::{Forgery, Heap},
     path::Move,
     segment::SegmentRef,
+    steady::LongWay,
+    table::{Home, Residence},
     tags::Lane,
 };
 
@@ -98,6 +100,7 @@ impl Stamp {
     }
 }
 
+type LockedAtHome<'a> = Locked<'a, Payloads, Heap, (), Home<'a, Payloads>>;
 type Examine<'a> = &'a mut dyn FnMut(u32) -> Option<Stamp>;
 
 /// How a table does what faults are seeded into.
@@ -107,6 +110,8 @@ struct Ways {
     make_room: fn(&Index<Heap>, &Probe) -> Result<(), Full>,
     displace: fn(&Index<Heap>, u64, SegmentRef<'_, Payloads>, &Move) -> bool,
     remove: fn(&Index<Heap>, &Probe, &mut LockedPayload<'_, Heap>, Place),
+    /// Adds the second bucket's lock to the first's, on the short way of a write.
+    widen: fn(&mut LockedAtHome<'_>) -> Result<(), LongWay>,
     /// Grows by so many buckets.
     grow: fn(&Table, usize) -> Result<Growth, GrowError>,
     /// A cell is given back only when its key is out of the index.
@@ -118,6 +123,7 @@ const SOUND: Ways = Ways {
     make_room: Index::make_room,
     displace: |index, word, segment, step| index.displace(word, segment, step),
     remove: |_, _, locked, place| locked.remove(place),
+    widen: |locked| locked.widen(),
     grow: Table::grow_soundly,
     frees_last: true,
 };
@@ -126,6 +132,8 @@ const SOUND: Ways = Ways {
 #[derive(Default)]
 struct Coverage {
     schedules: uncontrolled::AtomicUsize,
+    short_inserts: uncontrolled::AtomicUsize,
+    short_inserts_away: uncontrolled::AtomicUsize,
     rooms_made: uncontrolled::AtomicUsize,
     displacements: uncontrolled::AtomicUsize,
     keys_grown: uncontrolled::AtomicUsize,
@@ -274,24 +282,14 @@ impl Table {
         let probe = self.probe(key);
         let payload = self.fill(key, version);
         for _ in 0..ROOMS_MAX {
-            let (mut locked, place) = self.index.lock_to_insert(&probe, |payload| self.is(payload, key));
+            if thread_rng().gen_bool(0.5) && self.store_at_home(key, payload, is_there) {
+                return true;
+            }
+            let (locked, place) = self.index.lock_to_insert(&probe, |payload| self.is(payload, key));
             assert_eq!(place.is_some(), is_there, "{key:?}: what its owner finds under the lock");
-            if let Some(place) = place {
-                let old = locked.content(place);
-                if !self.ways.frees_last {
-                    self.free(old);
-                }
-                locked.replace(place, payload);
-                drop(locked);
-                if self.ways.frees_last {
-                    self.free(old);
-                }
+            if self.store_locked(locked, place, payload) {
                 return true;
             }
-            if locked.insert(payload).is_ok() {
-                return true;
-            }
-            drop(locked);
             if (self.ways.make_room)(&self.index, &probe).is_ok() {
                 count(&self.coverage.rooms_made);
             } else if !self.grow() {
@@ -300,6 +298,42 @@ impl Table {
         }
         self.free(payload);
         false
+    }
+
+    /// The short way of storing, which may come to nothing.
+    fn store_at_home(&self, key: Key, payload: u32, is_there: bool) -> bool {
+        let found = self.index.lock_at_home(&self.probe(key), |payload| self.is(payload, key));
+        let Ok((mut locked, place)) = found else { return false };
+        assert_eq!(place.is_some(), is_there, "{key:?}: what its owner finds at home");
+        let has_room = place.is_some() || locked.has_room();
+        if !has_room && (self.ways.widen)(&mut locked).is_err() {
+            return false;
+        }
+        let is_stored = self.store_locked(locked, place, payload);
+        if is_stored && !is_there {
+            count(if has_room { &self.coverage.short_inserts } else { &self.coverage.short_inserts_away });
+        }
+        is_stored
+    }
+
+    /// Stores what is locked; false if there is no room.
+    fn store_locked<'a>(
+        &'a self,
+        mut locked: Locked<'a, Payloads, Heap, (), impl Residence<'a, Payloads>>,
+        place: Option<Place>,
+        payload: u32,
+    ) -> bool {
+        let Some(place) = place else { return locked.insert(payload).is_ok() };
+        let old = locked.content(place);
+        if !self.ways.frees_last {
+            self.free(old);
+        }
+        locked.replace(place, payload);
+        drop(locked);
+        if self.ways.frees_last {
+            self.free(old);
+        }
+        true
     }
 
     /// Writes over a key where it lies.
@@ -548,9 +582,12 @@ fn passes(scheduler: impl Scheduler + 'static) {
     let coverage = Arc::default();
     run(scheduler, SOUND, FailurePersistence::Print, &coverage);
     assert_eq!(counted(&coverage.schedules), SCHEDULES);
+    let Coverage { short_inserts, short_inserts_away, .. } = &*coverage;
     let Coverage { rooms_made, displacements, keys_grown, growths, rebuilds, .. } = &*coverage;
     let Coverage { segments_used_again, removals, removals_away, reads_repeated, .. } = &*coverage;
     for (counter, name) in [
+        (short_inserts, "keys added on the short way"),
+        (short_inserts_away, "keys added on the short way to their second bucket"),
         (rooms_made, "rooms made"),
         (displacements, "displacements"),
         (keys_grown, "keys moved by growth"),

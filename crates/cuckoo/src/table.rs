@@ -5,7 +5,7 @@
 //! for the layout, and finds it unchanged afterwards, has seen one state of the key; and whoever holds it knows whether the key
 //! is there.
 
-use std::{marker::PhantomData, sync::Mutex};
+use std::{marker::PhantomData, ptr::NonNull, sync::Mutex};
 
 use guira_sync::{
     Stripes, Version,
@@ -66,33 +66,87 @@ pub(crate) struct Disturbed;
 
 /// The segments in which a key may lie, oldest first: two while it is being moved.
 #[derive(Debug)]
-pub(crate) struct Homes<'a, G> {
-    pub from: SegmentRef<'a, G>,
-    pub to: Option<SegmentRef<'a, G>>,
+pub struct Homes<'a, G> {
+    pub(crate) from: SegmentRef<'a, G>,
+    pub(crate) to: Option<SegmentRef<'a, G>>,
 }
 
-/// A read that has begun: the segment, the key's first bucket, and the version of its stripe.
+/// A read that has begun: the segment, and the version of the stripe of the key's first bucket.
 #[derive(Debug)]
 pub(crate) struct Look<'a, G> {
-    pub segment: SegmentRef<'a, G>,
-    pub first: usize,
+    /// A full-sized segment of the table.
+    base: NonNull<u8>,
     pub version: Version<'a>,
+    geometry: PhantomData<fn() -> G>,
 }
 
-impl<'a, G: Geometry> Homes<'a, G> {
-    pub fn each(&self) -> impl Iterator<Item = SegmentRef<'a, G>> + use<'a, G> {
-        std::iter::once(self.from).chain(self.to)
+impl<'a, G: Geometry> Look<'a, G> {
+    #[inline(always)]
+    pub fn segment(&self) -> SegmentRef<'a, G> {
+        // SAFETY: `base` comes from a directory, which holds what the source, which lives for `'a`, handed out for full-sized
+        // segments (`begin_look`).
+        unsafe { SegmentRef::new(self.base, G::BUCKETS - 1) }
     }
+}
+
+/// The segment in which a key lies, while the table does not grow.
+#[derive(Debug)]
+pub struct Home<'a, G>(pub(crate) SegmentRef<'a, G>);
+
+/// Where a key that is locked may lie.
+pub trait Residence<'a, G> {
+    /// Where it is, or comes from.
+    fn oldest(&self) -> SegmentRef<'a, G>;
+
+    /// Where it is being moved to, if it is.
+    fn next(&self) -> Option<SegmentRef<'a, G>>;
 
     /// Where new keys go.
-    pub fn newest(&self) -> SegmentRef<'a, G> {
-        self.to.unwrap_or(self.from)
+    #[inline(always)]
+    fn newest(&self) -> SegmentRef<'a, G> {
+        self.next().unwrap_or(self.oldest())
+    }
+
+    /// All of these, oldest first.
+    #[inline(always)]
+    fn each(&self) -> impl Iterator<Item = SegmentRef<'a, G>> + use<'a, G, Self> {
+        std::iter::once(self.oldest()).chain(self.next())
+    }
+
+    /// Whether a key that is added might keep growth from its end.
+    #[inline(always)]
+    fn is_crowded(&self, _probe: &Probe) -> bool {
+        false
+    }
+}
+
+impl<'a, G> Residence<'a, G> for Home<'a, G> {
+    #[inline(always)]
+    fn oldest(&self) -> SegmentRef<'a, G> {
+        self.0
+    }
+
+    #[inline(always)]
+    fn next(&self) -> Option<SegmentRef<'a, G>> {
+        None
+    }
+}
+
+impl<'a, G: Geometry> Residence<'a, G> for Homes<'a, G> {
+    #[inline]
+    fn oldest(&self) -> SegmentRef<'a, G> {
+        self.from
+    }
+
+    #[inline]
+    fn next(&self) -> Option<SegmentRef<'a, G>> {
+        self.to
     }
 
     /// Whether, while they are being moved, both segments together hold as many keys of this one's buckets and tag as fit into two
     /// buckets: with one more, those that have not been moved yet would find no place, and growth would stop for good. Exact
     /// enough beside writers of other keys, who can only add keys whose hashes are alike in all but a few bits.
-    pub fn is_crowded(&self, probe: &Probe) -> bool {
+    fn is_crowded(&self, probe: &Probe) -> bool {
         let mask = self.from.bucket_mask();
         let alike = |segment: SegmentRef<'a, G>, bucket| {
             let tags = segment.tags(bucket);
@@ -276,6 +330,21 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         }
     }
 
+    /// The second step of the same, once the tags have come: asks for the second bucket if that will be needed.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_widen(&self, probe: &Probe) {
+        if let Some(base) = self.directories.steady_segment(probe.position()) {
+            // SAFETY: as in `prefetch_to_write`.
+            let segment: SegmentRef<'_, G> = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+            let tags = segment.tags(probe.first(Self::FULL_MASK));
+            if tags.free().first().is_none() || tags.may_be_away(probe.tag()) {
+                let second = probe.second(Self::FULL_MASK);
+                segment.prefetch_tags(second);
+                segment.prefetch_slots(second);
+            }
+        }
+    }
+
     /// Keys counted under a key's stripe; a hint while others write.
     #[inline]
     pub(crate) fn keys_of_stripe(&self, probe: &Probe) -> u32 {
@@ -404,14 +473,19 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         accept: impl FnOnce(C) -> Option<R>,
     ) -> Result<Option<R>, Disturbed> {
         let look = self.begin_look(probe).ok_or(Disturbed)?;
-        let tags = look.segment.tags(look.first);
-        let Some(slot) = tags.matching(Lane::home(probe.tag())).first() else {
-            if tags.may_be_away(probe.tag()) {
-                return Err(Disturbed);
-            }
-            return if look.version.is_unchanged() { Ok(None) } else { Err(Disturbed) };
+        let (segment, first) = (look.segment(), probe.first(Self::FULL_MASK));
+        let absent = || if look.version.is_unchanged() { Ok(None) } else { Err(Disturbed) };
+        let tags = segment.tags(first);
+        let (bucket, slot) = if let Some(slot) = tags.matching(Lane::home(probe.tag())).first() {
+            (first, slot)
+        } else if !tags.may_be_away(probe.tag()) {
+            return absent();
+        } else {
+            let second = probe.second(Self::FULL_MASK);
+            let Some(slot) = segment.tags(second).matching(Lane::away(probe.tag())).first() else { return absent() };
+            (second, slot)
         };
-        let copied = copy(look.segment.content(look.first, slot)).ok_or(Disturbed)?;
+        let copied = copy(segment.content(bucket, slot)).ok_or(Disturbed)?;
         if !look.version.is_unchanged() {
             return Err(Disturbed);
         }
@@ -427,12 +501,13 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         accept: &mut impl FnMut(C) -> Option<R>,
     ) -> Result<Option<R>, Disturbed> {
         let look = self.begin_look(probe).ok_or(Disturbed)?;
-        let (mut bucket, mut lane) = (look.first, Lane::home(probe.tag()));
+        let segment = look.segment();
+        let (mut bucket, mut lane) = (probe.first(Self::FULL_MASK), Lane::home(probe.tag()));
         // One loop rather than the same twice: `copy` and `accept`, which are most of the work, are then compiled in place.
         loop {
-            let tags = look.segment.tags(bucket);
+            let tags = segment.tags(bucket);
             for slot in tags.matching(lane) {
-                if let Some(copied) = copy(look.segment.content(bucket, slot)) {
+                if let Some(copied) = copy(segment.content(bucket, slot)) {
                     if !look.version.is_unchanged() {
                         return Err(Disturbed);
                     }
@@ -451,13 +526,10 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// Where a key is looked for, if no writer is at work on its stripe and the table does not grow.
     #[inline(always)]
     pub(crate) fn begin_look(&self, probe: &Probe) -> Option<Look<'_, G>> {
-        let first = probe.first(Self::FULL_MASK);
         // The stripe comes before the layout: see the head of the file.
-        let version = self.stripes.try_begin(first)?;
+        let version = self.stripes.try_begin(probe.first(Self::FULL_MASK))?;
         let base = self.directories.steady_segment(probe.position())?;
-        // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
-        let segment = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
-        Some(Look { segment, first, version })
+        Some(Look { base, version, geometry: PhantomData })
     }
 
     /// The long way: while the table grows too, and until nobody disturbs.

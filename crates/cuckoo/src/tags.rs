@@ -21,7 +21,7 @@ const FILTER: u8 = 1 << 7;
 
 /// What a slot's lane says of its key: a tag, and whether the key is away from its first bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lane(u8);
+pub struct Lane(u8);
 
 impl Lane {
     /// Of a key in its first bucket.
@@ -52,7 +52,7 @@ impl Lane {
 
 /// Slots of one bucket, a bit each, lowest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct SlotSet(u32);
+pub struct SlotSet(u32);
 
 impl SlotSet {
     /// The lowest slot.
@@ -159,7 +159,7 @@ impl<const WAYS: usize> TagWords for TwoWords<WAYS> {
 
 /// A copy of a bucket's tags.
 #[derive(Debug)]
-pub(crate) struct Tags<T> {
+pub struct Tags<T> {
     words: [u64; 2],
     kind: std::marker::PhantomData<fn() -> T>,
 }

@@ -134,6 +134,15 @@ impl<T> Stripes<T> {
         PairGuard { stripes: self, low, high, writing: false, _held: held }
     }
 
+    /// Locks the stripe of one bucket.
+    #[inline(always)]
+    pub fn lock_one(&self, bucket: usize) -> PairGuard<'_, T> {
+        let held = Held::note(Rank::Stripes);
+        let stripe = bucket & self.mask;
+        lock(self.word(stripe));
+        PairGuard { stripes: self, low: stripe, high: stripe, writing: false, _held: held }
+    }
+
     /// The same if nobody else holds either.
     #[inline]
     pub fn try_lock_pair(&self, first: usize, second: usize) -> Option<PairGuard<'_, T>> {
@@ -198,9 +207,9 @@ fn start_writing(word: &AtomicU64) {
 #[inline]
 fn unlock(word: &AtomicU64) {
     let held = word.load(Ordering::Relaxed);
-    let stepped = if held & WRITING == 0 { held } else { held.wrapping_add(VERSION_STEP) };
+    let stepped = (held & !(LOCKED | WRITING)).wrapping_add((held & WRITING) * (VERSION_STEP / WRITING));
     // Release: pairs with the Acquire in `begin` and `lock`; publishes what was written under the lock.
-    word.store(stepped & !(LOCKED | WRITING), Ordering::Release);
+    word.store(stepped, Ordering::Release);
 }
 
 /// Two stripes held; released on drop.
@@ -214,6 +223,19 @@ pub struct PairGuard<'a, T> {
 }
 
 impl<T> PairGuard<'_, T> {
+    /// Locks the stripe of another bucket beside the one that is held, unless somebody else holds it: who does not wait may lock in
+    /// any order. To be called once, before [`start_writing`](Self::start_writing).
+    #[inline]
+    pub fn try_add(&mut self, bucket: usize) -> bool {
+        debug_assert!(self.low == self.high && !self.writing, "two stripes at most, both before the first store");
+        let stripe = bucket & self.stripes.mask;
+        if stripe != self.low && !try_lock(self.stripes.word(stripe)) {
+            return false;
+        }
+        self.high = stripe;
+        true
+    }
+
     /// To be called before the first store that readers could see.
     #[inline]
     pub fn start_writing(&mut self) {

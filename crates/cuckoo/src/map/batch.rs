@@ -10,7 +10,10 @@
 //! Always true: a key's stripe is asked for in its first stage and compared in its last one, so whatever the stages in between
 //! have read belongs to one state; a key for which that fails is looked up by itself.
 
-use std::hash::{BuildHasher, Hash};
+use std::{
+    hash::{BuildHasher, Hash},
+    mem::MaybeUninit,
+};
 
 use equivalent::Equivalent;
 
@@ -20,40 +23,30 @@ use crate::{Probe, segment::Geometry, table::Look, tags::Lane};
 /// Keys of a batch: enough to keep the memory busy, few enough for their lines to stay in the first cache.
 const BATCH: usize = 64;
 
-/// Where a key may be, as far as is known.
-#[derive(Clone, Copy)]
-enum Stage {
-    /// In no slot.
-    Absent,
-    /// In this slot of this bucket, which is on its way.
-    Slot(u16, u8),
-}
-
 /// A key on its way.
-struct Flight<'a, G> {
+struct Flight<'a, G: Geometry> {
     hash: u64,
     /// `None` if somebody is at work on its stripe, or the table grows.
     look: Option<Look<'a, G>>,
-    stage: Stage,
+    /// The slot that is on its way; `None`: the key is in no slot.
+    slot: Option<G::Content<'a>>,
 }
 
 impl<G: Geometry> Flight<'_, G> {
-    const GROUNDED: Self = Self { hash: 0, look: None, stage: Stage::Absent };
-
     /// First bucket's tags; true if the second's are needed.
     #[inline(always)]
     fn near(&mut self) -> bool {
         let Some(look) = &self.look else { return false };
-        let probe = Probe::new(self.hash);
-        let tags = look.segment.tags(look.first);
+        let (probe, segment) = (Probe::new(self.hash), look.segment());
+        let first = probe.first(segment.bucket_mask());
+        let tags = segment.tags(first);
         if let Some(slot) = tags.matching(Lane::home(probe.tag())).first() {
-            look.segment.prefetch_slot(look.first, slot);
-            self.stage = Stage::Slot(look.first as u16, slot as u8);
+            self.slot = Some(segment.ask_for_content(first, slot));
             return false;
         }
         let is_far = tags.may_be_away(probe.tag());
         if is_far {
-            look.segment.prefetch_tags(probe.second(look.segment.bucket_mask()));
+            segment.prefetch_tags(probe.second(segment.bucket_mask()));
         }
         is_far
     }
@@ -62,11 +55,10 @@ impl<G: Geometry> Flight<'_, G> {
     #[inline(always)]
     fn far(&mut self) {
         let Some(look) = &self.look else { return };
-        let probe = Probe::new(self.hash);
-        let second = probe.second(look.segment.bucket_mask());
-        if let Some(slot) = look.segment.tags(second).matching(Lane::away(probe.tag())).first() {
-            look.segment.prefetch_slot(second, slot);
-            self.stage = Stage::Slot(second as u16, slot as u8);
+        let (probe, segment) = (Probe::new(self.hash), look.segment());
+        let second = probe.second(segment.bucket_mask());
+        if let Some(slot) = segment.tags(second).matching(Lane::away(probe.tag())).first() {
+            self.slot = Some(segment.ask_for_content(second, slot));
         }
     }
 }
@@ -96,14 +88,16 @@ where
 
     /// The same, each value passed to `read` with its key's place in `keys`, in order.
     pub fn get_many_with<Q: Hash + Equivalent<K>>(&self, keys: &[Q], mut read: impl FnMut(usize, Option<&V>)) {
-        let mut flights = [const { Flight::<Pairs<K, V, L, WAYS>>::GROUNDED }; BATCH];
+        let mut flights = [const { MaybeUninit::<Flight<'_, Pairs<K, V, L, WAYS>>>::uninit() }; BATCH];
         let mut far = [0u8; BATCH];
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
             for (flight, key) in flights.iter_mut().zip(keys) {
-                *flight = self.begin(key);
+                flight.write(self.begin(key));
             }
+            // SAFETY: as many have just been written as there are keys.
+            let flights = unsafe { flights[..keys.len()].assume_init_mut() };
             let mut far_len = 0;
-            for (at, flight) in flights.iter_mut().enumerate().take(keys.len()) {
+            for (at, flight) in flights.iter_mut().enumerate() {
                 far[far_len] = at as u8;
                 far_len += usize::from(flight.near());
             }
@@ -117,11 +111,13 @@ where
     #[inline(always)]
     fn begin<Q: Hash>(&self, key: &Q) -> Flight<'_, Pairs<K, V, L, WAYS>> {
         let hash = self.hash_of(key);
-        let look = self.table.begin_look(&Probe::new(hash));
+        let probe = Probe::new(hash);
+        let look = self.table.begin_look(&probe);
         if let Some(look) = &look {
-            look.segment.prefetch_tags(look.first);
+            let segment = look.segment();
+            segment.prefetch_tags(probe.first(segment.bucket_mask()));
         }
-        Flight { hash, look, stage: Stage::Absent }
+        Flight { hash, look, slot: None }
     }
 
     #[inline(always)]
@@ -135,17 +131,17 @@ where
         if L::is_inline()
             && let Some(look) = &flight.look
         {
-            match flight.stage {
-                Stage::Slot(bucket, slot) => {
-                    let words = look.segment.content(usize::from(bucket), usize::from(slot)).copy();
-                    if look.version.is_unchanged()
-                        && let Some((_, value)) = Self::pair_if(&words, &mut is_key)
-                    {
-                        return read(Some(&value));
-                    }
+            let Some(slot) = flight.slot else {
+                if look.version.is_unchanged() {
+                    return read(None);
                 }
-                Stage::Absent if look.version.is_unchanged() => return read(None),
-                Stage::Absent => {}
+                return self.finish_alone(flight.hash, is_key, read);
+            };
+            let words = slot.copy();
+            if look.version.is_unchanged()
+                && let Some((_, value)) = Self::pair_if(&words, &mut is_key)
+            {
+                return read(Some(&value));
             }
         }
         self.finish_alone(flight.hash, is_key, read);

@@ -23,6 +23,9 @@ use crate::segment::Geometry;
 /// Words of the largest slot.
 pub(crate) const SLOT_WORDS_MAX: usize = INLINE_BYTES_MAX / 8;
 
+/// A copy of a slot: its words, and zeros.
+pub(crate) type SlotWords = [u64; SLOT_WORDS_MAX];
+
 /// Bits of a pointer in a slot; the bits above keep some of the hash.
 const ADDRESS_BITS: u32 = 48;
 const _: () = assert!(size_of::<usize>() == 8, "slots hold pointers of 64 bits");
@@ -53,7 +56,7 @@ fn check_bits(hash: u64) -> usize {
 impl<'a> Words<'a> {
     /// Copies an inline pair; to be believed only after its stripe has been validated.
     #[inline(always)]
-    pub fn copy(self) -> [u64; SLOT_WORDS_MAX] {
+    pub fn copy(self) -> SlotWords {
         let mut copied = [0; SLOT_WORDS_MAX];
         copied.iter_mut().zip(self.0).for_each(|(to, word)| *to = word.load(Ordering::Relaxed));
         copied
@@ -91,7 +94,7 @@ pub(crate) fn may_be<K, V>(marked: *mut Entry<K, V>, hash: u64) -> bool {
 
 /// An inline pair as words. The caller sees to it that both types are plain and fit.
 #[inline(always)]
-pub(crate) fn pack<K, V>(key: &K, value: &V) -> [u64; SLOT_WORDS_MAX] {
+pub(crate) fn pack<K, V>(key: &K, value: &V) -> SlotWords {
     assert!(size_of::<K>() + size_of::<V>() <= INLINE_BYTES_MAX);
     let mut words = [0u64; SLOT_WORDS_MAX];
     let bytes = words.as_mut_ptr().cast::<u8>();
@@ -113,7 +116,7 @@ pub(crate) fn pointer_as_content<K, V>(pointer: &AtomicPtr<Entry<K, V>>) -> Word
 
 /// Lends words as a slot's content.
 #[inline(always)]
-pub(crate) fn as_content(words: &mut [u64; SLOT_WORDS_MAX], len: usize) -> Words<'_> {
+pub(crate) fn as_content(words: &mut SlotWords, len: usize) -> Words<'_> {
     // SAFETY: an atomic has the layout of its integer, and the borrow is exclusive for as long as the result lives.
     Words(unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast::<AtomicU64>(), len) })
 }
@@ -123,7 +126,7 @@ pub(crate) fn as_content(words: &mut [u64; SLOT_WORDS_MAX], len: usize) -> Words
 /// # Safety
 /// The words are what `pack` made of a `K` and some value.
 #[inline(always)]
-pub(crate) unsafe fn key_of<K>(words: &[u64; SLOT_WORDS_MAX]) -> K {
+pub(crate) unsafe fn key_of<K>(words: &SlotWords) -> K {
     // SAFETY: contract; plain data may be copied.
     unsafe { words.as_ptr().cast::<K>().read_unaligned() }
 }
@@ -133,7 +136,7 @@ pub(crate) unsafe fn key_of<K>(words: &[u64; SLOT_WORDS_MAX]) -> K {
 /// # Safety
 /// The words are what `pack` made of a `K` and a `V`.
 #[inline(always)]
-pub(crate) unsafe fn value_of<K, V>(words: &[u64; SLOT_WORDS_MAX]) -> V {
+pub(crate) unsafe fn value_of<K, V>(words: &SlotWords) -> V {
     // SAFETY: contract; plain data may be copied.
     unsafe { words.as_ptr().cast::<u8>().add(size_of::<K>()).cast::<V>().read_unaligned() }
 }

@@ -9,10 +9,18 @@ use equivalent::Equivalent;
 use seize::{Collector, Guard};
 
 use super::{
-    CuckooMap, ManyFull, Storage, TableFull, Ways, Width,
-    pairs::{self, Entry, Words},
+    CuckooMap, ManyFull, Memory, Storage, TableFull, Ways, Width,
+    pairs::{self, Entry, Pairs, SlotWords, Words},
 };
-use crate::{Probe, table::Full};
+use crate::{
+    Probe,
+    locked::{Locked, Place},
+    steady::LongWay,
+    table::{Full, Residence},
+};
+
+/// A pair's key, locked.
+type LockedPair<'a, K, V, L, const WAYS: usize, H> = Locked<'a, Pairs<K, V, L, WAYS>, Memory, (), H>;
 
 /// Pairs that a batch asks the memory for at a time: each takes three cache lines.
 const BATCH: usize = 32;
@@ -64,6 +72,15 @@ where
     L: Storage<K, V>,
     Ways<WAYS>: Width,
 {
+    /// The hash of a key that is to be written. Its bucket is asked for at once: a lock waits for the writes before it, so a line
+    /// that is only asked for under the lock holds up the next write too.
+    #[inline(always)]
+    fn hash_to_write<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        let hash = self.hash_of(key);
+        self.table.prefetch_to_write(&Self::probe(hash));
+        hash
+    }
+
     /// Stores a pair and gives back a copy of the value that it replaces.
     ///
     /// # Panics
@@ -85,7 +102,7 @@ where
     where
         V: Clone,
     {
-        let hash = self.hash_of(&key);
+        let hash = self.hash_to_write(&key);
         Ok(match self.store(hash, key, value, When::Always, V::clone)? {
             Found::Nothing => None,
             Found::Replaced(old) | Found::Left(old) => Some(old),
@@ -98,7 +115,7 @@ where
     /// [`TableFull`] with the pair.
     #[inline]
     pub fn upsert(&self, key: K, value: V) -> Result<bool, TableFull<K, V>> {
-        let hash = self.hash_of(&key);
+        let hash = self.hash_to_write(&key);
         self.upsert_hashed(hash, key, value)
     }
 
@@ -113,7 +130,7 @@ where
     /// [`TableFull`] with the pair.
     #[inline]
     pub fn insert_if_absent(&self, key: K, value: V) -> Result<bool, TableFull<K, V>> {
-        let hash = self.hash_of(&key);
+        let hash = self.hash_to_write(&key);
         Ok(matches!(self.store(hash, key, value, When::IfAbsent, |_| ())?, Found::Nothing))
     }
 
@@ -126,7 +143,7 @@ where
     where
         V: Clone,
     {
-        let hash = self.hash_of(&key);
+        let hash = self.hash_to_write(&key);
         if let Some(value) = self.find(hash, |candidate| *candidate == key, |_, value| value.clone()) {
             return Ok(value);
         }
@@ -160,15 +177,11 @@ where
         let mut batch = Vec::with_capacity(BATCH);
         let mut inserted = 0;
         loop {
-            batch.extend(pairs.by_ref().take(BATCH).map(|(key, value)| {
-                let hash = self.hash_of(&key);
-                let probe = Self::probe(hash);
-                self.table.prefetch_to_write(&probe);
-                (hash, key, value)
-            }));
+            batch.extend(pairs.by_ref().take(BATCH).map(|(key, value)| (self.hash_to_write(&key), key, value)));
             if batch.is_empty() {
                 return Ok(inserted);
             }
+            batch.iter().for_each(|(hash, ..)| self.table.prefetch_to_widen(&Self::probe(*hash)));
             let mut stored = batch.drain(..);
             while let Some((hash, key, value)) = stored.next() {
                 match self.upsert_hashed(hash, key, value) {
@@ -188,13 +201,13 @@ where
     where
         V: Clone,
     {
-        self.take(self.hash_of(key), |candidate, _| key.equivalent(candidate), |_, value| value.clone())
+        self.take(self.hash_to_write(key), |candidate, _| key.equivalent(candidate), |_, value| value.clone())
     }
 
     /// Removes a key; true if it was there.
     #[inline]
     pub fn delete<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        self.take(self.hash_of(key), |candidate, _| key.equivalent(candidate), |_, _| ()).is_some()
+        self.take(self.hash_to_write(key), |candidate, _| key.equivalent(candidate), |_, _| ()).is_some()
     }
 
     /// Removes a key if `condition` holds for its value; true if it did. `condition` may be called more than once, and is called
@@ -205,7 +218,7 @@ where
         mut condition: impl FnMut(&K, &V) -> bool,
     ) -> bool {
         let is_it = |candidate: &K, value: &V| key.equivalent(candidate) && condition(candidate, value);
-        self.take(self.hash_of(key), is_it, |_, _| ()).is_some()
+        self.take(self.hash_to_write(key), is_it, |_, _| ()).is_some()
     }
 
     /// Gives a key that is there the value that `change` makes of its own; a copy of the new value, or `None` if the key is not
@@ -221,7 +234,7 @@ where
             new = Some(value.clone());
             Change::Put(value)
         };
-        self.modify(self.hash_of(key), |candidate| key.equivalent(candidate), decide).then_some(new).flatten()
+        self.modify(self.hash_to_write(key), |candidate| key.equivalent(candidate), decide).then_some(new).flatten()
     }
 
     /// Lets `decide` say what becomes of a key, given its value if it is there; all at once. `decide` may be called more than
@@ -242,7 +255,7 @@ where
         key: K,
         mut decide: impl FnMut(Option<&V>) -> Change<V>,
     ) -> Result<Changed, TableFull<K, V>> {
-        let hash = self.hash_of(&key);
+        let hash = self.hash_to_write(&key);
         if L::is_inline() { self.compute_inline(hash, key, decide) } else { self.compute_boxed(hash, key, &mut decide) }
     }
 
@@ -265,33 +278,88 @@ where
         if !L::is_inline() {
             return self.store_boxed(hash, Entry { hash, key, value }, when, see);
         }
-        let probe = Self::probe(hash);
-        self.table.prefetch_to_write(&probe);
         let mut words = pairs::pack(&key, &value);
         let content = Self::inline_content(&mut words);
-        loop {
-            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| Self::inline_key(content) == key);
-            if let Some(place) = place {
-                // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-                let old: V = unsafe { pairs::value_of::<K, V>(&locked.content(place).copy()) };
-                if when == When::IfAbsent {
-                    drop(locked);
-                    return Ok(Found::Left(see(&old)));
-                }
-                locked.replace(place, content);
-                drop(locked);
-                return Ok(Found::Replaced(see(&old)));
-            }
-            if locked.insert(content).is_ok() {
-                drop(locked);
-                self.added(&probe);
-                return Ok(Found::Nothing);
-            }
-            drop(locked);
-            if let Err(Full) = self.make_room(&probe) {
-                return Err(TableFull { key, value });
+        let probe = Self::probe(hash);
+        let found = match self.place_at_home(&probe, &key, content, when) {
+            Ok(Some(found)) => Ok(found),
+            unplaced => self.place_patiently(&probe, &key, content, when, unplaced.is_ok()),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(Full) => return Err(TableFull { key, value }),
+        };
+        Ok(match found {
+            Found::Nothing => Found::Nothing,
+            Found::Replaced(old) => Found::Replaced(see(&old)),
+            Found::Left(there) => Found::Left(see(&there)),
+        })
+    }
+
+    /// The short way of storing an inline pair; `None` if there is no room for its key, which is new.
+    #[inline(always)]
+    fn place_at_home(
+        &self,
+        probe: &Probe,
+        key: &K,
+        content: Words<'_>,
+        when: When,
+    ) -> Result<Option<Found<V>>, LongWay> {
+        let (mut locked, place) = self.table.lock_at_home(probe, |content| Self::inline_key(content) == *key)?;
+        if place.is_none() && !locked.has_room() {
+            locked.widen()?;
+        }
+        Ok(self.place(locked, place, content, when))
+    }
+
+    /// The long way of storing an inline pair: beside other writers, and until there is room.
+    #[inline(never)]
+    fn place_patiently(
+        &self,
+        probe: &Probe,
+        key: &K,
+        content: Words<'_>,
+        when: When,
+        needs_room: bool,
+    ) -> Result<Found<V>, Full> {
+        if needs_room {
+            self.make_room(probe)?;
+            if let Ok(Some(found)) = self.place_at_home(probe, key, content, when) {
+                return Ok(found);
             }
         }
+        loop {
+            let (locked, place) = self.table.lock_to_insert(probe, |content| Self::inline_key(content) == *key);
+            if let Some(found) = self.place(locked, place, content, when) {
+                return Ok(found);
+            }
+            self.make_room(probe)?;
+        }
+    }
+
+    /// Stores an inline pair whose key lies at `place`, or nowhere. `None` if there is no room in what is locked.
+    #[inline(always)]
+    fn place<'a>(
+        &self,
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Option<Place>,
+        content: Words<'_>,
+        when: When,
+    ) -> Option<Found<V>> {
+        let Some(place) = place else {
+            locked.insert(content).ok()?;
+            let keys_of_stripe = locked.keys_of_stripe();
+            drop(locked);
+            self.after_insert(keys_of_stripe);
+            return Some(Found::Nothing);
+        };
+        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
+        let old: V = unsafe { pairs::value_of::<K, V>(&locked.content(place).copy()) };
+        if when == When::IfAbsent {
+            return Some(Found::Left(old));
+        }
+        locked.replace(place, content);
+        Some(Found::Replaced(old))
     }
 
     #[inline(always)]
@@ -326,7 +394,6 @@ where
         see: impl FnOnce(&V) -> R,
     ) -> Result<Found<R>, TableFull<K, V>> {
         let probe = Self::probe(hash);
-        self.table.prefetch_to_write(&probe);
         let mut entry = NewEntry::new(entry);
         loop {
             let (mut locked, place) = self
@@ -374,15 +441,16 @@ where
     ) -> Option<R> {
         let probe = Self::probe(hash);
         if L::is_inline() {
-            let (mut locked, place) = self.table.lock_and_find(&probe, |content| {
+            let is_it = |content: Words<'_>| {
                 let words = content.copy();
                 // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
                 unsafe { is_it(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) }
-            });
-            let place = place?;
-            let words = locked.content(place).copy();
-            locked.remove(place);
-            drop(locked);
+            };
+            let mut is_it = is_it;
+            let words = match self.table.lock_at_home(&probe, &mut is_it) {
+                Ok((locked, place)) => Self::take_out(locked, place?),
+                Err(LongWay) => self.take_out_patiently(&probe, &mut is_it)?,
+            };
             // SAFETY: the words of a pair.
             return Some(unsafe { see(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) });
         }
@@ -409,10 +477,12 @@ where
     {
         let probe = Self::probe(hash);
         if L::is_inline() {
-            let (locked, place) = self.table.lock_and_find(&probe, |content| is_key(&Self::inline_key(content)));
-            let Some(place) = place else { return false };
-            self.change_inline(locked, place, |value| decide(value));
-            return true;
+            let mut is_it = |content: Words<'_>| is_key(&Self::inline_key(content));
+            let place = match self.table.lock_at_home(&probe, &mut is_it) {
+                Ok((locked, place)) => place.map(|place| Self::change_inline(locked, place, |value| decide(value))),
+                Err(LongWay) => self.change_patiently(&probe, &mut is_it, &mut decide),
+            };
+            return place.is_some();
         }
         let guard = self.collector.enter();
         loop {
@@ -449,11 +519,41 @@ where
         }
     }
 
-    /// Carries out what `decide` says of an inline pair.
-    fn change_inline(
+    /// The long way of changing an inline pair, beside other writers.
+    #[inline(never)]
+    fn change_patiently(
         &self,
-        mut locked: crate::Locked<'_, pairs::Pairs<K, V, L, WAYS>, super::Memory>,
-        place: crate::Place,
+        probe: &Probe,
+        is_it: &mut impl FnMut(Words<'_>) -> bool,
+        decide: &mut impl FnMut(&V) -> Change<V>,
+    ) -> Option<Changed> {
+        let (locked, place) = self.table.lock_and_find(probe, is_it);
+        Some(Self::change_inline(locked, place?, decide))
+    }
+
+    /// The long way of taking out an inline pair, beside other writers.
+    #[inline(never)]
+    fn take_out_patiently(&self, probe: &Probe, is_it: &mut impl FnMut(Words<'_>) -> bool) -> Option<SlotWords> {
+        let (locked, place) = self.table.lock_and_find(probe, is_it);
+        Some(Self::take_out(locked, place?))
+    }
+
+    /// Takes out an inline pair.
+    #[inline(always)]
+    fn take_out<'a>(
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Place,
+    ) -> SlotWords {
+        let words = locked.content(place).copy();
+        locked.remove(place);
+        words
+    }
+
+    /// Carries out what `decide` says of an inline pair.
+    #[inline(always)]
+    fn change_inline<'a>(
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Place,
         decide: impl FnOnce(&V) -> Change<V>,
     ) -> Changed {
         let words = locked.content(place).copy();
@@ -479,23 +579,46 @@ where
         mut decide: impl FnMut(Option<&V>) -> Change<V>,
     ) -> Result<Changed, TableFull<K, V>> {
         let probe = Self::probe(hash);
-        self.table.prefetch_to_write(&probe);
+        let mut is_it = |content: Words<'_>| Self::inline_key(content) == key;
+        if let Ok((mut locked, place)) = self.table.lock_at_home(&probe, &mut is_it)
+            && (place.is_some() || locked.has_room() || locked.widen().is_ok())
+            && let Ok(changed) = self.compute_at(locked, place, &key, &mut decide)
+        {
+            return Ok(changed);
+        }
         loop {
-            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| Self::inline_key(content) == key);
-            if let Some(place) = place {
-                return Ok(self.change_inline(locked, place, |value| decide(Some(value))));
-            }
-            let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
-            if locked.insert(Self::inline_content(&mut pairs::pack(&key, &value))).is_ok() {
-                drop(locked);
-                self.added(&probe);
-                return Ok(Changed::Inserted);
-            }
-            drop(locked);
-            if let Err(Full) = self.make_room(&probe) {
-                return Err(TableFull { key, value });
+            let (locked, place) = self.table.lock_to_insert(&probe, &mut is_it);
+            match self.compute_at(locked, place, &key, &mut decide) {
+                Ok(changed) => return Ok(changed),
+                Err(value) if self.make_room(&probe).is_err() => return Err(TableFull { key, value }),
+                Err(_) => {}
             }
         }
+    }
+
+    /// Carries out what `decide` says of an inline pair that lies at `place`, or nowhere.
+    ///
+    /// # Errors
+    /// The value, if there is no room for it in what is locked.
+    #[inline(always)]
+    fn compute_at<'a>(
+        &self,
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Option<Place>,
+        key: &K,
+        decide: &mut impl FnMut(Option<&V>) -> Change<V>,
+    ) -> Result<Changed, V> {
+        if let Some(place) = place {
+            return Ok(Self::change_inline(locked, place, |value| decide(Some(value))));
+        }
+        let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
+        if locked.insert(Self::inline_content(&mut pairs::pack(key, &value))).is_err() {
+            return Err(value);
+        }
+        let keys_of_stripe = locked.keys_of_stripe();
+        drop(locked);
+        self.after_insert(keys_of_stripe);
+        Ok(Changed::Inserted)
     }
 
     fn compute_boxed(

@@ -1,0 +1,46 @@
+//! The short way of a write, which most writes go: a table that does not grow, and the stripe of the key's first bucket, to which
+//! that of the second is added only if nobody holds it. What does not fit into this begins again on the long way, in
+//! [`Table::lock_and_find`] and [`Table::lock_to_insert`].
+//!
+//! Always true: what is locked here is locked as the long way locks it, so the two exclude each other; a second stripe is
+//! never waited for, so no order of locks is asked of it.
+
+use crate::{
+    locked::{Locked, Place},
+    probe::Probe,
+    segment::{Geometry, SegmentRef, SegmentSource},
+    table::{Home, Table},
+};
+
+/// Another writer is in the way, or the table grows.
+pub(crate) struct LongWay;
+
+/// A key locked in a table that does not grow, and where it lies.
+pub(crate) type FoundAtHome<'a, G, S, D> = (Locked<'a, G, S, D, Home<'a, G>>, Option<Place>);
+
+impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
+    /// Locks a key and finds it.
+    ///
+    /// # Errors
+    /// [`LongWay`] if the table grows or is small, or another writer is in the way.
+    #[inline(always)]
+    pub(crate) fn lock_at_home<'a>(
+        &'a self,
+        probe: &Probe,
+        mut is_it: impl FnMut(G::Content<'a>) -> bool,
+    ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
+        let first = probe.first(Self::FULL_MASK);
+        let guard = self.stripes.lock_one(first);
+        // While the stripe is held growth does not get past the key's bucket, so a layout that is steady stays as it is.
+        let base = self.directories.steady_segment(probe.position()).ok_or(LongWay)?;
+        // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
+        let home = Home(unsafe { SegmentRef::new(base, Self::FULL_MASK) });
+        let mut locked = Locked::new(self, guard, home, probe, false);
+        let mut place = locked.find_near(&mut is_it);
+        if place.is_none() && locked.may_be_away() {
+            locked.widen()?;
+            place = locked.find_far(&mut is_it);
+        }
+        Ok((locked, place))
+    }
+}
