@@ -88,19 +88,6 @@ impl<'a, G: Geometry> Homes<'a, G> {
     pub fn newest(&self) -> SegmentRef<'a, G> {
         self.to.unwrap_or(self.from)
     }
-
-    /// Whether, while they are being moved, both segments together hold as many keys of this one's buckets and tag as fit into two
-    /// buckets: with one more, those that have not been moved yet would find no place, and growth would stop for good. Exact
-    /// enough beside writers of other keys, who can only add keys whose hashes are alike in all but a few bits.
-    pub fn is_crowded(&self, probe: &Probe) -> bool {
-        let mask = self.from.bucket_mask();
-        let alike = |segment: SegmentRef<'a, G>, bucket| {
-            let tags = segment.tags(bucket);
-            tags.matching(Lane::home(probe.tag())).count() + tags.matching(Lane::away(probe.tag())).count()
-        };
-        let in_both = |segment| alike(segment, probe.first(mask)) + alike(segment, probe.second(mask));
-        self.to.is_some_and(|to| in_both(self.from) + in_both(to) >= 2 * ways::<G>())
-    }
 }
 
 impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
@@ -634,10 +621,6 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub fn make_room(&self, probe: &Probe) -> Result<(), Full> {
         for _ in 0..SEARCHES_MAX {
             let word = self.directories.word();
-            // A free slot is of no use then: growth has to go on first.
-            if self.homes(word, probe.position()).is_some_and(|homes| homes.is_crowded(probe)) {
-                return Err(Full);
-            }
             let found = self.roomy_segment(word, probe).map(|segment| (segment, path::search(segment, probe)));
             match found {
                 Some((segment, Some(path))) => {

@@ -9,13 +9,16 @@ use equivalent::Equivalent;
 use seize::{Collector, Guard};
 
 use super::{
-    CuckooMap, ManyFull, Storage, TableFull, Ways, Width,
+    CuckooMap, ManyFull, NoRoom, Storage, TableFull, Ways, Width,
     pairs::{self, Entry, Words},
 };
 use crate::{Probe, table::Full};
 
 /// Pairs that a batch asks the memory for at a time: each takes three cache lines.
 const BATCH: usize = 32;
+
+/// A key of a map under its lock.
+type LockedPair<'a, K, V, L, const WAYS: usize> = crate::Locked<'a, pairs::Pairs<K, V, L, WAYS>, super::Memory>;
 
 /// What is to become of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -246,6 +249,28 @@ where
         if L::is_inline() { self.compute_inline(hash, key, decide) } else { self.compute_boxed(hash, key, &mut decide) }
     }
 
+    /// Keys of one hash that the map takes: half a bucket of the two that they share. The other keys of these buckets can be moved
+    /// then, so that growth finds a place for each whatever else has come to the new segment, and hashes of which all have so many
+    /// keys fill a segment like keys of buckets half as large. Twice as many stopped growth with a thousand such hashes.
+    const ALIKE_MAX: usize = WAYS / 2;
+
+    /// Adds a pair whose key is locked and not there. It has been compared with `met` keys: all that may have its hash, and maybe
+    /// some of them twice.
+    #[inline(always)]
+    fn add(
+        &self,
+        locked: &mut LockedPair<'_, K, V, L, WAYS>,
+        hash: u64,
+        content: Words<'_>,
+        met: usize,
+    ) -> Result<(), NoRoom> {
+        if met >= Self::ALIKE_MAX && locked.count_alike(|there| self.hash_of_content(there) == hash) >= Self::ALIKE_MAX
+        {
+            return Err(NoRoom::Alike);
+        }
+        locked.insert(content).map_err(|Full| NoRoom::Full)
+    }
+
     /// How many keys are counted under the stripe that was just used; see `after_insert`.
     #[inline]
     fn added(&self, probe: &Probe) {
@@ -270,7 +295,11 @@ where
         let mut words = pairs::pack(&key, &value);
         let content = Self::inline_content(&mut words);
         loop {
-            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| Self::inline_key(content) == key);
+            let mut met = 0;
+            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::inline_key(content) == key
+            });
             if let Some(place) = place {
                 // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
                 let old: V = unsafe { pairs::value_of::<K, V>(&locked.content(place).copy()) };
@@ -282,13 +311,13 @@ where
                 drop(locked);
                 return Ok(Found::Replaced(see(&old)));
             }
-            if locked.insert(content).is_ok() {
+            let Err(missing) = self.add(&mut locked, hash, content, met) else {
                 drop(locked);
                 self.added(&probe);
                 return Ok(Found::Nothing);
-            }
+            };
             drop(locked);
-            if let Err(Full) = self.make_room(&probe) {
+            if let Err(Full) = self.make_room(&probe, missing) {
                 return Err(TableFull { key, value });
             }
         }
@@ -329,9 +358,11 @@ where
         self.table.prefetch_to_write(&probe);
         let mut entry = NewEntry::new(entry);
         loop {
-            let (mut locked, place) = self
-                .table
-                .lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == entry.get().key));
+            let mut met = 0;
+            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::is_entry_of(content, hash, &mut |key| *key == entry.get().key)
+            });
             if let Some(place) = place {
                 // Entered under the lock, so that what is there stays until `see` has seen it.
                 let guard = self.collector.enter();
@@ -350,14 +381,14 @@ where
             }
             // If there is no room the entry stays ours; the pointer that is copied into the slot is the same each time.
             let pointer = entry.pointer();
-            if locked.insert(pairs::pointer_as_content(&pointer)).is_ok() {
+            let Err(missing) = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met) else {
                 entry.is_in_the_map();
                 drop(locked);
                 self.added(&probe);
                 return Ok(Found::Nothing);
-            }
+            };
             drop(locked);
-            if let Err(Full) = self.make_room(&probe) {
+            if let Err(Full) = self.make_room(&probe, missing) {
                 let Entry { key, value, .. } = entry.into_inner();
                 return Err(TableFull { key, value });
             }
@@ -452,7 +483,7 @@ where
     /// Carries out what `decide` says of an inline pair.
     fn change_inline(
         &self,
-        mut locked: crate::Locked<'_, pairs::Pairs<K, V, L, WAYS>, super::Memory>,
+        mut locked: LockedPair<'_, K, V, L, WAYS>,
         place: crate::Place,
         decide: impl FnOnce(&V) -> Change<V>,
     ) -> Changed {
@@ -481,18 +512,23 @@ where
         let probe = Self::probe(hash);
         self.table.prefetch_to_write(&probe);
         loop {
-            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| Self::inline_key(content) == key);
+            let mut met = 0;
+            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::inline_key(content) == key
+            });
             if let Some(place) = place {
                 return Ok(self.change_inline(locked, place, |value| decide(Some(value))));
             }
             let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
-            if locked.insert(Self::inline_content(&mut pairs::pack(&key, &value))).is_ok() {
+            let mut words = pairs::pack(&key, &value);
+            let Err(missing) = self.add(&mut locked, hash, Self::inline_content(&mut words), met) else {
                 drop(locked);
                 self.added(&probe);
                 return Ok(Changed::Inserted);
-            }
+            };
             drop(locked);
-            if let Err(Full) = self.make_room(&probe) {
+            if let Err(Full) = self.make_room(&probe, missing) {
                 return Err(TableFull { key, value });
             }
         }
@@ -532,10 +568,12 @@ where
                 Change::Put(value) => value,
             };
             let mut new = NewEntry::new(Entry { hash, key, value });
-            let (mut locked, place) = self
-                .table
-                .lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == new.get().key));
-            let is_full = match place {
+            let mut met = 0;
+            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::is_entry_of(content, hash, &mut |key| *key == new.get().key)
+            });
+            let missing = match place {
                 // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
                 Some(place) if is_unchanged(unsafe { &(*Self::entry(locked.content(place))).value }) => {
                     let old = Self::entry(locked.content(place));
@@ -545,19 +583,21 @@ where
                     return Ok(Changed::Updated);
                 }
                 None if seen.is_null() => {
-                    if locked.insert(pairs::pointer_as_content(&new.pointer())).is_ok() {
+                    let pointer = new.pointer();
+                    let added = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met);
+                    let Err(missing) = added else {
                         new.is_in_the_map();
                         drop(locked);
                         self.added(&probe);
                         return Ok(Changed::Inserted);
-                    }
-                    true
+                    };
+                    Some(missing)
                 }
                 // Somebody changed the key meanwhile: once more.
-                _ => false,
+                _ => None,
             };
             drop(locked);
-            if is_full && self.make_room(&probe).is_err() {
+            if missing.is_some_and(|missing| self.make_room(&probe, missing).is_err()) {
                 let Entry { key, value, .. } = new.into_inner();
                 return Err(TableFull { key, value });
             }
