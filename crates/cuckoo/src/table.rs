@@ -282,7 +282,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
 
     /// Removes every key; `visit` is called with the content of each before. Writers wait, and readers as soon as it begins.
     pub(crate) fn clear_with<'a>(&'a self, mut visit: impl FnMut(G::Content<'a>)) {
-        let _growth_waits = self.growing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _growth_waits = self.lock_growth();
         let mut all = self.stripes.lock_all();
         all.start_writing();
         let layout = self.layout();
