@@ -16,6 +16,8 @@
 
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
+use guira_sync::order::{Held, Rank};
+
 use crate::{
     layout::{Layout, SegmentId, share},
     path,
@@ -85,7 +87,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// # Errors
     /// [`GrowError::AtMaximum`], or [`GrowError::Busy`].
     pub fn begin_growth(&self, segments: usize) -> Result<(), GrowError> {
-        let mut progress = self.try_grow()?;
+        let (mut progress, _held) = self.try_grow()?;
         let layout = self.layout();
         if layout.next != 0 {
             return Ok(());
@@ -123,7 +125,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         prefetch: impl Fn(G::Content<'a>),
         hash: impl Fn(G::Content<'a>) -> u64,
     ) -> Result<Growth, GrowError> {
-        let mut progress = self.try_grow()?;
+        let (mut progress, _held) = self.try_grow()?;
         let mut left = buckets;
         loop {
             let layout = self.layout();
@@ -157,13 +159,20 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         }
     }
 
-    fn try_grow(&self) -> Result<MutexGuard<'_, Progress>, GrowError> {
+    fn try_grow(&self) -> Result<(MutexGuard<'_, Progress>, Held), GrowError> {
+        let held = Held::note(Rank::Growth);
         match self.growing.try_lock() {
-            Ok(progress) => Ok(progress),
+            Ok(progress) => Ok((progress, held)),
             // A hash that panicked left the growth as far as it had come.
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::Poisoned(poisoned)) => Ok((poisoned.into_inner(), held)),
             Err(TryLockError::WouldBlock) => Err(GrowError::Busy),
         }
+    }
+
+    /// The same for those who wait until nobody else is at it.
+    pub(crate) fn lock_growth(&self) -> (MutexGuard<'_, Progress>, Held) {
+        let held = Held::note(Rank::Growth);
+        (self.growing.lock().unwrap_or_else(PoisonError::into_inner), held)
     }
 
     /// The segment that is being filled, or is next to be.
@@ -291,7 +300,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// # Errors
     /// [`GrowError::NoMemory`] or [`GrowError::Unplaced`]; nothing has changed.
     pub(crate) fn rebuild<'a>(&'a self, to: Layout, hash: impl Fn(G::Content<'a>) -> u64) -> Result<(), GrowError> {
-        let _progress = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growth = self.lock_growth();
         let before = self.layout();
         let size = |layout: Layout| layout.current * (layout.bucket_mask(Self::FULL_MASK) + 1);
         if before.small_bits.is_none() || size(before) >= size(to) {

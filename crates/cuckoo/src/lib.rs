@@ -29,9 +29,9 @@
 //!   not use this map or another.
 //! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
-//! - *Colliding keys*: keys of one hash have the slots of two buckets, sixteen, and what finds no room there is refused. If so many
-//!   are there when growth comes to them it may find no place for the last of them, and stop: then the map refuses every new
-//!   key whose buckets are full, until some of the colliding ones are removed.
+//! - *Colliding keys*: of keys with one and the same 64-bit hash the map takes half a bucket, four with its eight ways, and refuses
+//!   more. The others neither lose room to them nor wait for a growth that cannot go on. Of good hashes no two are the same;
+//!   one of 32 bits gives five keys the same from a hundred million keys on.
 //! - *Errors*: no room is [`TableFull`] with the pair, no memory is [`ReserveError`]; only the methods that say so panic.
 //! - A hasher, comparison or closure that panics leaves the map as it was before the operation, or after it.
 //!

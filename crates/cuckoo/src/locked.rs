@@ -95,6 +95,17 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default, H: Residence<'a, G>> Locked<
         None
     }
 
+    /// How many of the contents that [`Locked::find`] would ask about `is_alike` accepts.
+    #[cold]
+    pub fn count_alike(&self, mut is_alike: impl FnMut(G::Content<'a>) -> bool) -> usize {
+        let mut alike = 0;
+        let _none = self.find(|content| {
+            alike += usize::from(is_alike(content));
+            false
+        });
+        alike
+    }
+
     /// What lies at `place`.
     #[inline]
     pub fn content(&self, place: Place) -> G::Content<'a> {
@@ -128,9 +139,6 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default, H: Residence<'a, G>> Locked<
     /// [`Full`] if no bucket that is locked has a free slot; drop the lock, call [`Table::make_room`] and begin again.
     #[inline]
     pub fn insert(&mut self, content: G::Content<'_>) -> Result<(), Full> {
-        if self.homes.is_crowded(&self.probe) {
-            return Err(Full);
-        }
         let segment = self.homes.newest();
         let free = |bucket, lane| Some((bucket, lane, segment.tags(bucket).free().first()?));
         let in_first = free(self.first(), Lane::home(self.probe.tag()));

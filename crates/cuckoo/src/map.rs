@@ -5,8 +5,10 @@
 //! and what is taken out is freed when no reader can be looking any more (`seize`).
 
 mod batch;
+mod boxed;
 mod collect;
 mod error;
+mod inline;
 mod iterate;
 mod memory;
 mod pairs;
@@ -62,8 +64,18 @@ const FIXED_PERCENT: usize = 95;
 /// The same with four ways, which fill less.
 const FIXED_PERCENT_OF_FOUR_WAYS: usize = 92;
 
-/// The smallest of a segment's shares that must be full before growing can help: below it, too many keys share a hash.
+/// The smallest of a segment's shares that must be full before growing can help: below it, too many hashes are alike where it
+/// counts.
 const HOPELESS_PERCENT: usize = 50;
+
+/// Why a key cannot be added as things are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NoRoom {
+    /// As many keys as may have its hash already.
+    Alike,
+    /// No slot is free in its two buckets.
+    Full,
+}
 
 pub(crate) type MapTable<K, V, L, const WAYS: usize> = Table<Pairs<K, V, L, WAYS>, Memory>;
 
@@ -364,8 +376,11 @@ where
         self.table.grow_by(buckets, Self::prefetch_content, |content| self.hash_of_content(content))
     }
 
-    /// Makes room for a key: by displacement, or by growing.
-    fn make_room(&self, probe: &Probe) -> Result<(), Full> {
+    /// Makes room for a key that there was none for: by displacement, or by growing.
+    fn make_room(&self, probe: &Probe, missing: NoRoom) -> Result<(), Full> {
+        if missing == NoRoom::Alike {
+            return Err(Full);
+        }
         // If another thread grows the table meanwhile, what was full before says nothing.
         let before = self.table.layout();
         if self.table.make_room(probe).is_ok() {

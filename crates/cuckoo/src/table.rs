@@ -112,12 +112,6 @@ pub trait Residence<'a, G> {
     fn each(&self) -> impl Iterator<Item = SegmentRef<'a, G>> + use<'a, G, Self> {
         std::iter::once(self.oldest()).chain(self.next())
     }
-
-    /// Whether a key that is added might keep growth from its end.
-    #[inline(always)]
-    fn is_crowded(&self, _probe: &Probe) -> bool {
-        false
-    }
 }
 
 impl<'a, G> Residence<'a, G> for Home<'a, G> {
@@ -141,19 +135,6 @@ impl<'a, G: Geometry> Residence<'a, G> for Homes<'a, G> {
     #[inline]
     fn next(&self) -> Option<SegmentRef<'a, G>> {
         self.to
-    }
-
-    /// Whether, while they are being moved, both segments together hold as many keys of this one's buckets and tag as fit into two
-    /// buckets: with one more, those that have not been moved yet would find no place, and growth would stop for good. Exact
-    /// enough beside writers of other keys, who can only add keys whose hashes are alike in all but a few bits.
-    fn is_crowded(&self, probe: &Probe) -> bool {
-        let mask = self.from.bucket_mask();
-        let alike = |segment: SegmentRef<'a, G>, bucket| {
-            let tags = segment.tags(bucket);
-            tags.matching(Lane::home(probe.tag())).count() + tags.matching(Lane::away(probe.tag())).count()
-        };
-        let in_both = |segment| alike(segment, probe.first(mask)) + alike(segment, probe.second(mask));
-        self.to.is_some_and(|to| in_both(self.from) + in_both(to) >= 2 * ways::<G>())
     }
 }
 
@@ -364,7 +345,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
 
     /// Removes every key; `visit` is called with the content of each before. Writers wait, and readers as soon as it begins.
     pub(crate) fn clear_with<'a>(&'a self, mut visit: impl FnMut(G::Content<'a>)) {
-        let _growth_waits = self.growing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _growth_waits = self.lock_growth();
         let mut all = self.stripes.lock_all();
         all.start_writing();
         let layout = self.layout();
@@ -706,10 +687,6 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub fn make_room(&self, probe: &Probe) -> Result<(), Full> {
         for _ in 0..SEARCHES_MAX {
             let word = self.directories.word();
-            // A free slot is of no use then: growth has to go on first.
-            if self.homes(word, probe.position()).is_some_and(|homes| homes.is_crowded(probe)) {
-                return Err(Full);
-            }
             let found = self.roomy_segment(word, probe).map(|segment| (segment, path::search(segment, probe)));
             match found {
                 Some((segment, Some(path))) => {

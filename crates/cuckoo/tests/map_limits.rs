@@ -6,17 +6,26 @@ use std::hash::{BuildHasher, Hasher};
 
 use guira_cuckoo::{Auto, Boxed, Builder, Change, Changed, CuckooMap, ReserveError, Storage, TableFull, Ways, Width};
 
-/// Keys from here on share one hash.
+/// Keys from here on share a few hashes.
 const ALIKE: u64 = 1 << 60;
 
-/// Hashes all keys below [`ALIKE`] well.
-#[derive(Clone, Copy, Default)]
-struct SomeAlike(u64);
+/// Hashes all keys below [`ALIKE`] well, and those from there on to so many hashes in turn.
+#[derive(Clone, Copy)]
+struct SomeAlike {
+    hashes: u64,
+    key: u64,
+}
+
+impl Default for SomeAlike {
+    fn default() -> Self {
+        Self { hashes: 1, key: 0 }
+    }
+}
 
 impl BuildHasher for SomeAlike {
     type Hasher = Self;
     fn build_hasher(&self) -> Self {
-        Self(0)
+        *self
     }
 }
 
@@ -25,10 +34,10 @@ impl Hasher for SomeAlike {
         unreachable!("keys are u64");
     }
     fn write_u64(&mut self, key: u64) {
-        self.0 = if key >= ALIKE { ALIKE } else { key };
+        self.key = if key >= ALIKE { ALIKE + key % self.hashes } else { key };
     }
     fn finish(&self) -> u64 {
-        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        self.key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
@@ -68,7 +77,7 @@ fn keys_of_one_hash_end_in_table_full<L: Storage<u64, u64>, const WAYS: usize>(
     let before = map.len();
     let alike = |at: usize| ALIKE + at as u64;
     let held = (0..1000).take_while(|at| map.upsert(alike(*at), alike(*at) + 1).is_ok()).count();
-    assert!((WAYS..=2 * WAYS).contains(&held), "{held} of them: two buckets hold no more");
+    assert_eq!(held, WAYS / 2, "half a bucket");
     let refused = alike(held);
     let full = TableFull { key: refused, value: 5 };
     assert_eq!(map.try_insert(refused, 5), Err(full));
@@ -84,10 +93,10 @@ fn keys_of_one_hash_end_in_table_full<L: Storage<u64, u64>, const WAYS: usize>(
         assert_eq!(map.try_compute(alike(at), |_| Change::Put(8)), Ok(Changed::Updated));
         assert_eq!(map.get_or_insert(alike(at), 7), Ok(8));
     }
-    assert_eq!(map.remove(&alike(3)), Some(8));
+    assert_eq!(map.remove(&alike(1)), Some(8));
     assert_eq!(map.upsert(refused, 5), Ok(true), "in the place of the one that has gone");
-    assert_eq!(map.upsert(alike(3), 5), Err(TableFull { key: alike(3), value: 5 }));
-    for at in (0..=held).filter(|at| *at != 3) {
+    assert_eq!(map.upsert(alike(1), 5), Err(TableFull { key: alike(1), value: 5 }));
+    for at in (0..=held).filter(|at| *at != 1) {
         assert!(map.delete(&alike(at)));
     }
     assert_eq!(map.len(), before);
@@ -114,6 +123,145 @@ fn keys_of_one_hash_end_in_table_full_and_go_on_being_served() {
     everywhere::<Boxed, 4>();
     everywhere::<Boxed, 8>();
     everywhere::<Boxed, 16>();
+}
+
+/// A growing map whose keys from [`ALIKE`] on share so many hashes.
+fn growing_with<L: Storage<u64, u64>, const WAYS: usize>(hashes: u64) -> CuckooMap<u64, u64, SomeAlike, L, WAYS>
+where
+    Ways<WAYS>: Width,
+{
+    Builder::new().hasher(SomeAlike { hashes, key: 0 }).build().expect("memory")
+}
+
+/// How many of the keys of each hash are in the map; those that are have their value, and no others are.
+fn held_of_each<L: Storage<u64, u64>, const WAYS: usize>(
+    map: &CuckooMap<u64, u64, SomeAlike, L, WAYS>,
+    hashes: u64,
+    tried: u64,
+) -> Vec<usize>
+where
+    Ways<WAYS>: Width,
+{
+    let mut held = vec![0; hashes as usize];
+    for at in 0..tried {
+        if let Some(value) = map.get(&(ALIKE + at)) {
+            assert_eq!(value, at);
+            held[((ALIKE + at) % hashes) as usize] += 1;
+        }
+    }
+    held
+}
+
+/// A growth stopped for good, and with it the map for every new key, when it found no place in the new segment for the last of
+/// those keys of one hash that filled both buckets: another key of these buckets was there already.
+fn keys_alike_do_not_stop_a_growth<L: Storage<u64, u64>, const WAYS: usize>(hashes: u64, others: u64)
+where
+    Ways<WAYS>: Width,
+{
+    let map = growing_with::<L, WAYS>(hashes);
+    for key in 0..others {
+        assert_eq!(map.upsert(key, !key), Ok(true), "another key, {WAYS} ways, {hashes} hashes");
+        let _refused = map.upsert(ALIKE + key, key);
+    }
+    let held = held_of_each(&map, hashes, others);
+    assert!(held.iter().all(|held| *held == WAYS / 2), "{held:?} with {WAYS} ways");
+    assert_eq!(map.len(), others as usize + held.iter().sum::<usize>());
+    assert!((0..others).all(|key| map.get(&key) == Some(!key)));
+    assert_eq!(map.reserve(0), Ok(()), "a growth that has begun ends");
+    assert!(map.capacity() as u64 <= others * 2, "{map:?}");
+}
+
+#[test]
+fn keys_of_one_hash_do_not_stop_a_growth_for_the_others() {
+    fn everywhere<L: Storage<u64, u64>>() {
+        for (hashes, others) in [(1, 100_000), (2, 100_000), (16, 100_000), (1000, 300_000)] {
+            keys_alike_do_not_stop_a_growth::<L, 4>(hashes, others);
+            keys_alike_do_not_stop_a_growth::<L, 8>(hashes, others);
+            keys_alike_do_not_stop_a_growth::<L, 16>(hashes, others);
+        }
+    }
+    everywhere::<Auto>();
+    everywhere::<Boxed>();
+}
+
+/// Every way of adding a key is refused at the same number, while other threads add others and the map grows beneath them.
+fn keys_alike_are_as_many_whoever_adds_them<L: Storage<u64, u64>, const WAYS: usize>(hashes: u64)
+where
+    Ways<WAYS>: Width,
+{
+    const EACH: u64 = 20_000;
+    let map = growing_with::<L, WAYS>(hashes);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let map = &map;
+            scope.spawn(move || {
+                for (alike, other) in (0..EACH).map(|at| (at, thread * EACH + at)) {
+                    assert_eq!(map.upsert(other, !other), Ok(true));
+                    let key = ALIKE + alike;
+                    let _maybe_refused = match (alike + thread) % 5 {
+                        0 => map.insert_if_absent(key, alike).is_ok(),
+                        1 => map.try_compute(key, |_| Change::Put(alike)).is_ok(),
+                        2 => map.insert_many([(key, alike)]).is_ok(),
+                        3 => map.raw_upsert(map.hash_key(&key), key, alike).is_ok(),
+                        _ => map.get_or_insert(key, alike).is_ok(),
+                    };
+                }
+            });
+        }
+    });
+    let held = held_of_each(&map, hashes, EACH);
+    assert!(held.iter().all(|held| *held == WAYS / 2), "{held:?} with {WAYS} ways");
+    assert_eq!(map.len(), 4 * EACH as usize + held.iter().sum::<usize>());
+    assert_eq!(map.reserve(0), Ok(()), "a growth that has begun ends");
+}
+
+#[test]
+fn keys_of_one_hash_find_no_more_room_than_that_while_the_map_grows() {
+    fn everywhere<L: Storage<u64, u64>>() {
+        for hashes in [1, 16, 1000] {
+            keys_alike_are_as_many_whoever_adds_them::<L, 4>(hashes);
+            keys_alike_are_as_many_whoever_adds_them::<L, 8>(hashes);
+            keys_alike_are_as_many_whoever_adds_them::<L, 16>(hashes);
+        }
+    }
+    everywhere::<Auto>();
+    everywhere::<Boxed>();
+}
+
+/// A hasher that knows few hashes fills a map with half a bucket of keys for each, and does not make it grow any further.
+fn few_hashes<L: Storage<u64, u64>, const WAYS: usize>(hashes: u64)
+where
+    Ways<WAYS>: Width,
+{
+    let tried = 20 * hashes.max(10);
+    let fill = |map: &CuckooMap<u64, u64, SomeAlike, L, WAYS>| {
+        for at in 0..tried {
+            let _refused = map.upsert(ALIKE + at, at);
+        }
+        let held = held_of_each(map, hashes, tried);
+        assert_eq!(held.iter().sum::<usize>(), map.len());
+        assert!(held.iter().all(|held| *held <= WAYS / 2), "{held:?} with {WAYS} ways");
+        held
+    };
+    let map = growing_with::<L, WAYS>(hashes);
+    assert_eq!(fill(&map), vec![WAYS / 2; hashes as usize]);
+    assert!(map.capacity() <= 4 * map.len().max(16 * WAYS), "{map:?}");
+    let builder = Builder::new().hasher(SomeAlike { hashes, key: 0 }).fixed();
+    for capacity in [0, hashes as usize * WAYS, 100_000] {
+        fill(&builder.clone().capacity(capacity).build().expect("memory"));
+    }
+}
+
+#[test]
+fn few_hashes_fill_a_map_and_no_more() {
+    for hashes in [1, 2, 16, 1000] {
+        few_hashes::<Auto, 4>(hashes);
+        few_hashes::<Auto, 8>(hashes);
+        few_hashes::<Auto, 16>(hashes);
+        few_hashes::<Boxed, 4>(hashes);
+        few_hashes::<Boxed, 8>(hashes);
+        few_hashes::<Boxed, 16>(hashes);
+    }
 }
 
 fn filled<L: Storage<u64, u64>, const WAYS: usize>(keys: usize) -> CuckooMap<u64, u64, SomeAlike, L, WAYS>

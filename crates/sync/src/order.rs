@@ -4,12 +4,14 @@
 /// What kind of lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rank {
-    /// A size class of the slabs: taken while holding nothing.
+    /// A size class of the slabs: taken while holding nothing, or a table's growth.
     Class = 0,
-    /// The pool of pages: taken while holding at most a class.
+    /// The pool of pages: taken while holding at most a class, or a table's growth.
     Pool = 1,
-    /// Version stripes: taken while holding nothing.
+    /// Version stripes: taken while holding nothing, or a table's growth.
     Stripes = 2,
+    /// The growth of a table: taken while holding nothing.
+    Growth = 3,
 }
 
 /// A lock of some rank is held until this is dropped.
@@ -21,7 +23,7 @@ pub struct Held {
 
 #[cfg(all(debug_assertions, not(any(loom, shuttle))))]
 thread_local! {
-    static HELD: std::cell::Cell<[bool; 3]> = const { std::cell::Cell::new([false; 3]) };
+    static HELD: std::cell::Cell<[bool; 4]> = const { std::cell::Cell::new([false; 4]) };
 }
 
 impl Held {
@@ -34,12 +36,13 @@ impl Held {
         #[cfg(all(debug_assertions, not(any(loom, shuttle))))]
         {
             let mut held = HELD.get();
-            let [class, pool, stripes] = held;
+            let [class, pool, stripes, _growth] = held;
             let allowed = match rank {
+                Rank::Growth => held == [false; 4],
                 Rank::Class | Rank::Stripes => !class && !pool && !stripes,
                 Rank::Pool => !pool && !stripes,
             };
-            assert!(allowed, "lock order: {rank:?} while holding class, pool, stripes: {held:?}");
+            assert!(allowed, "lock order: {rank:?} while holding class, pool, stripes, growth: {held:?}");
             held[rank as usize] = true;
             HELD.set(held);
             Self { rank }
@@ -72,8 +75,21 @@ mod tests {
         assert!(std::panic::catch_unwind(|| Held::note(Rank::Stripes)).is_err());
         drop(class);
         let _stripes = Held::note(Rank::Stripes);
-        for rank in [Rank::Class, Rank::Pool, Rank::Stripes] {
+        for rank in [Rank::Class, Rank::Pool, Rank::Stripes, Rank::Growth] {
             assert!(std::panic::catch_unwind(|| Held::note(rank)).is_err(), "{rank:?}");
+        }
+    }
+
+    #[test]
+    fn growth_is_locked_before_everything_else() {
+        let growth = Held::note(Rank::Growth);
+        drop(Held::note(Rank::Pool));
+        drop(Held::note(Rank::Stripes));
+        assert!(std::panic::catch_unwind(|| Held::note(Rank::Growth)).is_err());
+        drop(growth);
+        for rank in [Rank::Class, Rank::Pool, Rank::Stripes] {
+            let _held = Held::note(rank);
+            assert!(std::panic::catch_unwind(|| Held::note(Rank::Growth)).is_err(), "{rank:?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// There is no room for a pair, which is given back: the map may not grow, memory is short, or more keys share a hash than two
-/// buckets hold.
+/// There is no room for a pair, which is given back: the map may not grow, memory is short, or half a bucket of keys, four in a map
+/// of eight ways, has the very same hash already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableFull<K, V> {
     /// The key that was not stored.

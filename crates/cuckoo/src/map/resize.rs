@@ -96,7 +96,7 @@ where
             }
         });
         for entry in entries {
-            drop(super::write::Retire { guard: &guard, entry });
+            drop(super::boxed::Retire { guard: &guard, entry });
         }
         guard.flush();
     }

@@ -1,26 +1,21 @@
 //! Writes: under the stripes of one key, with what can be prepared beforehand prepared.
 
-use std::{
-    hash::{BuildHasher, Hash},
-    sync::atomic::{AtomicPtr, Ordering},
-};
+use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
-use seize::{Collector, Guard};
 
 use super::{
-    CuckooMap, ManyFull, Memory, Storage, TableFull, Ways, Width,
-    pairs::{self, Entry, Pairs, SlotWords, Words},
+    CuckooMap, ManyFull, Memory, NoRoom, Storage, TableFull, Ways, Width,
+    pairs::{Entry, Pairs, Words},
 };
 use crate::{
     Probe,
-    locked::{Locked, Place},
-    steady::LongWay,
+    locked::Locked,
     table::{Full, Residence},
 };
 
 /// A pair's key, locked.
-type LockedPair<'a, K, V, L, const WAYS: usize, H> = Locked<'a, Pairs<K, V, L, WAYS>, Memory, (), H>;
+pub(super) type LockedPair<'a, K, V, L, const WAYS: usize, H> = Locked<'a, Pairs<K, V, L, WAYS>, Memory, (), H>;
 
 /// Pairs that a batch asks the memory for at a time: each takes three cache lines.
 const BATCH: usize = 32;
@@ -51,13 +46,13 @@ pub enum Changed {
 
 /// When a pair is to be stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum When {
+pub(super) enum When {
     Always,
     IfAbsent,
 }
 
 /// What a store found.
-enum Found<R> {
+pub(super) enum Found<R> {
     Nothing,
     /// And has replaced.
     Replaced(R),
@@ -256,12 +251,38 @@ where
         mut decide: impl FnMut(Option<&V>) -> Change<V>,
     ) -> Result<Changed, TableFull<K, V>> {
         let hash = self.hash_to_write(&key);
-        if L::is_inline() { self.compute_inline(hash, key, decide) } else { self.compute_boxed(hash, key, &mut decide) }
+        if L::is_inline() {
+            self.compute_inline(hash, key, &mut decide)
+        } else {
+            self.compute_boxed(hash, key, &mut decide)
+        }
+    }
+
+    /// Keys of one hash that the map takes: half a bucket of the two that they share. The other keys of these buckets can be moved
+    /// then, so that growth finds a place for each whatever else has come to the new segment, and hashes of which all have so many
+    /// keys fill a segment like keys of buckets half as large. Twice as many stopped growth with a thousand such hashes.
+    const ALIKE_MAX: usize = WAYS / 2;
+
+    /// Adds a pair whose key is locked and not there. It has been compared with `met` keys: all that may have its hash, and maybe
+    /// some of them twice.
+    #[inline(always)]
+    pub(super) fn add<'a>(
+        &self,
+        locked: &mut LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        hash: u64,
+        content: Words<'_>,
+        met: usize,
+    ) -> Result<(), NoRoom> {
+        if met >= Self::ALIKE_MAX && locked.count_alike(|there| self.hash_of_content(there) == hash) >= Self::ALIKE_MAX
+        {
+            return Err(NoRoom::Alike);
+        }
+        locked.insert(content).map_err(|Full| NoRoom::Full)
     }
 
     /// How many keys are counted under the stripe that was just used; see `after_insert`.
     #[inline]
-    fn added(&self, probe: &Probe) {
+    pub(super) fn added(&self, probe: &Probe) {
         self.after_insert(self.table.keys_of_stripe(probe));
     }
 
@@ -275,159 +296,10 @@ where
         when: When,
         see: impl FnOnce(&V) -> R,
     ) -> Result<Found<R>, TableFull<K, V>> {
-        if !L::is_inline() {
-            return self.store_boxed(hash, Entry { hash, key, value }, when, see);
-        }
-        let mut words = pairs::pack(&key, &value);
-        let content = Self::inline_content(&mut words);
-        let probe = Self::probe(hash);
-        let found = match self.place_at_home(&probe, &key, content, when) {
-            Ok(Some(found)) => Ok(found),
-            unplaced => self.place_patiently(&probe, &key, content, when, unplaced.is_ok()),
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(Full) => return Err(TableFull { key, value }),
-        };
-        Ok(match found {
-            Found::Nothing => Found::Nothing,
-            Found::Replaced(old) => Found::Replaced(see(&old)),
-            Found::Left(there) => Found::Left(see(&there)),
-        })
-    }
-
-    /// The short way of storing an inline pair; `None` if there is no room for its key, which is new.
-    #[inline(always)]
-    fn place_at_home(
-        &self,
-        probe: &Probe,
-        key: &K,
-        content: Words<'_>,
-        when: When,
-    ) -> Result<Option<Found<V>>, LongWay> {
-        let (mut locked, place) = self.table.lock_at_home(probe, |content| Self::inline_key(content) == *key)?;
-        if place.is_none() && !locked.has_room() {
-            locked.widen()?;
-        }
-        Ok(self.place(locked, place, content, when))
-    }
-
-    /// The long way of storing an inline pair: beside other writers, and until there is room.
-    #[inline(never)]
-    fn place_patiently(
-        &self,
-        probe: &Probe,
-        key: &K,
-        content: Words<'_>,
-        when: When,
-        needs_room: bool,
-    ) -> Result<Found<V>, Full> {
-        if needs_room {
-            self.make_room(probe)?;
-            if let Ok(Some(found)) = self.place_at_home(probe, key, content, when) {
-                return Ok(found);
-            }
-        }
-        loop {
-            let (locked, place) = self.table.lock_to_insert(probe, |content| Self::inline_key(content) == *key);
-            if let Some(found) = self.place(locked, place, content, when) {
-                return Ok(found);
-            }
-            self.make_room(probe)?;
-        }
-    }
-
-    /// Stores an inline pair whose key lies at `place`, or nowhere. `None` if there is no room in what is locked.
-    #[inline(always)]
-    fn place<'a>(
-        &self,
-        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
-        place: Option<Place>,
-        content: Words<'_>,
-        when: When,
-    ) -> Option<Found<V>> {
-        let Some(place) = place else {
-            locked.insert(content).ok()?;
-            let keys_of_stripe = locked.keys_of_stripe();
-            drop(locked);
-            self.after_insert(keys_of_stripe);
-            return Some(Found::Nothing);
-        };
-        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        let old: V = unsafe { pairs::value_of::<K, V>(&locked.content(place).copy()) };
-        if when == When::IfAbsent {
-            return Some(Found::Left(old));
-        }
-        locked.replace(place, content);
-        Some(Found::Replaced(old))
-    }
-
-    #[inline(always)]
-    fn inline_content(words: &mut [u64; pairs::SLOT_WORDS_MAX]) -> Words<'_> {
-        pairs::as_content(words, pairs::Pairs::<K, V, L, WAYS>::slot_words())
-    }
-
-    /// The key of an inline pair whose stripe is held.
-    #[inline(always)]
-    fn inline_key(content: Words<'_>) -> K {
-        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        unsafe { pairs::key_of::<K>(&content.copy()) }
-    }
-
-    /// The entry of a slot whose stripe is held.
-    fn entry(content: Words<'_>) -> *mut Entry<K, V> {
-        pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed))
-    }
-
-    /// Whether the entry of a slot whose stripe is held is the key's.
-    fn is_entry_of(content: Words<'_>, hash: u64, is_key: &mut impl FnMut(&K) -> bool) -> bool {
-        let marked = content.pointer::<K, V>().load(Ordering::Relaxed);
-        // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
-        pairs::may_be(marked, hash) && is_key(unsafe { &(*pairs::unmark(marked)).key })
-    }
-
-    fn store_boxed<R>(
-        &self,
-        hash: u64,
-        entry: Entry<K, V>,
-        when: When,
-        see: impl FnOnce(&V) -> R,
-    ) -> Result<Found<R>, TableFull<K, V>> {
-        let probe = Self::probe(hash);
-        let mut entry = NewEntry::new(entry);
-        loop {
-            let (mut locked, place) = self
-                .table
-                .lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == entry.get().key));
-            if let Some(place) = place {
-                // Entered under the lock, so that what is there stays until `see` has seen it.
-                let guard = self.collector.enter();
-                let old = guard.protect(locked.content(place).pointer::<K, V>(), Ordering::Acquire);
-                let old = pairs::unmark(old);
-                if when == When::IfAbsent {
-                    drop(locked);
-                    // SAFETY: protected by the guard.
-                    return Ok(Found::Left(see(unsafe { &(*old).value })));
-                }
-                locked.replace(place, pairs::pointer_as_content(&entry.release()));
-                drop(locked);
-                let _retire = Retire { guard: &guard, entry: old };
-                // SAFETY: protected by the guard.
-                return Ok(Found::Replaced(see(unsafe { &(*old).value })));
-            }
-            // If there is no room the entry stays ours; the pointer that is copied into the slot is the same each time.
-            let pointer = entry.pointer();
-            if locked.insert(pairs::pointer_as_content(&pointer)).is_ok() {
-                entry.is_in_the_map();
-                drop(locked);
-                self.added(&probe);
-                return Ok(Found::Nothing);
-            }
-            drop(locked);
-            if let Err(Full) = self.make_room(&probe) {
-                let Entry { key, value, .. } = entry.into_inner();
-                return Err(TableFull { key, value });
-            }
+        if L::is_inline() {
+            self.store_inline(hash, key, value, when, see)
+        } else {
+            self.store_boxed(hash, Entry { hash, key, value }, when, see)
         }
     }
 
@@ -436,322 +308,18 @@ where
     pub(super) fn take<R>(
         &self,
         hash: u64,
-        mut is_it: impl FnMut(&K, &V) -> bool,
+        is_it: impl FnMut(&K, &V) -> bool,
         see: impl FnOnce(&K, &V) -> R,
     ) -> Option<R> {
-        let probe = Self::probe(hash);
-        if L::is_inline() {
-            let is_it = |content: Words<'_>| {
-                let words = content.copy();
-                // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-                unsafe { is_it(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) }
-            };
-            let mut is_it = is_it;
-            let words = match self.table.lock_at_home(&probe, &mut is_it) {
-                Ok((locked, place)) => Self::take_out(locked, place?),
-                Err(LongWay) => self.take_out_patiently(&probe, &mut is_it)?,
-            };
-            // SAFETY: the words of a pair.
-            return Some(unsafe { see(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) });
-        }
-        let (mut locked, place) = self.table.lock_and_find(&probe, |content| {
-            let entry = Self::entry(content);
-            // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
-            Self::is_entry_of(content, hash, &mut |key| is_it(key, unsafe { &(*entry).value }))
-        });
-        let place = place?;
-        let guard = self.collector.enter();
-        let entry = Self::entry(locked.content(place));
-        locked.remove(place);
-        drop(locked);
-        let _retire = Retire { guard: &guard, entry };
-        // SAFETY: taken out by us, and retired only when `_retire` is dropped.
-        let entry = unsafe { &*entry };
-        Some(see(&entry.key, &entry.value))
+        if L::is_inline() { self.take_inline(hash, is_it, see) } else { self.take_boxed(hash, is_it, see) }
     }
 
     /// Lets `decide` say what becomes of a key that is there; true if it is and has been changed or kept.
-    fn modify(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool, mut decide: impl FnMut(&V) -> Change<V>) -> bool
+    #[inline(always)]
+    fn modify(&self, hash: u64, is_key: impl FnMut(&K) -> bool, decide: impl FnMut(&V) -> Change<V>) -> bool
     where
         K: Clone,
     {
-        let probe = Self::probe(hash);
-        if L::is_inline() {
-            let mut is_it = |content: Words<'_>| is_key(&Self::inline_key(content));
-            let place = match self.table.lock_at_home(&probe, &mut is_it) {
-                Ok((locked, place)) => place.map(|place| Self::change_inline(locked, place, |value| decide(value))),
-                Err(LongWay) => self.change_patiently(&probe, &mut is_it, &mut decide),
-            };
-            return place.is_some();
-        }
-        let guard = self.collector.enter();
-        loop {
-            let mut seen = None;
-            let found = self.find(hash, &mut is_key, |key, value| {
-                seen = Some(std::ptr::from_ref(value));
-                (key.clone(), decide(value))
-            });
-            let Some((key, change)) = found else { return false };
-            let is_unchanged = |value: &V| seen.is_some_and(|seen| std::ptr::eq(seen, value));
-            match change {
-                Change::Keep => return true,
-                Change::Remove => {
-                    if self.take(hash, |key, value| is_key(key) && is_unchanged(value), |_, _| ()).is_some() {
-                        return true;
-                    }
-                }
-                Change::Put(value) => {
-                    let mut new = NewEntry::new(Entry { hash, key, value });
-                    let (mut locked, place) = self.table.lock_and_find(&probe, |content| {
-                        let entry = Self::entry(content);
-                        // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
-                        Self::is_entry_of(content, hash, &mut |_| is_unchanged(unsafe { &(*entry).value }))
-                    });
-                    if let Some(place) = place {
-                        let old = Self::entry(locked.content(place));
-                        locked.replace(place, pairs::pointer_as_content(&new.release()));
-                        drop(locked);
-                        drop(Retire { guard: &guard, entry: old });
-                        return true;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The long way of changing an inline pair, beside other writers.
-    #[inline(never)]
-    fn change_patiently(
-        &self,
-        probe: &Probe,
-        is_it: &mut impl FnMut(Words<'_>) -> bool,
-        decide: &mut impl FnMut(&V) -> Change<V>,
-    ) -> Option<Changed> {
-        let (locked, place) = self.table.lock_and_find(probe, is_it);
-        Some(Self::change_inline(locked, place?, decide))
-    }
-
-    /// The long way of taking out an inline pair, beside other writers.
-    #[inline(never)]
-    fn take_out_patiently(&self, probe: &Probe, is_it: &mut impl FnMut(Words<'_>) -> bool) -> Option<SlotWords> {
-        let (locked, place) = self.table.lock_and_find(probe, is_it);
-        Some(Self::take_out(locked, place?))
-    }
-
-    /// Takes out an inline pair.
-    #[inline(always)]
-    fn take_out<'a>(
-        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
-        place: Place,
-    ) -> SlotWords {
-        let words = locked.content(place).copy();
-        locked.remove(place);
-        words
-    }
-
-    /// Carries out what `decide` says of an inline pair.
-    #[inline(always)]
-    fn change_inline<'a>(
-        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
-        place: Place,
-        decide: impl FnOnce(&V) -> Change<V>,
-    ) -> Changed {
-        let words = locked.content(place).copy();
-        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        let (key, value) = unsafe { (pairs::key_of::<K>(&words), pairs::value_of::<K, V>(&words)) };
-        match decide(&value) {
-            Change::Keep => Changed::Kept,
-            Change::Remove => {
-                locked.remove(place);
-                Changed::Removed
-            }
-            Change::Put(value) => {
-                locked.replace(place, Self::inline_content(&mut pairs::pack(&key, &value)));
-                Changed::Updated
-            }
-        }
-    }
-
-    fn compute_inline(
-        &self,
-        hash: u64,
-        key: K,
-        mut decide: impl FnMut(Option<&V>) -> Change<V>,
-    ) -> Result<Changed, TableFull<K, V>> {
-        let probe = Self::probe(hash);
-        let mut is_it = |content: Words<'_>| Self::inline_key(content) == key;
-        if let Ok((mut locked, place)) = self.table.lock_at_home(&probe, &mut is_it)
-            && (place.is_some() || locked.has_room() || locked.widen().is_ok())
-            && let Ok(changed) = self.compute_at(locked, place, &key, &mut decide)
-        {
-            return Ok(changed);
-        }
-        loop {
-            let (locked, place) = self.table.lock_to_insert(&probe, &mut is_it);
-            match self.compute_at(locked, place, &key, &mut decide) {
-                Ok(changed) => return Ok(changed),
-                Err(value) if self.make_room(&probe).is_err() => return Err(TableFull { key, value }),
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Carries out what `decide` says of an inline pair that lies at `place`, or nowhere.
-    ///
-    /// # Errors
-    /// The value, if there is no room for it in what is locked.
-    #[inline(always)]
-    fn compute_at<'a>(
-        &self,
-        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
-        place: Option<Place>,
-        key: &K,
-        decide: &mut impl FnMut(Option<&V>) -> Change<V>,
-    ) -> Result<Changed, V> {
-        if let Some(place) = place {
-            return Ok(Self::change_inline(locked, place, |value| decide(Some(value))));
-        }
-        let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
-        if locked.insert(Self::inline_content(&mut pairs::pack(key, &value))).is_err() {
-            return Err(value);
-        }
-        let keys_of_stripe = locked.keys_of_stripe();
-        drop(locked);
-        self.after_insert(keys_of_stripe);
-        Ok(Changed::Inserted)
-    }
-
-    fn compute_boxed(
-        &self,
-        hash: u64,
-        key: K,
-        decide: &mut dyn FnMut(Option<&V>) -> Change<V>,
-    ) -> Result<Changed, TableFull<K, V>> {
-        let probe = Self::probe(hash);
-        let guard = self.collector.enter();
-        let mut key = key;
-        loop {
-            let mut seen = std::ptr::null();
-            let change = self.find(
-                hash,
-                |candidate| *candidate == key,
-                |_, value| {
-                    seen = std::ptr::from_ref(value);
-                    decide(Some(value))
-                },
-            );
-            let change = change.unwrap_or_else(|| decide(None));
-            let is_unchanged = |value: &V| std::ptr::eq(seen, value);
-            let value = match change {
-                Change::Keep => return Ok(Changed::Kept),
-                Change::Remove if seen.is_null() => return Ok(Changed::Kept),
-                Change::Remove => {
-                    let is_it = |candidate: &K, value: &V| *candidate == key && is_unchanged(value);
-                    if self.take(hash, is_it, |_, _| ()).is_some() {
-                        return Ok(Changed::Removed);
-                    }
-                    continue;
-                }
-                Change::Put(value) => value,
-            };
-            let mut new = NewEntry::new(Entry { hash, key, value });
-            let (mut locked, place) = self
-                .table
-                .lock_to_insert(&probe, |content| Self::is_entry_of(content, hash, &mut |key| *key == new.get().key));
-            let is_full = match place {
-                // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
-                Some(place) if is_unchanged(unsafe { &(*Self::entry(locked.content(place))).value }) => {
-                    let old = Self::entry(locked.content(place));
-                    locked.replace(place, pairs::pointer_as_content(&new.release()));
-                    drop(locked);
-                    drop(Retire { guard: &guard, entry: old });
-                    return Ok(Changed::Updated);
-                }
-                None if seen.is_null() => {
-                    if locked.insert(pairs::pointer_as_content(&new.pointer())).is_ok() {
-                        new.is_in_the_map();
-                        drop(locked);
-                        self.added(&probe);
-                        return Ok(Changed::Inserted);
-                    }
-                    true
-                }
-                // Somebody changed the key meanwhile: once more.
-                _ => false,
-            };
-            drop(locked);
-            if is_full && self.make_room(&probe).is_err() {
-                let Entry { key, value, .. } = new.into_inner();
-                return Err(TableFull { key, value });
-            }
-            key = new.into_inner().key;
-        }
-    }
-}
-
-/// An entry that is not in the map yet: freed, unless it is released into it.
-struct NewEntry<K, V>(*mut Entry<K, V>);
-
-impl<K, V> NewEntry<K, V> {
-    fn new(entry: Entry<K, V>) -> Self {
-        Self(Box::into_raw(Box::new(entry)))
-    }
-
-    fn get(&self) -> &Entry<K, V> {
-        // SAFETY: from a box that is ours alone.
-        unsafe { &*self.0 }
-    }
-
-    /// The marked pointer, for a slot.
-    fn pointer(&self) -> AtomicPtr<Entry<K, V>> {
-        AtomicPtr::new(pairs::mark(self.0, self.get().hash))
-    }
-
-    /// The same; the entry is the map's from now on.
-    fn release(&mut self) -> AtomicPtr<Entry<K, V>> {
-        let pointer = self.pointer();
-        self.is_in_the_map();
-        pointer
-    }
-
-    /// The entry is the map's. To be said while the key's stripe is held: later another thread may have freed it.
-    fn is_in_the_map(&mut self) {
-        self.0 = std::ptr::null_mut();
-    }
-
-    fn into_inner(mut self) -> Entry<K, V> {
-        let entry = std::mem::replace(&mut self.0, std::ptr::null_mut());
-        // SAFETY: from a box that is ours alone.
-        *unsafe { Box::from_raw(entry) }
-    }
-}
-
-impl<K, V> Drop for NewEntry<K, V> {
-    fn drop(&mut self) {
-        if !self.0.is_null() {
-            // SAFETY: from a box that is ours alone.
-            drop(unsafe { Box::from_raw(self.0) });
-        }
-    }
-}
-
-/// Has an entry that was taken out of the map freed when nobody can be looking at it any more, also if somebody's code panics
-/// before.
-pub(super) struct Retire<'a, G: Guard, K, V> {
-    pub guard: &'a G,
-    pub entry: *mut Entry<K, V>,
-}
-
-impl<G: Guard, K, V> Drop for Retire<'_, G, K, V> {
-    fn drop(&mut self) {
-        /// Frees it.
-        unsafe fn free<K, V>(entry: *mut Entry<K, V>, _: &Collector) {
-            // SAFETY: the collector calls this once, when nobody can refer to the entry any more; it came from a box.
-            let entry = unsafe { Box::from_raw(entry) };
-            // A panic has been reported; let on, it would come out of whoever happens to free, and what is freed after it would leak.
-            let _panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(entry)));
-        }
-        // SAFETY: the entry is out of the map, so whoever enters from now on does not find it, and it came from a box.
-        unsafe { self.guard.defer_retire(self.entry, free) };
+        if L::is_inline() { self.modify_inline(hash, is_key, decide) } else { self.modify_boxed(hash, is_key, decide) }
     }
 }

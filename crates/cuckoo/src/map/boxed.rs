@@ -1,0 +1,292 @@
+//! Writes of pairs that lie on the heap: a slot holds the pointer. An entry is written before its key is locked, and freed when no
+//! reader can be looking at it any more.
+//!
+//! Always true: an entry belongs to whoever made it until its pointer is in a slot, to the map while it is, and to the collector
+//! once it has been taken out; said each time while the key's stripe is held.
+
+use std::{
+    hash::{BuildHasher, Hash},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use seize::{Collector, Guard};
+
+use super::{
+    CuckooMap, Storage, TableFull, Ways, Width,
+    pairs::{self, Entry, Words},
+    write::{Change, Changed, Found, When},
+};
+use crate::table::Full;
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    /// The entry of a slot whose stripe is held.
+    fn entry(content: Words<'_>) -> *mut Entry<K, V> {
+        pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed))
+    }
+
+    /// Whether the entry of a slot whose stripe is held is the key's.
+    fn is_entry_of(content: Words<'_>, hash: u64, is_key: &mut impl FnMut(&K) -> bool) -> bool {
+        let marked = content.pointer::<K, V>().load(Ordering::Relaxed);
+        // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
+        pairs::may_be(marked, hash) && is_key(unsafe { &(*pairs::unmark(marked)).key })
+    }
+
+    pub(super) fn store_boxed<R>(
+        &self,
+        hash: u64,
+        entry: Entry<K, V>,
+        when: When,
+        see: impl FnOnce(&V) -> R,
+    ) -> Result<Found<R>, TableFull<K, V>> {
+        let probe = Self::probe(hash);
+        let mut entry = NewEntry::new(entry);
+        loop {
+            let mut met = 0;
+            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::is_entry_of(content, hash, &mut |key| *key == entry.get().key)
+            });
+            if let Some(place) = place {
+                // Entered under the lock, so that what is there stays until `see` has seen it.
+                let guard = self.collector.enter();
+                let old = guard.protect(locked.content(place).pointer::<K, V>(), Ordering::Acquire);
+                let old = pairs::unmark(old);
+                if when == When::IfAbsent {
+                    drop(locked);
+                    // SAFETY: protected by the guard.
+                    return Ok(Found::Left(see(unsafe { &(*old).value })));
+                }
+                locked.replace(place, pairs::pointer_as_content(&entry.release()));
+                drop(locked);
+                let _retire = Retire { guard: &guard, entry: old };
+                // SAFETY: protected by the guard.
+                return Ok(Found::Replaced(see(unsafe { &(*old).value })));
+            }
+            // If there is no room the entry stays ours; the pointer that is copied into the slot is the same each time.
+            let pointer = entry.pointer();
+            let Err(missing) = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met) else {
+                entry.is_in_the_map();
+                drop(locked);
+                self.added(&probe);
+                return Ok(Found::Nothing);
+            };
+            drop(locked);
+            if let Err(Full) = self.make_room(&probe, missing) {
+                let Entry { key, value, .. } = entry.into_inner();
+                return Err(TableFull { key, value });
+            }
+        }
+    }
+
+    pub(super) fn take_boxed<R>(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(&K, &V) -> bool,
+        see: impl FnOnce(&K, &V) -> R,
+    ) -> Option<R> {
+        let probe = Self::probe(hash);
+        let (mut locked, place) = self.table.lock_and_find(&probe, |content| {
+            let entry = Self::entry(content);
+            // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
+            Self::is_entry_of(content, hash, &mut |key| is_it(key, unsafe { &(*entry).value }))
+        });
+        let place = place?;
+        let guard = self.collector.enter();
+        let entry = Self::entry(locked.content(place));
+        locked.remove(place);
+        drop(locked);
+        let _retire = Retire { guard: &guard, entry };
+        // SAFETY: taken out by us, and retired only when `_retire` is dropped.
+        let entry = unsafe { &*entry };
+        Some(see(&entry.key, &entry.value))
+    }
+
+    pub(super) fn modify_boxed(
+        &self,
+        hash: u64,
+        mut is_key: impl FnMut(&K) -> bool,
+        mut decide: impl FnMut(&V) -> Change<V>,
+    ) -> bool
+    where
+        K: Clone,
+    {
+        let probe = Self::probe(hash);
+        let guard = self.collector.enter();
+        loop {
+            let mut seen = None;
+            let found = self.find(hash, &mut is_key, |key, value| {
+                seen = Some(std::ptr::from_ref(value));
+                (key.clone(), decide(value))
+            });
+            let Some((key, change)) = found else { return false };
+            let is_unchanged = |value: &V| seen.is_some_and(|seen| std::ptr::eq(seen, value));
+            match change {
+                Change::Keep => return true,
+                Change::Remove => {
+                    if self.take(hash, |key, value| is_key(key) && is_unchanged(value), |_, _| ()).is_some() {
+                        return true;
+                    }
+                }
+                Change::Put(value) => {
+                    let mut new = NewEntry::new(Entry { hash, key, value });
+                    let (mut locked, place) = self.table.lock_and_find(&probe, |content| {
+                        let entry = Self::entry(content);
+                        // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
+                        Self::is_entry_of(content, hash, &mut |_| is_unchanged(unsafe { &(*entry).value }))
+                    });
+                    if let Some(place) = place {
+                        let old = Self::entry(locked.content(place));
+                        locked.replace(place, pairs::pointer_as_content(&new.release()));
+                        drop(locked);
+                        drop(Retire { guard: &guard, entry: old });
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn compute_boxed(
+        &self,
+        hash: u64,
+        key: K,
+        decide: &mut dyn FnMut(Option<&V>) -> Change<V>,
+    ) -> Result<Changed, TableFull<K, V>> {
+        let probe = Self::probe(hash);
+        let guard = self.collector.enter();
+        let mut key = key;
+        loop {
+            let mut seen = std::ptr::null();
+            let change = self.find(
+                hash,
+                |candidate| *candidate == key,
+                |_, value| {
+                    seen = std::ptr::from_ref(value);
+                    decide(Some(value))
+                },
+            );
+            let change = change.unwrap_or_else(|| decide(None));
+            let is_unchanged = |value: &V| std::ptr::eq(seen, value);
+            let value = match change {
+                Change::Keep => return Ok(Changed::Kept),
+                Change::Remove if seen.is_null() => return Ok(Changed::Kept),
+                Change::Remove => {
+                    let is_it = |candidate: &K, value: &V| *candidate == key && is_unchanged(value);
+                    if self.take(hash, is_it, |_, _| ()).is_some() {
+                        return Ok(Changed::Removed);
+                    }
+                    continue;
+                }
+                Change::Put(value) => value,
+            };
+            let mut new = NewEntry::new(Entry { hash, key, value });
+            let mut met = 0;
+            let (mut locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::is_entry_of(content, hash, &mut |key| *key == new.get().key)
+            });
+            let missing = match place {
+                // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
+                Some(place) if is_unchanged(unsafe { &(*Self::entry(locked.content(place))).value }) => {
+                    let old = Self::entry(locked.content(place));
+                    locked.replace(place, pairs::pointer_as_content(&new.release()));
+                    drop(locked);
+                    drop(Retire { guard: &guard, entry: old });
+                    return Ok(Changed::Updated);
+                }
+                None if seen.is_null() => {
+                    let pointer = new.pointer();
+                    let added = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met);
+                    let Err(missing) = added else {
+                        new.is_in_the_map();
+                        drop(locked);
+                        self.added(&probe);
+                        return Ok(Changed::Inserted);
+                    };
+                    Some(missing)
+                }
+                // Somebody changed the key meanwhile: once more.
+                _ => None,
+            };
+            drop(locked);
+            if missing.is_some_and(|missing| self.make_room(&probe, missing).is_err()) {
+                let Entry { key, value, .. } = new.into_inner();
+                return Err(TableFull { key, value });
+            }
+            key = new.into_inner().key;
+        }
+    }
+}
+
+/// An entry that is not in the map yet: freed, unless it is released into it.
+struct NewEntry<K, V>(*mut Entry<K, V>);
+
+impl<K, V> NewEntry<K, V> {
+    fn new(entry: Entry<K, V>) -> Self {
+        Self(Box::into_raw(Box::new(entry)))
+    }
+
+    fn get(&self) -> &Entry<K, V> {
+        // SAFETY: from a box that is ours alone.
+        unsafe { &*self.0 }
+    }
+
+    /// The marked pointer, for a slot.
+    fn pointer(&self) -> AtomicPtr<Entry<K, V>> {
+        AtomicPtr::new(pairs::mark(self.0, self.get().hash))
+    }
+
+    /// The same; the entry is the map's from now on.
+    fn release(&mut self) -> AtomicPtr<Entry<K, V>> {
+        let pointer = self.pointer();
+        self.is_in_the_map();
+        pointer
+    }
+
+    /// The entry is the map's. To be said while the key's stripe is held: later another thread may have freed it.
+    fn is_in_the_map(&mut self) {
+        self.0 = std::ptr::null_mut();
+    }
+
+    fn into_inner(mut self) -> Entry<K, V> {
+        let entry = std::mem::replace(&mut self.0, std::ptr::null_mut());
+        // SAFETY: from a box that is ours alone.
+        *unsafe { Box::from_raw(entry) }
+    }
+}
+
+impl<K, V> Drop for NewEntry<K, V> {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: from a box that is ours alone.
+            drop(unsafe { Box::from_raw(self.0) });
+        }
+    }
+}
+
+/// Has an entry that was taken out of the map freed when nobody can be looking at it any more, also if somebody's code panics
+/// before.
+pub(super) struct Retire<'a, G: Guard, K, V> {
+    pub guard: &'a G,
+    pub entry: *mut Entry<K, V>,
+}
+
+impl<G: Guard, K, V> Drop for Retire<'_, G, K, V> {
+    fn drop(&mut self) {
+        /// Frees it.
+        unsafe fn free<K, V>(entry: *mut Entry<K, V>, _: &Collector) {
+            // SAFETY: the collector calls this once, when nobody can refer to the entry any more; it came from a box.
+            let entry = unsafe { Box::from_raw(entry) };
+            // A panic has been reported; let on, it would come out of whoever happens to free, and what is freed after it would leak.
+            let _panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(entry)));
+        }
+        // SAFETY: the entry is out of the map, so whoever enters from now on does not find it, and it came from a box.
+        unsafe { self.guard.defer_retire(self.entry, free) };
+    }
+}

@@ -1,0 +1,297 @@
+//! Writes of pairs that lie in slots: on the short way as a rule ([`Table::lock_at_home`](crate::Table)), and on the long way where
+//! that ends.
+//!
+//! Always true: what is done to a pair that is locked is the same on both ways; only which locks say that it is locked differs.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::{
+    CuckooMap, NoRoom, Storage, TableFull, Ways, Width,
+    pairs::{self, Pairs, SlotWords, Words},
+    write::{Change, Changed, Found, LockedPair, When},
+};
+use crate::{
+    Probe,
+    locked::Place,
+    steady::LongWay,
+    table::{Full, Residence},
+};
+
+/// Why a pair has not been stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unplaced {
+    /// It takes the long way.
+    LongWay,
+    /// Its key is new, and there is no room for it.
+    NoRoom(NoRoom),
+}
+
+impl From<LongWay> for Unplaced {
+    fn from(LongWay: LongWay) -> Self {
+        Self::LongWay
+    }
+}
+
+impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
+where
+    K: Hash + Eq,
+    S: BuildHasher,
+    L: Storage<K, V>,
+    Ways<WAYS>: Width,
+{
+    #[inline(always)]
+    pub(super) fn store_inline<R>(
+        &self,
+        hash: u64,
+        key: K,
+        value: V,
+        when: When,
+        see: impl FnOnce(&V) -> R,
+    ) -> Result<Found<R>, TableFull<K, V>> {
+        let mut words = pairs::pack(&key, &value);
+        let content = Self::inline_content(&mut words);
+        let placed = self.place_at_home(hash, &key, content, when);
+        match placed.or_else(|unplaced| self.place_patiently(hash, &key, content, when, unplaced)) {
+            Ok(Found::Nothing) => Ok(Found::Nothing),
+            Ok(Found::Replaced(old)) => Ok(Found::Replaced(see(&old))),
+            Ok(Found::Left(there)) => Ok(Found::Left(see(&there))),
+            Err(Full) => Err(TableFull { key, value }),
+        }
+    }
+
+    /// The short way of storing.
+    #[inline(always)]
+    fn place_at_home(&self, hash: u64, key: &K, content: Words<'_>, when: When) -> Result<Found<V>, Unplaced> {
+        let mut met = 0;
+        let (mut locked, place) = self.table.lock_at_home(&Self::probe(hash), |content| {
+            met += 1;
+            Self::inline_key(content) == *key
+        })?;
+        if place.is_none() && !locked.has_room() {
+            locked.widen()?;
+        }
+        self.place(locked, place, hash, content, when, met).map_err(Unplaced::NoRoom)
+    }
+
+    /// The long way of storing: beside other writers, and until there is room.
+    #[inline(never)]
+    fn place_patiently(
+        &self,
+        hash: u64,
+        key: &K,
+        content: Words<'_>,
+        when: When,
+        unplaced: Unplaced,
+    ) -> Result<Found<V>, Full> {
+        let probe = Self::probe(hash);
+        if let Unplaced::NoRoom(missing) = unplaced {
+            self.make_room(&probe, missing)?;
+            if let Ok(found) = self.place_at_home(hash, key, content, when) {
+                return Ok(found);
+            }
+        }
+        loop {
+            let mut met = 0;
+            let (locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::inline_key(content) == *key
+            });
+            match self.place(locked, place, hash, content, when, met) {
+                Ok(found) => return Ok(found),
+                Err(missing) => self.make_room(&probe, missing)?,
+            }
+        }
+    }
+
+    /// Stores a pair whose key lies at `place`, or nowhere: then it has been compared with `met` keys, as for `add`.
+    #[inline(always)]
+    fn place<'a>(
+        &self,
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Option<Place>,
+        hash: u64,
+        content: Words<'_>,
+        when: When,
+        met: usize,
+    ) -> Result<Found<V>, NoRoom> {
+        let Some(place) = place else {
+            self.add(&mut locked, hash, content, met)?;
+            let keys_of_stripe = locked.keys_of_stripe();
+            drop(locked);
+            self.after_insert(keys_of_stripe);
+            return Ok(Found::Nothing);
+        };
+        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
+        let old: V = unsafe { pairs::value_of::<K, V>(&locked.content(place).copy()) };
+        if when == When::IfAbsent {
+            return Ok(Found::Left(old));
+        }
+        locked.replace(place, content);
+        Ok(Found::Replaced(old))
+    }
+
+    #[inline(always)]
+    pub(super) fn take_inline<R>(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(&K, &V) -> bool,
+        see: impl FnOnce(&K, &V) -> R,
+    ) -> Option<R> {
+        let probe = Self::probe(hash);
+        let mut is_it = |content: Words<'_>| {
+            let words = content.copy();
+            // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
+            unsafe { is_it(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) }
+        };
+        let words = match self.table.lock_at_home(&probe, &mut is_it) {
+            Ok((locked, place)) => Self::take_out(locked, place?),
+            Err(LongWay) => self.take_out_patiently(&probe, &mut is_it)?,
+        };
+        // SAFETY: the words of a pair.
+        Some(unsafe { see(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) })
+    }
+
+    /// The long way of taking out.
+    #[inline(never)]
+    fn take_out_patiently(&self, probe: &Probe, is_it: &mut impl FnMut(Words<'_>) -> bool) -> Option<SlotWords> {
+        let (locked, place) = self.table.lock_and_find(probe, is_it);
+        Some(Self::take_out(locked, place?))
+    }
+
+    #[inline(always)]
+    fn take_out<'a>(
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Place,
+    ) -> SlotWords {
+        let words = locked.content(place).copy();
+        locked.remove(place);
+        words
+    }
+
+    #[inline(always)]
+    pub(super) fn modify_inline(
+        &self,
+        hash: u64,
+        mut is_key: impl FnMut(&K) -> bool,
+        mut decide: impl FnMut(&V) -> Change<V>,
+    ) -> bool {
+        let probe = Self::probe(hash);
+        let mut is_it = |content: Words<'_>| is_key(&Self::inline_key(content));
+        let changed = match self.table.lock_at_home(&probe, &mut is_it) {
+            Ok((locked, place)) => place.map(|place| Self::change(locked, place, |value| decide(value))),
+            Err(LongWay) => self.change_patiently(&probe, &mut is_it, &mut decide),
+        };
+        changed.is_some()
+    }
+
+    /// The long way of changing.
+    #[inline(never)]
+    fn change_patiently(
+        &self,
+        probe: &Probe,
+        is_it: &mut impl FnMut(Words<'_>) -> bool,
+        decide: &mut impl FnMut(&V) -> Change<V>,
+    ) -> Option<Changed> {
+        let (locked, place) = self.table.lock_and_find(probe, is_it);
+        Some(Self::change(locked, place?, decide))
+    }
+
+    /// Carries out what `decide` says of a pair.
+    #[inline(always)]
+    fn change<'a>(
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Place,
+        decide: impl FnOnce(&V) -> Change<V>,
+    ) -> Changed {
+        let words = locked.content(place).copy();
+        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
+        let (key, value) = unsafe { (pairs::key_of::<K>(&words), pairs::value_of::<K, V>(&words)) };
+        match decide(&value) {
+            Change::Keep => Changed::Kept,
+            Change::Remove => {
+                locked.remove(place);
+                Changed::Removed
+            }
+            Change::Put(value) => {
+                locked.replace(place, Self::inline_content(&mut pairs::pack(&key, &value)));
+                Changed::Updated
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn compute_inline(
+        &self,
+        hash: u64,
+        key: K,
+        decide: &mut impl FnMut(Option<&V>) -> Change<V>,
+    ) -> Result<Changed, TableFull<K, V>> {
+        let probe = Self::probe(hash);
+        let mut met = 0;
+        let found = self.table.lock_at_home(&probe, |content| {
+            met += 1;
+            Self::inline_key(content) == key
+        });
+        if let Ok((mut locked, place)) = found
+            && (place.is_some() || locked.has_room() || locked.widen().is_ok())
+            && let Ok(changed) = self.compute_at(locked, place, hash, &key, decide, met)
+        {
+            return Ok(changed);
+        }
+        loop {
+            let mut met = 0;
+            let (locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::inline_key(content) == key
+            });
+            match self.compute_at(locked, place, hash, &key, decide, met) {
+                Ok(changed) => return Ok(changed),
+                Err((value, missing)) => {
+                    if let Err(Full) = self.make_room(&probe, missing) {
+                        return Err(TableFull { key, value });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what `decide` says of a pair that lies at `place`, or nowhere; `met` as for `place`.
+    ///
+    /// # Errors
+    /// The value, if there is no room for it.
+    #[inline(always)]
+    fn compute_at<'a>(
+        &self,
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Option<Place>,
+        hash: u64,
+        key: &K,
+        decide: &mut impl FnMut(Option<&V>) -> Change<V>,
+        met: usize,
+    ) -> Result<Changed, (V, NoRoom)> {
+        if let Some(place) = place {
+            return Ok(Self::change(locked, place, |value| decide(Some(value))));
+        }
+        let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
+        let mut words = pairs::pack(key, &value);
+        if let Err(missing) = self.add(&mut locked, hash, Self::inline_content(&mut words), met) {
+            return Err((value, missing));
+        }
+        let keys_of_stripe = locked.keys_of_stripe();
+        drop(locked);
+        self.after_insert(keys_of_stripe);
+        Ok(Changed::Inserted)
+    }
+
+    #[inline(always)]
+    fn inline_content(words: &mut [u64; pairs::SLOT_WORDS_MAX]) -> Words<'_> {
+        pairs::as_content(words, pairs::Pairs::<K, V, L, WAYS>::slot_words())
+    }
+
+    /// The key of an inline pair whose stripe is held.
+    #[inline(always)]
+    fn inline_key(content: Words<'_>) -> K {
+        // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
+        unsafe { pairs::key_of::<K>(&content.copy()) }
+    }
+}
