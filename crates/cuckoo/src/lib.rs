@@ -24,7 +24,9 @@
 //! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted; a fixed map gets there,
 //!   one that grows begins to at 94 %.
 //! - *Growth* moves a few buckets with each insert of a new key, a quarter more segments at a time, and nobody waits for the whole
-//!   of it; only a map of less than 16,384 keys is rebuilt in one go. [`CuckooMap::reserve`] finishes a growth that has begun.
+//!   of it; only a map of less than 16,384 keys is rebuilt in one go. Updates and removals move a bucket each. Reads take longer
+//!   meanwhile, so whoever only reads from now on should have a growth that has begun finished: `reserve(0)`
+//!   ([`CuckooMap::reserve`]).
 //! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there must
 //!   not use this map or another.
 //! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a

@@ -52,6 +52,9 @@ const SMALLEST_BITS: u32 = 4;
 /// moves all that are taken: one for each slot that may be filled meanwhile would not do, three are plenty.
 const BUCKETS_MOVED_AN_INSERT: usize = 4;
 
+/// The same for whoever changes or removes one: enough for a growth to end when no more keys come.
+const BUCKETS_MOVED_A_CHANGE: usize = 1;
+
 /// Buckets that inserts may owe to growth because another thread was at it: if that thread is stopped, those who insert wait for
 /// it sooner than they fill the new segment and leave no room for what has yet to be moved there.
 const BUCKETS_OWED_MAX: usize = 1024;
@@ -427,6 +430,23 @@ where
             self.help_growth();
         } else if keys_of_stripe.is_multiple_of(16) && !self.is_fixed {
             self.grow_in_time(keys_of_stripe);
+        }
+    }
+
+    /// To be called after a key has been changed or removed, without a lock: while the map grows reads go the long way, and a
+    /// growth that only inserts move would stand still when there are no more of them.
+    #[inline]
+    fn after_change(&self) {
+        if !self.table.is_steady() {
+            self.nudge_growth();
+        }
+    }
+
+    #[cold]
+    fn nudge_growth(&self) {
+        if self.table.is_growing() {
+            // If it fails those who insert will say so.
+            let _others_may_be_at_it = self.grow_by(BUCKETS_MOVED_A_CHANGE);
         }
     }
 

@@ -65,6 +65,7 @@ where
                 locked.replace(place, pairs::pointer_as_content(&entry.release()));
                 drop(locked);
                 let _retire = Retire { guard: &guard, entry: old };
+                self.after_change();
                 // SAFETY: protected by the guard.
                 return Ok(Found::Replaced(see(unsafe { &(*old).value })));
             }
@@ -102,6 +103,7 @@ where
         locked.remove(place);
         drop(locked);
         let _retire = Retire { guard: &guard, entry };
+        self.after_change();
         // SAFETY: taken out by us, and retired only when `_retire` is dropped.
         let entry = unsafe { &*entry };
         Some(see(&entry.key, &entry.value))
@@ -145,6 +147,7 @@ where
                         locked.replace(place, pairs::pointer_as_content(&new.release()));
                         drop(locked);
                         drop(Retire { guard: &guard, entry: old });
+                        self.after_change();
                         return true;
                     }
                 }
@@ -198,6 +201,7 @@ where
                     locked.replace(place, pairs::pointer_as_content(&new.release()));
                     drop(locked);
                     drop(Retire { guard: &guard, entry: old });
+                    self.after_change();
                     return Ok(Changed::Updated);
                 }
                 None if seen.is_null() => {

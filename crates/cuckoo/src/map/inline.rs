@@ -1,7 +1,8 @@
 //! Writes of pairs that lie in slots: on the short way as a rule ([`Table::lock_at_home`](crate::Table)), and on the long way where
 //! that ends.
 //!
-//! Always true: what is done to a pair that is locked is the same on both ways; only which locks say that it is locked differs.
+//! Always true: what is done to a pair that is locked is the same on both ways; only which locks say that it is locked differs. The
+//! short way is there only while the table does not grow, so it is the long way that helps growth along.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -97,7 +98,10 @@ where
                 Self::inline_key(content) == *key
             });
             match self.place(locked, place, hash, content, when, met) {
-                Ok(found) => return Ok(found),
+                Ok(found) => {
+                    self.after_change();
+                    return Ok(found);
+                }
                 Err(missing) => self.make_room(&probe, missing)?,
             }
         }
@@ -155,7 +159,9 @@ where
     #[inline(never)]
     fn take_out_patiently(&self, probe: &Probe, is_it: &mut impl FnMut(Words<'_>) -> bool) -> Option<SlotWords> {
         let (locked, place) = self.table.lock_and_find(probe, is_it);
-        Some(Self::take_out(locked, place?))
+        let words = Self::take_out(locked, place?);
+        self.after_change();
+        Some(words)
     }
 
     #[inline(always)]
@@ -193,7 +199,9 @@ where
         decide: &mut impl FnMut(&V) -> Change<V>,
     ) -> Option<Changed> {
         let (locked, place) = self.table.lock_and_find(probe, is_it);
-        Some(Self::change(locked, place?, decide))
+        let changed = Self::change(locked, place?, decide);
+        self.after_change();
+        Some(changed)
     }
 
     /// Carries out what `decide` says of a pair.
@@ -245,7 +253,10 @@ where
                 Self::inline_key(content) == key
             });
             match self.compute_at(locked, place, hash, &key, decide, met) {
-                Ok(changed) => return Ok(changed),
+                Ok(changed) => {
+                    self.after_change();
+                    return Ok(changed);
+                }
                 Err((value, missing)) => {
                     if let Err(Full) = self.make_room(&probe, missing) {
                         return Err(TableFull { key, value });

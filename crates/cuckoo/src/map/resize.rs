@@ -17,7 +17,8 @@ where
     L: Storage<K, V>,
     Ways<WAYS>: Width,
 {
-    /// Sees to it that so many more keys find room without growth. Readers and writers go on meanwhile.
+    /// Sees to it that so many more keys find room without growth. Readers and writers go on meanwhile. A growth that is under way
+    /// is finished: `reserve(0)` after the last insert does that for a map that is only read from then on.
     ///
     /// # Errors
     /// [`ReserveError`] if there is no memory for them, or the map is fixed and too small; what is there stays.
@@ -123,6 +124,41 @@ mod tests {
             assert!(map.is_empty() && map.get(&1).is_none() && map.iter().next().is_none());
             assert_eq!(map.insert(1, 2), None);
         }
+    }
+
+    /// A map that has just begun to grow, and how many keys it has.
+    fn growing<L: Storage<u64, u64>>() -> (CuckooMap<u64, u64, super::super::RandomState, L>, u64) {
+        let map = super::super::Builder::new().build().expect("memory");
+        let is_growing = |key: &u64| map.upsert(*key, *key) == Ok(true) && map.table.is_growing();
+        let last = (0..).find(is_growing).expect("it grows");
+        (map, last + 1)
+    }
+
+    #[test]
+    fn a_growth_ends_when_no_more_keys_come() {
+        fn ends_beside<L: Storage<u64, u64>>(
+            name: &str,
+            change: impl Fn(&CuckooMap<u64, u64, super::super::RandomState, L>, u64),
+        ) {
+            let (map, keys) = growing::<L>();
+            let last = (0..keys).find(|key| {
+                change(&map, *key);
+                !map.table.is_growing()
+            });
+            assert!(last.is_some(), "{name} for {keys} keys");
+            assert_eq!(map.reserve(0), Ok(()));
+        }
+        fn everywhere<L: Storage<u64, u64>>() {
+            ends_beside::<L>("reserve", |map, _| map.reserve(0).expect("memory"));
+            ends_beside::<L>("upsert", |map, key| assert_eq!(map.upsert(key, 1), Ok(false)));
+            ends_beside::<L>("update", |map, key| assert_eq!(map.update(&key, |_| 1), Some(1)));
+            ends_beside::<L>("delete", |map, key| assert!(map.delete(&key)));
+            ends_beside::<L>("compute", |map, key| {
+                assert_eq!(map.compute(key, |_| crate::Change::Put(1)), crate::Changed::Updated);
+            });
+        }
+        everywhere::<super::super::Inline>();
+        everywhere::<super::super::Boxed>();
     }
 
     #[test]
