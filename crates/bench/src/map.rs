@@ -39,6 +39,7 @@ use crate::metric;
 use crate::report::{self, ExperimentReport, Setting};
 
 use bench::MapBench;
+use contender::Contender;
 
 const EXPERIMENTS: [Experiment<MapBench>; 7] = [
     Experiment { name: space::NAME, run: space::run },
@@ -53,11 +54,11 @@ const EXPERIMENTS: [Experiment<MapBench>; 7] = [
 /// Flags of `guira bench map`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
-    /// Experiments to run: space, lookups, inserts, mixes, occupancy, value-sizes, insert-tail [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    /// Experiments to run, by name; all if there is none.
+    #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
-    /// Maps to compare: guira, guira-small-pages, dashmap, scc, papaya, rwlock, mutex, tbb, hopscotch, hopscotch-alone, no-map [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    /// Maps to compare, by name; all if there is none.
+    #[arg(long, help = Contender::help(), value_delimiter = ',', value_name = "NAME,...")]
     pub peers: Vec<String>,
     /// Keys that a map has room for [default: 16777216; 4096 with --tiny]
     #[arg(long, value_name = "N")]
@@ -125,13 +126,9 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     };
     let mut report = Report::begin(setting, bench.run.rounds, bench.run.measure);
     for experiment in chosen {
-        let mut done = (experiment.run)(&bench)?;
-        done.compare();
-        report.experiments.push(done);
+        report.add((experiment.run)(&bench)?);
     }
-    if let Some(folder) = &options.extent.out {
-        report.save(folder)?;
-    }
+    report.keep(&options.extent)?;
     Ok(report)
 }
 

@@ -31,7 +31,7 @@ pub(super) struct MapBench {
 impl MapBench {
     pub fn new(options: &Options) -> Result<Self, BenchError> {
         let run = Bench::new(options.threads, &options.extent)?;
-        let room = options.keys.unwrap_or(run.scaled(1 << 24, 1 << 12));
+        let room = options.keys.unwrap_or(run.extent.scaled(1 << 24, 1 << 12));
         if !(1 << 10..1 << 32).contains(&room) {
             return Err(BenchError::Setting("--keys must be 1024 at least, and below 4294967296".into()));
         }

@@ -97,6 +97,12 @@ impl Contender {
         CONTENDERS.into_iter().find(|known| known.name == name)
     }
 
+    /// What the flag that chooses among [`CONTENDERS`] says of itself.
+    pub fn help() -> String {
+        let names: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
+        format!("Maps to compare: {} [default: all]", names.join(", "))
+    }
+
     /// Whether it needs the C++ program.
     pub fn is_cxx(&self) -> bool {
         matches!(self.home, Home::Cxx)
