@@ -15,11 +15,14 @@ use std::io;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+mod associativity;
 mod bench;
 mod concurrent_map;
 mod contender;
 mod cxx;
 mod entry;
+mod factors;
+mod global_lock;
 mod insert_tail;
 mod inserts;
 mod lookups;
@@ -30,6 +33,7 @@ mod phase;
 mod play;
 mod process;
 mod space;
+mod stripes;
 mod subject;
 mod value_sizes;
 
@@ -41,7 +45,7 @@ use crate::report::{self, ExperimentReport, Setting};
 use bench::MapBench;
 use contender::Contender;
 
-const EXPERIMENTS: [Experiment<MapBench>; 7] = [
+const EXPERIMENTS: [Experiment<MapBench>; 11] = [
     Experiment { name: space::NAME, run: space::run },
     Experiment { name: lookups::NAME, run: lookups::run },
     Experiment { name: inserts::NAME, run: inserts::run },
@@ -49,6 +53,10 @@ const EXPERIMENTS: [Experiment<MapBench>; 7] = [
     Experiment { name: occupancy::NAME, run: occupancy::run },
     Experiment { name: value_sizes::NAME, run: value_sizes::run },
     Experiment { name: insert_tail::NAME, run: insert_tail::run },
+    Experiment { name: global_lock::NAME, run: global_lock::run },
+    Experiment { name: factors::NAME, run: factors::run },
+    Experiment { name: associativity::NAME, run: associativity::run },
+    Experiment { name: stripes::NAME, run: stripes::run },
 ];
 
 /// Flags of `guira bench map`.
@@ -57,7 +65,7 @@ pub struct Options {
     /// Experiments to run, by name; all if there is none.
     #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
-    /// Maps to compare, by name; all if there is none.
+    /// Maps to compare where all are, by name; all if there is none. What one experiment alone compares is its own.
     #[arg(long, help = Contender::help(), value_delimiter = ',', value_name = "NAME,...")]
     pub peers: Vec<String>,
     /// Keys that a map has room for [default: 16777216; 4096 with --tiny]
@@ -116,7 +124,8 @@ impl fmt::Display for Maps {
 /// writable.
 pub fn run(options: Options) -> Result<Report, BenchError> {
     let chosen = Experiment::chosen(&EXPERIMENTS, &options.only)?;
-    let bench = MapBench::new(&options)?;
+    let names: Vec<&str> = chosen.iter().map(|experiment| experiment.name).collect();
+    let bench = MapBench::new(&options, &names)?;
     let setting = Maps {
         cores: bench.run.cores.clone(),
         room: bench.room,
