@@ -19,6 +19,8 @@ fn a_tiny_run_measures_everything_and_draws_it() {
         let rate = lookups.row("hits, 1 thread", peer).and_then(|row| row.median(metric::OPERATIONS));
         assert!(rate.is_some_and(|rate| rate > 0.0), "{peer}: {:?}", report.setting.notes);
     }
+    let highest = report.experiment(mixes::NAME).and_then(|mixes| mixes.row("half inserts", "guira"));
+    assert!(highest.and_then(|row| row.median(metric::HIGHEST)).is_some_and(|rate| rate > 0.0));
     let occupancy = report.experiment(occupancy::NAME).expect("ran");
     assert!(occupancy.row("misses, 95 %", "hopscotch-alone").is_some());
 }

@@ -105,6 +105,8 @@ metrics! {
     SPEEDUP_CPU: "speedup-per-cpu", "x 1 thread", Neither;
     /// Throughput over that of the same with what it has by default, in the same round.
     OVER_DEFAULT: "over-default", "x default", More;
+    /// Operations per second with the number of threads that does most.
+    HIGHEST: "highest-throughput", "ops/s", More;
     /// Threads at which the throughput was best.
     BEST_THREADS: "best-threads", "threads", Neither;
     /// [`MISS_RATIO`] where it only describes.
