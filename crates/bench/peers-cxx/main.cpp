@@ -30,6 +30,7 @@ int open(const std::string& map, std::size_t room) {
     if (map == "tbb") return serve<Tbb<V>, V>(room);
     if (map == "hopscotch") return serve<Hopscotch<V, std::shared_mutex>, V>(room);
     if (map == "hopscotch-alone") return serve<Hopscotch<V, NoLock>, V>(room);
+    if (map == "unordered") return serve<Unordered<V>, V>(room);
     std::cerr << "maps: no map of ours: " << map << '\n';
     return 1;
 }

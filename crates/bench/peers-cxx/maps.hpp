@@ -6,6 +6,7 @@
 #include <mutex>
 #include <random>
 #include <shared_mutex>
+#include <unordered_map>
 
 #include <tbb/concurrent_hash_map.h>
 #include <tbb/version.h>
@@ -123,4 +124,43 @@ public:
 private:
     mutable Lock lock;
     tsl::hopscotch_map<u64, V, Hash, std::equal_to<u64>, std::allocator<std::pair<u64, V>>, 62, false, Growth> map;
+};
+
+// The standard library's: chains, behind a lock.
+template <class V>
+class Unordered {
+public:
+    explicit Unordered(std::size_t room) { map.reserve(room); }
+
+    bool get(u64 key, V& value) const {
+        const std::lock_guard guard(lock);
+        const auto found = map.find(key);
+        if (found == map.end()) return false;
+        value = found->second;
+        return true;
+    }
+
+    bool insert(u64 key, const V& value) {
+        const std::lock_guard guard(lock);
+        return map.insert({key, value}).second;
+    }
+
+    bool remove(u64 key) {
+        const std::lock_guard guard(lock);
+        return map.erase(key) > 0;
+    }
+
+    bool update(u64 key) {
+        const std::lock_guard guard(lock);
+        const auto found = map.find(key);
+        if (found == map.end()) return false;
+        found->second.update();
+        return true;
+    }
+
+    u64 slots() const { return 0; }
+
+private:
+    mutable std::mutex lock;
+    std::unordered_map<u64, V, Hash> map;
 };

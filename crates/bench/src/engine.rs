@@ -46,9 +46,8 @@ const EXPERIMENTS: [Experiment<Bench>; 9] = [
 /// Flags of `guira bench engine`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
-    /// Experiments to run: construction, cache-space, insert-cost, lookup-factors, index-threads, insert-share,
-    /// cache-threads, scaling, growth-pause [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    /// Experiments to run, by name; all if there is none.
+    #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
     /// Most threads, each on a core of its own [default: one for each core]
     #[arg(long, value_name = "N")]
@@ -87,13 +86,9 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     let bench = Bench::new(options.threads, &options.extent)?;
     let mut report = Report::begin(Threads { cores: bench.cores.clone() }, bench.rounds, bench.measure);
     for experiment in chosen {
-        let mut done = (experiment.run)(&bench)?;
-        done.compare();
-        report.experiments.push(done);
+        report.add((experiment.run)(&bench)?);
     }
-    if let Some(folder) = &options.extent.out {
-        report.save(folder)?;
-    }
+    report.keep(&options.extent)?;
     Ok(report)
 }
 

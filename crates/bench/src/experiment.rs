@@ -1,4 +1,4 @@
-//! What both benchmarks do alike: experiments in a table, chosen by name, and the flags that say how much and where to.
+//! What all benchmarks do alike: experiments in a table, chosen by name, and the flags that say how much and where to.
 
 use std::path::PathBuf;
 
@@ -26,6 +26,12 @@ impl<B> Experiment<B> {
             })
         };
         only.iter().map(named).collect()
+    }
+
+    /// What the flag that chooses among a `table` says of itself.
+    pub fn help(table: &[Self]) -> String {
+        let names: Vec<&str> = table.iter().map(|experiment| experiment.name).collect();
+        format!("Experiments to run: {} [default: all]", names.join(", "))
     }
 }
 
@@ -55,5 +61,39 @@ impl Extent {
     /// `full`, or `tiny` in a run that only shows that it works.
     pub(crate) fn scaled<T>(&self, full: T, tiny: T) -> T {
         if self.tiny { tiny } else { full }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod check {
+    //! What the tiny runs of all benchmarks have to show.
+
+    use std::path::Path;
+
+    use serde::de::DeserializeOwned;
+
+    use super::Experiment;
+    use crate::report::{Report, Setting};
+
+    /// Every experiment measured something, and the report was kept in `folder` and drawn.
+    pub fn everything_was_measured_and_drawn<B, S: Setting + DeserializeOwned>(
+        report: &Report<S>,
+        table: &[Experiment<B>],
+        folder: &Path,
+    ) {
+        assert_eq!(report.experiments.len(), table.len());
+        for experiment in &report.experiments {
+            let measured = experiment.rows.iter().flat_map(|row| &row.measurements);
+            assert!(measured.clone().count() > 0, "{} measured nothing", experiment.name);
+            for known in measured {
+                assert!(known.median.is_finite(), "{}: {known:?}", experiment.name);
+            }
+        }
+        let path = folder.join(S::NAME).with_extension("json");
+        let text = std::fs::read_to_string(path).expect("JSON");
+        let back: Report<S> = serde_json::from_str(&text).expect("reads back");
+        assert_eq!(back.experiments.len(), report.experiments.len());
+        let plots = std::fs::read_dir(folder).expect("a folder").count() - 1;
+        assert!(plots >= 2 * table.len(), "{plots} plots");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Bench {
     pub rounds: usize,
     /// Length of a timed interval.
     pub measure: Duration,
-    tiny: bool,
+    pub extent: Extent,
 }
 
 impl Bench {
@@ -31,12 +31,7 @@ impl Bench {
         }
         cores.truncate(threads);
         let measure = Duration::from_millis(extent.scaled(300, 2));
-        Ok(Self { cores, rounds: extent.rounds()?, measure, tiny: extent.tiny })
-    }
-
-    /// `full`, or `tiny` in a run that only shows that it works.
-    pub fn scaled<T>(&self, full: T, tiny: T) -> T {
-        if self.tiny { tiny } else { full }
+        Ok(Self { cores, rounds: extent.rounds()?, measure, extent: extent.clone() })
     }
 
     /// Thread counts to measure: 1, 2, 4, ... and all.

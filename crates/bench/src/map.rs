@@ -15,11 +15,14 @@ use std::io;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+mod associativity;
 mod bench;
 mod concurrent_map;
 mod contender;
 mod cxx;
 mod entry;
+mod factors;
+mod global_lock;
 mod insert_tail;
 mod inserts;
 mod lookups;
@@ -30,6 +33,7 @@ mod phase;
 mod play;
 mod process;
 mod space;
+mod stripes;
 mod subject;
 mod value_sizes;
 
@@ -39,8 +43,9 @@ use crate::metric;
 use crate::report::{self, ExperimentReport, Setting};
 
 use bench::MapBench;
+use contender::Contender;
 
-const EXPERIMENTS: [Experiment<MapBench>; 7] = [
+const EXPERIMENTS: [Experiment<MapBench>; 11] = [
     Experiment { name: space::NAME, run: space::run },
     Experiment { name: lookups::NAME, run: lookups::run },
     Experiment { name: inserts::NAME, run: inserts::run },
@@ -48,16 +53,20 @@ const EXPERIMENTS: [Experiment<MapBench>; 7] = [
     Experiment { name: occupancy::NAME, run: occupancy::run },
     Experiment { name: value_sizes::NAME, run: value_sizes::run },
     Experiment { name: insert_tail::NAME, run: insert_tail::run },
+    Experiment { name: global_lock::NAME, run: global_lock::run },
+    Experiment { name: factors::NAME, run: factors::run },
+    Experiment { name: associativity::NAME, run: associativity::run },
+    Experiment { name: stripes::NAME, run: stripes::run },
 ];
 
 /// Flags of `guira bench map`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
-    /// Experiments to run: space, lookups, inserts, mixes, occupancy, value-sizes, insert-tail [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    /// Experiments to run, by name; all if there is none.
+    #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
-    /// Maps to compare: guira, guira-small-pages, dashmap, scc, papaya, rwlock, mutex, tbb, hopscotch, hopscotch-alone, no-map [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    /// Maps to compare where all are, by name; all if there is none. What one experiment alone compares is its own.
+    #[arg(long, help = Contender::help(), value_delimiter = ',', value_name = "NAME,...")]
     pub peers: Vec<String>,
     /// Keys that a map has room for [default: 16777216; 4096 with --tiny]
     #[arg(long, value_name = "N")]
@@ -115,7 +124,8 @@ impl fmt::Display for Maps {
 /// writable.
 pub fn run(options: Options) -> Result<Report, BenchError> {
     let chosen = Experiment::chosen(&EXPERIMENTS, &options.only)?;
-    let bench = MapBench::new(&options)?;
+    let names: Vec<&str> = chosen.iter().map(|experiment| experiment.name).collect();
+    let bench = MapBench::new(&options, &names)?;
     let setting = Maps {
         cores: bench.run.cores.clone(),
         room: bench.room,
@@ -125,13 +135,9 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     };
     let mut report = Report::begin(setting, bench.run.rounds, bench.run.measure);
     for experiment in chosen {
-        let mut done = (experiment.run)(&bench)?;
-        done.compare();
-        report.experiments.push(done);
+        report.add((experiment.run)(&bench)?);
     }
-    if let Some(folder) = &options.extent.out {
-        report.save(folder)?;
-    }
+    report.keep(&options.extent)?;
     Ok(report)
 }
 

@@ -1,6 +1,7 @@
 //! The experiments end to end, tiny, so that they cannot rot.
 
 use super::*;
+use crate::experiment::check::everything_was_measured_and_drawn;
 
 fn tiny() -> Options {
     let extent = Extent { tiny: true, ..Extent::default() };
@@ -12,26 +13,16 @@ fn a_tiny_run_measures_everything_and_draws_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let extent = Extent { tiny: true, out: Some(folder.path().into()), ..Extent::default() };
     let report = run(Options { extent, ..tiny() }).expect("runs");
-    assert_eq!(report.experiments.len(), EXPERIMENTS.len());
-    for experiment in &report.experiments {
-        let measured = experiment.rows.iter().flat_map(|row| &row.measurements);
-        assert!(measured.clone().count() > 0, "{} measured nothing", experiment.name);
-        for known in measured {
-            assert!(known.median.is_finite(), "{}: {known:?}", experiment.name);
-        }
-    }
+    everything_was_measured_and_drawn(&report, &EXPERIMENTS, folder.path());
     let lookups = report.experiment(lookups::NAME).expect("ran");
     for peer in ["dashmap", "scc", "papaya", "rwlock", "mutex", "tbb", "hopscotch", "hopscotch-alone", "no-map"] {
         let rate = lookups.row("hits, 1 thread", peer).and_then(|row| row.median(metric::OPERATIONS));
         assert!(rate.is_some_and(|rate| rate > 0.0), "{peer}: {:?}", report.setting.notes);
     }
+    let highest = report.experiment(mixes::NAME).and_then(|mixes| mixes.row("half inserts", "guira"));
+    assert!(highest.and_then(|row| row.median(metric::HIGHEST)).is_some_and(|rate| rate > 0.0));
     let occupancy = report.experiment(occupancy::NAME).expect("ran");
     assert!(occupancy.row("misses, 95 %", "hopscotch-alone").is_some());
-    let text = std::fs::read_to_string(folder.path().join("map.json")).expect("JSON");
-    let back: Report = serde_json::from_str(&text).expect("reads back");
-    assert_eq!(back.experiments.len(), report.experiments.len());
-    let plots = std::fs::read_dir(folder.path()).expect("a folder").count() - 1;
-    assert!(plots >= 2 * EXPERIMENTS.len(), "{plots} plots");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Lines(Words);
 
 impl Lines {
     pub fn new(bench: &Bench) -> Result<Self, BenchError> {
-        let bytes = bench.scaled(1 << 29, 1 << 22);
+        let bytes = bench.extent.scaled(1 << 29, 1 << 22);
         Words::new(bytes / size_of::<u64>(), Pages::Huge).map(Self).map_err(no_memory)
     }
 

@@ -87,6 +87,8 @@ metrics! {
     LOAD_FACTOR: "load-factor", "of slots", More;
     /// Inserts per second from empty to full.
     INSERTS: "inserts", "inserts/s", More;
+    /// Lookups per second beside inserts that are plotted apart.
+    LOOKUPS: "lookups", "lookups/s", More;
     /// Keys in the fullest bucket.
     LARGEST_BUCKET: "largest-bucket", "keys", Neither;
     /// Keys that had to move for an insert, on average.
@@ -101,6 +103,10 @@ metrics! {
     SPEEDUP: "speedup", "x 1 thread", More;
     /// The same by CPU time.
     SPEEDUP_CPU: "speedup-per-cpu", "x 1 thread", Neither;
+    /// Throughput over that of the same with what it has by default, in the same round.
+    OVER_DEFAULT: "over-default", "x default", More;
+    /// Operations per second with the number of threads that does most.
+    HIGHEST: "highest-throughput", "ops/s", More;
     /// Threads at which the throughput was best.
     BEST_THREADS: "best-threads", "threads", Neither;
     /// [`MISS_RATIO`] where it only describes.

@@ -4,6 +4,7 @@
 //! An item is named by a number from 0, at most [`ITEMS_MAX`]; a "pointer" is that number plus one, 0 being none, kept in
 //! the eight bytes that a pointer takes.
 
+pub mod breadth_first;
 pub mod chained_clock;
 pub mod chained_lru;
 pub mod chaining;

@@ -17,6 +17,7 @@ use guira_loadgen::plot::short;
 use serde::{Deserialize, Serialize};
 
 use crate::error::BenchError;
+use crate::experiment::Extent;
 use crate::figure;
 use crate::machine::{Machine, utc_now};
 use crate::metric::{Better, Metric};
@@ -232,6 +233,17 @@ impl<S: Setting> Report<S> {
     pub(crate) fn begin(setting: S, rounds: usize, measure: Duration) -> Self {
         let (date, machine, measure_s) = (utc_now(), Machine::here(), measure.as_secs_f64());
         Self { date, machine, setting, rounds, measure_s, experiments: Vec::new() }
+    }
+
+    /// Adds what was measured, with its ratios.
+    pub(crate) fn add(&mut self, mut experiment: ExperimentReport) {
+        experiment.compare();
+        self.experiments.push(experiment);
+    }
+
+    /// Saves JSON and plots if a folder is given.
+    pub(crate) fn keep(&self, extent: &Extent) -> Result<(), BenchError> {
+        extent.out.as_ref().map_or(Ok(()), |folder| self.save(folder).map(drop))
     }
 
     /// Experiment `name`.

@@ -54,9 +54,8 @@ const EXPERIMENTS: [Experiment<Bench>; 8] = [
 /// Flags of `guira bench server`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Experiments to run: multiget, bulk-sets, single-gets, memory, miss-ratio, eviction, threads, hostile
-    /// [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    /// Experiments to run, by name; all if there is none.
+    #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
     /// Servers to compare: guira, memcached, redis
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "guira,memcached,redis")]
@@ -143,11 +142,10 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     let setting = Servers { server_cores, generator_cores, peers: bench.versions()? };
     let mut report = Report::begin(setting, bench.rounds, bench.measure);
     let mut keep = |mut experiment: ExperimentReport| {
-        experiment.compare();
         if !extent.tiny {
             bottleneck::note(&mut experiment);
         }
-        report.experiments.push(experiment);
+        report.add(experiment);
     };
     if custom.is_given() {
         keep(custom::run(&bench, custom)?);
@@ -155,9 +153,7 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     for experiment in chosen {
         keep((experiment.run)(&bench)?);
     }
-    if let Some(folder) = &extent.out {
-        report.save(folder)?;
-    }
+    report.keep(extent)?;
     Ok(report)
 }
 

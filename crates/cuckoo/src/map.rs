@@ -189,7 +189,8 @@ impl<S> Builder<S> {
         self
     }
 
-    /// So many stripes (locks), rounded to a power of two from 16 to 4,096; 2,048 by default.
+    /// So many stripes (locks), rounded to a power of two from 16 to 4,096; 2,048 by default. No more than that: a stripe belongs
+    /// to a bucket's number in its segment, and a segment has 4,096 buckets.
     #[must_use]
     pub fn stripes(mut self, stripes: usize) -> Self {
         self.stripes = stripes.clamp(16, 4096).next_power_of_two();

@@ -30,9 +30,9 @@ const CONTENDERS: [(&str, Option<Eviction>); 6] = [
 ];
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let keys: usize = bench.scaled(10_000_000, 200_000);
-    let requests: usize = bench.scaled(16_000_000, 150_000);
-    let sizes: Vec<usize> = bench.scaled(vec![64, 128, 256], vec![2]);
+    let keys: usize = bench.extent.scaled(10_000_000, 200_000);
+    let requests: usize = bench.extent.scaled(16_000_000, 150_000);
+    let sizes: Vec<usize> = bench.extent.scaled(vec![64, 128, 256], vec![2]);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {keys} keys, {requests} requests, 95 % GET, a miss followed by a SET, from \
          an empty cache; each round draws other requests; guira is its default policy, clock, index counted; chaining+LRU \

@@ -24,10 +24,10 @@ const STARTS: usize = 17;
 const TIMES: usize = 10;
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let big_keys: usize = bench.scaled(2_000_000, 10_000);
-    let small_bytes: usize = bench.scaled(48 << 20, 2 << 20);
+    let big_keys: usize = bench.extent.scaled(2_000_000, 10_000);
+    let small_bytes: usize = bench.extent.scaled(48 << 20, 2 << 20);
     let small_keys = small_bytes * TIMES / ENTRY_BYTES;
-    let draws: usize = bench.scaled(8_000_000, 150_000);
+    let draws: usize = bench.extent.scaled(8_000_000, 150_000);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99, GET, a miss followed by a SET; big: {big_keys} keys, all stored; small: {} MB \
          for {small_keys} keys, {TIMES} times as much; one request at a time, but for guira batched (100)",

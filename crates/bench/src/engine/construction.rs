@@ -27,7 +27,7 @@ struct Full {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let slots: usize = bench.scaled(1 << 23, 1 << 15);
+    let slots: usize = bench.extent.scaled(1 << 23, 1 << 15);
     let words = format!(
         "unique keys into an empty index of {slots} slots (guira: as many bytes), one thread, timed by its CPU time, until an insert fails; \
          chaining: half as many buckets, to {CHAIN_LOAD} keys a bucket"

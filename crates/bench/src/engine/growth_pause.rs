@@ -44,14 +44,14 @@ impl LockedMap {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let keys: u32 = bench.scaled(4_000_000, 20_000);
+    let keys: u32 = bench.extent.scaled(4_000_000, 20_000);
     let words = format!(
         "one thread stores {keys} new keys of 16 B with 32 B values into an empty cache, then stores them again; another one \
          reads keys that are there; every request is timed; no background thread helps with the growth"
     );
     let mut report = ExperimentReport::new(NAME, "How long a request waits while the table grows", words);
     for _ in 0..bench.rounds {
-        let engine = Contender::memc3_on_small_pages(bench.scaled(1 << 30, 8 << 20))?;
+        let engine = Contender::memc3_on_small_pages(bench.extent.scaled(1 << 30, 8 << 20))?;
         measure(bench, &mut report, "guira", keys, &|| engine.player())?;
         let map = LockedMap::default();
         measure(bench, &mut report, "HashMap behind a lock", keys, &|| map.player())?;

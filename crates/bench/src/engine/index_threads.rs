@@ -60,7 +60,7 @@ pub(super) struct Contenders {
 
 impl Contenders {
     pub fn new(bench: &Bench) -> Result<Self, BenchError> {
-        let slots: usize = bench.scaled(1 << 21, 1 << 13);
+        let slots: usize = bench.extent.scaled(1 << 21, 1 << 13);
         let stable = slots * 85 / 100;
         let moving = slots * 5 / 100 / bench.cores.len();
         let all = Self::all(slots, stable + moving * bench.cores.len()).map_err(no_memory)?;

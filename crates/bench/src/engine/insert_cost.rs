@@ -24,7 +24,7 @@ trait Filling {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let slots: usize = bench.scaled(1 << 22, 1 << 15);
+    let slots: usize = bench.extent.scaled(1 << 22, 1 << 15);
     let words = format!(
         "unique keys into a table of {slots} slots, one thread, timed by its CPU time; the cost of the last percent of inserts before an occupancy"
     );

@@ -25,7 +25,7 @@ pub(super) const NAME: &str = "lookup-factors";
 const TURN: usize = 256;
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let slots: usize = bench.scaled(1 << 21, 1 << 13);
+    let slots: usize = bench.extent.scaled(1 << 21, 1 << 13);
     let keys = slots * 9 / 10;
     let words = format!(
         "lookups of random 16 B keys, one at a time; {keys} items of a cache line each; chaining: {} buckets; cuckoo: 4-way, \

@@ -25,8 +25,8 @@ struct Mix {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let keys: usize = bench.scaled(1_000_000, 10_000);
-    let count: usize = bench.scaled(4_000_000, 20_000);
+    let keys: usize = bench.extent.scaled(1_000_000, 10_000);
+    let count: usize = bench.extent.scaled(4_000_000, 20_000);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {keys} keys, all stored; batches of {BATCH} keys; threads pinned to cores; \
          memory: random cache lines, each address from the line before, or {} asked for at a time",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     BenchError, ExperimentReport, Options,
-    contender::{CONTENDERS, Contender, NO_MAP, Users},
+    contender::{CONTENDERS, Contender, NO_MAP, OF_EXPERIMENTS, Users},
     cxx::CxxProgram,
     metric,
 };
@@ -20,6 +20,8 @@ pub(super) struct MapBench {
     /// Keys that a map has room for.
     pub room: u64,
     contenders: Vec<Contender>,
+    /// What the experiments compare that do not compare those.
+    own: Vec<Contender>,
     /// Guira's binary, which plays Rust's contenders; none: this process does.
     pub program: Option<PathBuf>,
     pub cxx: Option<CxxProgram>,
@@ -29,19 +31,25 @@ pub(super) struct MapBench {
 }
 
 impl MapBench {
-    pub fn new(options: &Options) -> Result<Self, BenchError> {
+    /// For the experiments called `names`.
+    pub fn new(options: &Options, names: &[&str]) -> Result<Self, BenchError> {
         let run = Bench::new(options.threads, &options.extent)?;
-        let room = options.keys.unwrap_or(run.scaled(1 << 24, 1 << 12));
+        let room = options.keys.unwrap_or(run.extent.scaled(1 << 24, 1 << 12));
         if !(1 << 10..1 << 32).contains(&room) {
             return Err(BenchError::Setting("--keys must be 1024 at least, and below 4294967296".into()));
         }
-        let mut contenders = chosen(&options.peers)?;
+        let own = OF_EXPERIMENTS.into_iter().filter(|(name, _)| names.contains(name));
+        let (with_own, own): (Vec<&str>, Vec<&[Contender]>) = own.unzip();
+        let (mut contenders, mut own) = (chosen(&options.peers)?, own.concat());
+        if names.iter().all(|name| with_own.contains(name)) {
+            contenders.clear();
+        }
         let mut notes = vec![
             "all of Rust's maps hash with rapidhash, C++'s with a 128-bit product of like cost; seeded at random"
                 .into(),
         ];
         let mut cxx = None;
-        if contenders.iter().any(Contender::is_cxx) {
+        if contenders.iter().chain(&own).any(Contender::is_cxx) {
             match CxxProgram::build() {
                 Ok(program) => {
                     notes.push(format!("C++'s maps: {}", program.version()));
@@ -49,6 +57,7 @@ impl MapBench {
                 }
                 Err(why) => {
                     contenders.retain(|contender| !contender.is_cxx());
+                    own.retain(|contender| !contender.is_cxx());
                     notes.push(format!("without C++'s maps: {why}"));
                 }
             }
@@ -60,12 +69,18 @@ impl MapBench {
                     .map_err(|source| BenchError::System { doing: "looking for our own binary", source })?,
             ),
         };
-        Ok(Self { run, room, contenders, program, cxx, huge_pages: options.huge_pages, notes })
+        Ok(Self { run, room, contenders, own, program, cxx, huge_pages: options.huge_pages, notes })
     }
 
     /// Names of the contenders, and what they are.
     pub fn contenders(&self) -> Vec<(String, String)> {
-        self.contenders.iter().map(|contender| (contender.name.into(), contender.is.into())).collect()
+        let mut known: Vec<(String, String)> = Vec::new();
+        for contender in self.contenders.iter().chain(&self.own) {
+            if known.iter().all(|(name, _)| name != contender.name) {
+                known.push((contender.name.into(), contender.is.into()));
+            }
+        }
+        known
     }
 
     /// Whether batches are worth a comparison: with what the other maps do one key at a time, having nothing better.
@@ -73,9 +88,14 @@ impl MapBench {
         self.contenders.iter().any(|contender| contender.has_batches)
     }
 
-    /// Keys in a map that is so full.
+    /// Keys in a map of the run's room that is so full.
     pub fn keys_at(&self, percent: u64) -> u64 {
         self.room * percent / 100
+    }
+
+    /// Keys with what they take as pairs of eight bytes each, which says how far from the caches they are.
+    pub fn in_words(keys: u64) -> String {
+        format!("{keys} ({} MiB of pairs)", (keys * 16) >> 20)
     }
 
     /// The cores of so many threads.
@@ -87,14 +107,32 @@ impl MapBench {
     pub fn alternate(
         &self,
         rounds: usize,
+        measure: impl FnMut(&Contender) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        self.alternate_among(&self.contenders, rounds, measure)
+    }
+
+    /// The same with an experiment's own.
+    pub fn alternate_among(
+        &self,
+        contenders: &[Contender],
+        rounds: usize,
         mut measure: impl FnMut(&Contender) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
+        let is_there = |contender: &&Contender| !contender.is_cxx() || self.cxx.is_some();
         for _ in 0..rounds {
-            for contender in self.contenders.iter().filter(|contender| contender.name != NO_MAP) {
+            for contender in contenders.iter().filter(is_there).filter(|contender| contender.name != NO_MAP) {
                 measure(contender).map_err(|error| BenchError::Invalid(format!("{}: {error}", contender.name)))?;
             }
         }
         Ok(())
+    }
+
+    /// One thread, and as many as there are.
+    pub fn one_and_all(&self) -> Vec<usize> {
+        let mut counts = vec![1, self.run.cores.len()];
+        counts.dedup();
+        counts
     }
 
     /// The thread counts that `contender` can be measured with.

@@ -1,10 +1,12 @@
-//! Who is compared, and how each is made. A new map of ours is a file that implements `ConcurrentMap` and a line here.
+//! Who is compared, and how each is made. A new map of ours is a file that implements `ConcurrentMap` and a line here; what
+//! one experiment alone compares is in a table of its own, beside the experiment.
 
 use super::{
-    BenchError,
+    BenchError, associativity,
     bench::MapBench,
     concurrent_map::ConcurrentMap,
     cxx::CxxProgram,
+    factors, global_lock,
     peers::{
         dashmap::DashMap,
         guira_map::{GuiraMap, GuiraOnSmallPages},
@@ -14,6 +16,7 @@ use super::{
         scc::SccMap,
     },
     process::Process,
+    stripes,
     subject::{Opening, Subject, here},
 };
 
@@ -22,6 +25,9 @@ const VALUE_BYTES: [usize; 5] = [8, 16, 64, 256, 1024];
 
 /// A map of this process, if there are values of so many bytes.
 type Make = fn(&Opening<'_>) -> Option<Box<dyn Subject>>;
+
+/// A map of this process with values of eight bytes.
+type MakeOwn = fn(Option<usize>) -> Box<dyn Subject>;
 
 /// How many threads may use a map at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +40,8 @@ pub(super) enum Users {
 #[derive(Clone, Copy)]
 enum Home {
     Rust(Make),
+    /// Values of eight bytes alone.
+    Own(MakeOwn),
     Cxx,
 }
 
@@ -69,7 +77,7 @@ macro_rules! rust {
     };
 }
 
-const fn cxx(name: &'static str, is: &'static str, users: Users) -> Contender {
+pub(super) const fn cxx(name: &'static str, is: &'static str, users: Users) -> Contender {
     Contender { name, is, users, value_bytes: &VALUE_BYTES, has_batches: false, home: Home::Cxx }
 }
 
@@ -91,10 +99,37 @@ pub(super) const CONTENDERS: [Contender; 11] = [
 /// The name of [`NoMap`].
 pub(super) const NO_MAP: &str = "no-map";
 
+/// What an experiment compares that does not compare all of [`CONTENDERS`]. One that has a name from there is the same map.
+pub(super) const OF_EXPERIMENTS: [(&str, &[Contender]); 4] = [
+    (global_lock::NAME, &global_lock::CONTENDERS),
+    (factors::NAME, &factors::CONTENDERS),
+    (associativity::NAME, &associativity::CONTENDERS),
+    (stripes::NAME, &stripes::CONTENDERS),
+];
+
 impl Contender {
+    /// One of an experiment's own, for values of eight bytes.
+    pub const fn own(name: &'static str, is: &'static str, make: MakeOwn) -> Self {
+        Self {
+            name,
+            is,
+            users: Users::Many,
+            value_bytes: &[size_of::<u64>()],
+            has_batches: false,
+            home: Home::Own(make),
+        }
+    }
+
     /// The one called `name`.
     pub fn called(name: &str) -> Option<Self> {
-        CONTENDERS.into_iter().find(|known| known.name == name)
+        let own = OF_EXPERIMENTS.into_iter().flat_map(|(_, contenders)| contenders.iter().copied());
+        CONTENDERS.into_iter().chain(own).find(|known| known.name == name)
+    }
+
+    /// What the flag that chooses among [`CONTENDERS`] says of itself.
+    pub fn help() -> String {
+        let names: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
+        format!("Maps to compare where all are: {} [default: all]", names.join(", "))
     }
 
     /// Whether it needs the C++ program.
@@ -108,8 +143,10 @@ impl Contender {
     /// [`BenchError::Setting`]: it has none here, or none of such values.
     pub fn here(&self, opening: &Opening<'_>) -> Result<Box<dyn Subject>, BenchError> {
         let made = match self.home {
-            Home::Rust(make) if self.value_bytes.contains(&opening.value_bytes) => make(opening),
-            _ => None,
+            _ if !self.value_bytes.contains(&opening.value_bytes) => None,
+            Home::Rust(make) => make(opening),
+            Home::Own(make) => Some(make(opening.room)),
+            Home::Cxx => None,
         };
         made.ok_or_else(|| BenchError::Setting(format!("'{opening}' names no map of this process")))
     }
@@ -126,8 +163,8 @@ impl Contender {
     ) -> Result<Box<dyn Subject>, BenchError> {
         let opening = Opening { contender: self.name, value_bytes, room };
         let command = match (self.home, &bench.program) {
-            (Home::Rust(_), None) => return self.here(&opening),
-            (Home::Rust(_), Some(program)) => {
+            (Home::Rust(_) | Home::Own(_), None) => return self.here(&opening),
+            (Home::Rust(_) | Home::Own(_), Some(program)) => {
                 let mut command = std::process::Command::new(program);
                 command.args(["bench", "map-contender"]);
                 command

@@ -9,7 +9,7 @@ const UPDATES: u64 = (1 << UPDATE_BITS) - 1;
 
 /// The key of a number: a product that mixes upwards, and its upper half folded onto the lower, both reversible.
 #[inline]
-pub(super) fn key(number: u64) -> u64 {
+pub(super) const fn key(number: u64) -> u64 {
     let product = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 32)
 }

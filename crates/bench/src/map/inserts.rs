@@ -7,6 +7,7 @@ use super::{
     contender::Contender,
     phase::{Phase, Work},
     play::BATCH,
+    subject::Subject,
 };
 use crate::crew::Rate;
 use crate::in_process::threads;
@@ -26,10 +27,10 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     bench.alternate(bench.run.rounds, |contender| {
         for count in bench.thread_counts(contender) {
             let one_by_one = fill(bench, contender, count, false)?;
-            record_fill(&mut report, contender, "", count, one_by_one);
+            one_by_one.record(&mut report, contender.name, "", count);
             if bench.any_has_batches() {
                 let batched = if contender.has_batches { fill(bench, contender, count, true)? } else { one_by_one };
-                record_fill(&mut report, contender, " batched", count, batched);
+                batched.record(&mut report, contender.name, " batched", count);
             }
         }
         Ok(())
@@ -37,28 +38,36 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     Ok(report)
 }
 
-/// The speed of all inserts, and of the last.
-fn fill(bench: &MapBench, contender: &Contender, count: usize, batched: bool) -> Result<(Rate, Rate), BenchError> {
+fn fill(bench: &MapBench, contender: &Contender, count: usize, batched: bool) -> Result<Filled, BenchError> {
     let mut map = contender.open(bench, Some(bench.room as usize), 8)?;
-    let mut fill = |from: u64, to: u64| {
-        let numbers = bench.keys_at(from)..bench.keys_at(to);
-        map.rate(&Phase { batched, ..Phase::new(Work::Fill, numbers, bench.cores(count)) })
-    };
-    let (most, last) = (fill(0, NEARLY_FULL_PERCENT)?, fill(NEARLY_FULL_PERCENT, FULL_PERCENT)?);
-    let (most_share, last_share) = (NEARLY_FULL_PERCENT as f64, (FULL_PERCENT - NEARLY_FULL_PERCENT) as f64);
-    let whole = |most: f64, last: f64| (most_share + last_share) / (most_share / most + last_share / last);
-    let all = Rate { per_s: whole(most.per_s, last.per_s), per_cpu_s: whole(most.per_cpu_s, last.per_cpu_s) };
-    Ok((all, last))
+    Filled::of(&mut *map, bench.room, bench.cores(count), batched)
 }
 
-fn record_fill(
-    report: &mut ExperimentReport,
-    contender: &Contender,
-    how: &str,
-    count: usize,
-    (all, last): (Rate, Rate),
-) {
-    let threads = threads(count);
-    record(report, &format!("0 to {FULL_PERCENT} %{how}, {threads}"), contender.name, all);
-    record(report, &format!("{NEARLY_FULL_PERCENT} to {FULL_PERCENT} %{how}, {threads}"), contender.name, last);
+/// The speed of all inserts into a map, and of the last.
+#[derive(Clone, Copy)]
+pub(super) struct Filled {
+    pub all: Rate,
+    pub last: Rate,
+}
+
+impl Filled {
+    /// Fills a map that was made with so much room.
+    pub fn of(map: &mut dyn Subject, room: u64, cores: &[usize], batched: bool) -> Result<Self, BenchError> {
+        let mut fill = |from: u64, to: u64| {
+            let numbers = room * from / 100..room * to / 100;
+            map.rate(&Phase { batched, ..Phase::new(Work::Fill, numbers, cores) })
+        };
+        let (most, last) = (fill(0, NEARLY_FULL_PERCENT)?, fill(NEARLY_FULL_PERCENT, FULL_PERCENT)?);
+        let (most_share, last_share) = (NEARLY_FULL_PERCENT as f64, (FULL_PERCENT - NEARLY_FULL_PERCENT) as f64);
+        let whole = |most: f64, last: f64| (most_share + last_share) / (most_share / most + last_share / last);
+        let all = Rate { per_s: whole(most.per_s, last.per_s), per_cpu_s: whole(most.per_cpu_s, last.per_cpu_s) };
+        Ok(Self { all, last })
+    }
+
+    /// Adds both; `how` says what was special.
+    pub fn record(self, report: &mut ExperimentReport, name: &str, how: &str, count: usize) {
+        let threads = threads(count);
+        record(report, &format!("0 to {FULL_PERCENT} %{how}, {threads}"), name, self.all);
+        record(report, &format!("{NEARLY_FULL_PERCENT} to {FULL_PERCENT} %{how}, {threads}"), name, self.last);
+    }
 }

@@ -6,6 +6,7 @@ pub(super) mod locked;
 pub(super) mod no_map;
 pub(super) mod papaya;
 pub(super) mod scc;
+pub(super) mod step_cuckoo;
 
 pub(super) use rapidhash::fast::RandomState;
 

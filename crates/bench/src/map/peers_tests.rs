@@ -6,8 +6,9 @@ use guira_loadgen::affinity::cores;
 
 use super::super::{
     concurrent_map::ConcurrentMap,
-    contender::{CONTENDERS, NO_MAP},
+    contender::{CONTENDERS, NO_MAP, OF_EXPERIMENTS},
     entry::Value,
+    factors,
     phase::{ABSENT, Outcome, Phase, Work},
     subject::{Opening, Subject, here},
 };
@@ -54,6 +55,35 @@ fn every_map_gives_right_answers() {
             let opening = Opening { contender: contender.name, value_bytes: 8, room };
             let mut subject = contender.here(&opening).expect("it is in this process");
             is_right(contender.name, &mut *subject, &cores()[..1], !contender.has_batches);
+        }
+    }
+}
+
+#[test]
+fn what_one_experiment_compares_gives_right_answers() {
+    let own = OF_EXPERIMENTS.into_iter().flat_map(|(_, contenders)| contenders);
+    for contender in own.filter(|known| !known.is_cxx()) {
+        let opening = Opening { contender: contender.name, value_bytes: 8, room: Some(KEYS as usize * 2) };
+        assert_eq!(Opening::parse(&opening.to_string()), Ok(opening));
+        for cores in [&cores()[..], &cores()[..1]] {
+            is_right(contender.name, &mut *contender.here(&opening).expect("it is in this process"), cores, false);
+        }
+    }
+}
+
+#[test]
+fn each_step_of_the_dissertation_fills_its_table() {
+    for contender in factors::CONTENDERS {
+        let opening = Opening { contender: contender.name, value_bytes: 8, room: Some(50_000) };
+        let mut subject = contender.here(&opening).expect("it is in this process");
+        assert_right(contender.name, &mut *subject, &Phase::new(Work::Fill, 0..47_500, &cores()), Some(47_500));
+        assert_right(contender.name, &mut *subject, &Phase::new(Work::Hits, 0..47_500, &cores()), None);
+        let Outcome::Slots(slots) = play(&mut *subject, &Phase::new(Work::Slots, 0..0, &cores())) else {
+            panic!("slots")
+        };
+        if slots < 51_000 {
+            let too_many = play(&mut *subject, &Phase::new(Work::Fill, 47_500..51_000, &cores()));
+            assert!(matches!(too_many, Outcome::Wrong(_)), "{}: {too_many}", contender.name);
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::{
     IndexFull,
-    random_walk::{FourWay, Slot, WAYS, Walk},
+    random_walk::{Buckets, Displace, Slot, WAYS, Walk},
 };
 
 const BUCKET_WORDS: usize = 9;
@@ -133,7 +133,9 @@ impl Table {
     }
 }
 
-impl FourWay for Table {
+impl Buckets for Table {
+    const WAYS: usize = WAYS;
+
     #[inline]
     fn free(&self, bucket: usize) -> Option<usize> {
         self.words[bucket * BUCKET_WORDS].to_le_bytes().iter().position(|tag| *tag == 0)
@@ -144,7 +146,9 @@ impl FourWay for Table {
         let tag = self.tag(slot);
         (tag != 0).then(|| alternate(slot.bucket, tag, self.mask))
     }
+}
 
+impl Displace for Table {
     #[inline]
     fn displace(&mut self, from: Slot, to: Slot) {
         self.put(to, self.tag(from), self.pointer(from));

@@ -9,7 +9,7 @@ pub const DISPLACEMENTS_MAX: usize = 500;
 /// Times a path that ran through itself is searched anew before the table counts as full.
 const SEARCHES_MAX: usize = 64;
 
-/// Slots in a bucket.
+/// Slots in a bucket of MemC3's tables.
 pub const WAYS: usize = 4;
 
 /// A slot.
@@ -21,12 +21,18 @@ pub struct Slot {
     pub way: usize,
 }
 
-/// A table of buckets of four slots whose items each have one other bucket.
-pub trait FourWay {
+/// A table of buckets whose items each have one other bucket.
+pub trait Buckets {
+    /// Slots in a bucket.
+    const WAYS: usize;
     /// A free slot of a bucket.
     fn free(&self, bucket: usize) -> Option<usize>;
     /// The other bucket of the item in a slot, if there is one.
     fn other(&self, slot: Slot) -> Option<usize>;
+}
+
+/// The same for its only writer.
+pub trait Displace: Buckets {
     /// Moves an item into a slot that is free, in its other bucket.
     fn displace(&mut self, from: Slot, to: Slot);
 }
@@ -46,11 +52,10 @@ impl Walk {
     }
 
     /// Frees a slot in one of the two full buckets `roots`; returns it and the displacements it took.
-    pub fn make_room(&mut self, table: &mut impl FourWay, roots: [usize; 2]) -> Result<(Slot, usize), IndexFull> {
+    pub fn make_room(&mut self, table: &mut impl Displace, roots: [usize; 2]) -> Result<(Slot, usize), IndexFull> {
         let mut moved = 0;
         for _ in 0..SEARCHES_MAX {
-            let (number, end) = self.search(table, roots).ok_or(IndexFull)?;
-            let path = &self.paths[number];
+            let (path, end) = self.search(table, roots).ok_or(IndexFull)?;
             let mut free = end;
             let broken = path.iter().rev().any(|slot| {
                 // A path that crosses itself finds another item than it saw; what was moved until then lies well.
@@ -73,8 +78,8 @@ impl Walk {
         Err(IndexFull)
     }
 
-    /// The number of the path that found a free slot, and the slot.
-    fn search(&mut self, table: &impl FourWay, roots: [usize; 2]) -> Option<(usize, Slot)> {
+    /// A path to a free slot, which nothing is moved along yet, and the slot.
+    pub fn search<T: Buckets>(&mut self, table: &T, roots: [usize; 2]) -> Option<(&[Slot], Slot)> {
         let first = self.draw.below(2);
         self.paths.iter_mut().for_each(Vec::clear);
         let mut looked_at = 0;
@@ -85,11 +90,11 @@ impl Walk {
                     None => roots[(first + number) % 2],
                     Some(last) => table.other(*last)?,
                 };
-                let slot = Slot { bucket, way: self.draw.below(WAYS) };
+                let slot = Slot { bucket, way: self.draw.below(T::WAYS) };
                 path.push(slot);
                 let other = table.other(slot)?;
                 if let Some(way) = table.free(other) {
-                    return Some((number, Slot { bucket: other, way }));
+                    return Some((&self.paths[number], Slot { bucket: other, way }));
                 }
                 looked_at += 1;
             }

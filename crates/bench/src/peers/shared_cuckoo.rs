@@ -18,7 +18,7 @@ use super::{
     IndexFull, Locking, PointerIndex, STRIPES,
     key::{self, Key},
     paper_cuckoo::{alternate, tag_and_bucket},
-    random_walk::{FourWay, Slot, WAYS, Walk},
+    random_walk::{Buckets, Displace, Slot, WAYS, Walk},
     records::{Compare, Records},
 };
 
@@ -108,7 +108,9 @@ impl SharedCuckoo {
 /// The writer's view.
 struct Writing<'a>(&'a SharedCuckoo);
 
-impl FourWay for Writing<'_> {
+impl Buckets for Writing<'_> {
+    const WAYS: usize = WAYS;
+
     fn free(&self, bucket: usize) -> Option<usize> {
         let tags = self.0.words[bucket * BUCKET_WORDS].load(Relaxed).to_le_bytes();
         tags.iter().take(WAYS).position(|tag| *tag == 0)
@@ -118,7 +120,9 @@ impl FourWay for Writing<'_> {
         let tag = self.0.tag(slot);
         (tag != 0).then(|| alternate(slot.bucket, tag, self.0.mask))
     }
+}
 
+impl Displace for Writing<'_> {
     fn displace(&mut self, from: Slot, to: Slot) {
         let mut guard = self.0.stripes.lock_pair(from.bucket % STRIPES, to.bucket % STRIPES);
         guard.start_writing();

@@ -20,6 +20,7 @@ use super::Options;
 use super::peer::{CONNECTIONS_MAX, Peer, PeerKind, Setup};
 use super::process::Server;
 use crate::error::BenchError;
+use crate::experiment::Extent;
 use crate::metric::{self, Metric};
 use crate::report::ExperimentReport;
 
@@ -41,7 +42,8 @@ pub struct Bench {
     pub warm_up: Duration,
     /// The measured interval.
     pub measure: Duration,
-    tiny: bool,
+    /// How much to measure.
+    pub extent: Extent,
 }
 
 /// Something measured: one server, or several that share the keys.
@@ -164,7 +166,7 @@ impl Bench {
             rounds,
             warm_up,
             measure,
-            tiny: extent.tiny,
+            extent: extent.clone(),
         })
     }
 
@@ -181,11 +183,6 @@ impl Bench {
     /// The echo floor, if Guira's binary takes part.
     pub fn echo(&self) -> Option<&Peer> {
         self.echo.as_ref()
-    }
-
-    /// `full`, or `tiny` in a tiny run.
-    pub fn scaled<T>(&self, full: T, tiny: T) -> T {
-        if self.tiny { tiny } else { full }
     }
 
     /// Number of cores this process may use.

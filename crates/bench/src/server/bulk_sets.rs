@@ -17,7 +17,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let workload = Workload {
         mix: Mix::get_set(0.0),
         popularity: Popularity::Uniform,
-        ..Workload::small_items(bench.scaled(1_000_000, 2_000))
+        ..Workload::small_items(bench.extent.scaled(1_000_000, 2_000))
     };
     let words = format!(
         "16 B keys, 32 B values, uniform over {} keys, sets pipelined by {} with {DEPTH} batches in flight on each of \
@@ -25,7 +25,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         workload.keys, workload.writes_per_turn
     );
     let mut report = ExperimentReport::new(NAME, "Bulk sets, pipelined", words);
-    let contestants = bench.contestants(NAME, &workload, bench.scaled(10_000, 100), ROOMY_MIB)?;
+    let contestants = bench.contestants(NAME, &workload, bench.extent.scaled(10_000, 100), ROOMY_MIB)?;
     bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Closed { depth: DEPTH };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;

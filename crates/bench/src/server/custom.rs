@@ -192,7 +192,7 @@ fn drive(bench: &Bench, options: &CustomOptions) -> Result<ExperimentReport, Ben
     }
     // Some 100 MB of requests at most, so that large values do not fill the generator's memory.
     let turn_bytes = u64::from(workload.value_size.bounds().1) * u64::from(workload.writes_per_turn) / 4 + 100;
-    let turns = (100_000_000 / turn_bytes).clamp(100, bench.scaled(200_000, 500)) as usize;
+    let turns = (100_000_000 / turn_bytes).clamp(100, bench.extent.scaled(200_000, 500)) as usize;
     let contestants = bench.contestants(NAME, &workload, turns, options.memory)?;
     bench.alternate(NAME, &contestants, |contestant, _| {
         if let Some(goal) = options.target {
@@ -228,7 +228,7 @@ fn read_through(
     workload: &Workload,
     report: &mut ExperimentReport,
 ) -> Result<(), BenchError> {
-    let draws = Arc::new(Draws::new(workload, bench.scaled(4_000_000, 20_000), 0));
+    let draws = Arc::new(Draws::new(workload, bench.extent.scaled(4_000_000, 20_000), 0));
     for _ in 0..bench.rounds {
         for peer in bench.peers() {
             let contestant = bench.empty(peer, options.memory)?;

@@ -18,7 +18,7 @@ const ITEM_BYTES: u64 = 48;
 const TIMES: u64 = 10;
 
 pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let limit_mib: u64 = bench.scaled(100, 2);
+    let limit_mib: u64 = bench.extent.scaled(100, 2);
     let workload = Workload::small_items((limit_mib << 20) * TIMES / ITEM_BYTES);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {} keys (keys and values {TIMES} times -m {limit_mib}), {}, multigets \
@@ -26,8 +26,8 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         workload.keys, workload.mix
     );
     let mut report = ExperimentReport::new(NAME, "Eviction at work", words);
-    let draws = Arc::new(Draws::new(&workload, bench.scaled(8_000_000, 20_000), 0));
-    let fill: u64 = bench.scaled(8_000_000, 20_000);
+    let draws = Arc::new(Draws::new(&workload, bench.extent.scaled(8_000_000, 20_000), 0));
+    let fill: u64 = bench.extent.scaled(8_000_000, 20_000);
     let player = |contestant: &Contestant, number: usize, from: usize, operations: u64| {
         let from = from + number * 1_000_003;
         ReadThrough::new(&workload, contestant.peer.protocol(), Arc::clone(&draws), from, operations, false)

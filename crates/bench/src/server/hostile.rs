@@ -42,10 +42,10 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         mix: Mix::get_set(0.9),
         keys_per_get: 1,
         writes_per_turn: 1,
-        ..Workload::small_items(bench.scaled(100_000, 1_000))
+        ..Workload::small_items(bench.extent.scaled(100_000, 1_000))
     };
-    let slow = slow_max(bench.scaled(SLOW, 50));
-    let flood = bench.scaled(FLOOD, 100);
+    let slow = slow_max(bench.extent.scaled(SLOW, 50));
+    let flood = bench.extent.scaled(FLOOD, 100);
     let words = format!(
         "{RATE_PER_S} requests a second (90 % get, 16 B keys, 32 B values, zipf 0.99 over {} keys, Poisson) on \
          {CLIENTS} connections, one server thread; alone, and beside: {slow} connections whose values come a byte at a \
@@ -54,7 +54,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         workload.keys
     );
     let mut report = ExperimentReport::new(NAME, "A healthy client beside hostile ones", words);
-    if slow < bench.scaled(SLOW, 50) {
+    if slow < bench.extent.scaled(SLOW, 50) {
         report.notes.push(format!("only {slow} slow connections: raise the limit on open files (ulimit -n)"));
     }
     let core = bench.free_core().or_else(|| bench.generator_cores(1).first().copied());
@@ -66,7 +66,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let connections_max = slow + FILES_BESIDE;
         let setup = Setup { connections_max, ..bench.setup(ROOMY_MIB, 1, bench.server_cores(1)) };
         let servers = vec![Server::start(peer, &setup)?];
-        let scripts = bench.scripts(NAME, peer, &workload, bench.scaled(200_000, 1_000), 1)?;
+        let scripts = bench.scripts(NAME, peer, &workload, bench.extent.scaled(200_000, 1_000), 1)?;
         let contestant = Contestant { name: peer.name().into(), peer: peer.clone(), servers, scripts };
         bench.load(NAME, &contestant, &workload)?;
         contestants.push(contestant);

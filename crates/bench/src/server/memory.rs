@@ -22,7 +22,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let words = "16 B keys, 32 B values, distinct keys set until the server evicts; one fill a limit (it is \
                  deterministic); rss counts huge pages";
     let mut report = ExperimentReport::new(NAME, "Items that fit into -m", words).over("memory limit, -m (MiB)");
-    for limit_mib in bench.scaled(vec![1024, 600, 1500], vec![16]) {
+    for limit_mib in bench.extent.scaled(vec![1024, 600, 1500], vec![16]) {
         for peer in bench.peers() {
             let (items, rss_bytes) = fill(bench, peer, limit_mib)?;
             let (variant, name) = (format!("-m {limit_mib}"), peer.name());

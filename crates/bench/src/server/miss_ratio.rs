@@ -15,8 +15,8 @@ use crate::report::ExperimentReport;
 const NAME: &str = "miss-ratio";
 
 pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let workload = Workload::small_items(bench.scaled(10_000_000, 100_000));
-    let requests: u64 = bench.scaled(16_000_000, 60_000);
+    let workload = Workload::small_items(bench.extent.scaled(10_000_000, 100_000));
+    let requests: u64 = bench.extent.scaled(16_000_000, 60_000);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {} keys, {requests} requests, {}, a miss followed by a set, from an \
          empty server; each round draws other requests",
@@ -24,7 +24,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     );
     let mut report =
         ExperimentReport::new(NAME, "Miss ratio (MemC3's Table 3, scaled)", words).over("memory limit, -m (MiB)");
-    let limits = bench.scaled(vec![64, 128], vec![2]);
+    let limits = bench.extent.scaled(vec![64, 128], vec![2]);
     let progress = bench.progress(NAME, bench.peers().len() * limits.len());
     for step in 0..bench.rounds * limits.len() {
         let (round, limit_mib) = (step / limits.len(), limits[step % limits.len()]);

@@ -14,14 +14,14 @@ const CLIENTS: usize = 8;
 const DEPTH: u32 = 8;
 
 pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let workload = Workload::small_items(bench.scaled(1_000_000, 2_000));
+    let workload = Workload::small_items(bench.extent.scaled(1_000_000, 2_000));
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {} keys, {}, multigets of 100, {CLIENTS} connections, {DEPTH} turns \
          in flight each, one server thread",
         workload.keys, workload.mix
     );
     let mut report = ExperimentReport::new(NAME, "Multiget of 100 keys", words);
-    let contestants = bench.contestants(NAME, &workload, bench.scaled(20_000, 200), ROOMY_MIB)?;
+    let contestants = bench.contestants(NAME, &workload, bench.extent.scaled(20_000, 200), ROOMY_MIB)?;
     bench.alternate(NAME, &contestants, |contestant, _| {
         let pacing = Pacing::Closed { depth: DEPTH };
         let interval = bench.drive(NAME, contestant, CLIENTS, pacing, bench.generator_cores(1))?;

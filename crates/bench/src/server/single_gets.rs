@@ -25,7 +25,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         mix: Mix::get_set(1.0),
         keys_per_get: 1,
         writes_per_turn: 1,
-        ..Workload::small_items(bench.scaled(1_000_000, 2_000))
+        ..Workload::small_items(bench.extent.scaled(1_000_000, 2_000))
     };
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {} keys, one GET in flight on each of {CLIENTS} connections, one \
@@ -34,7 +34,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         LOAD * 100.0
     );
     let mut report = ExperimentReport::new(NAME, "Single GETs on 50 connections", words);
-    let turns = bench.scaled(500_000, 2_000);
+    let turns = bench.extent.scaled(500_000, 2_000);
     let mut contestants = bench.contestants(NAME, &workload, turns, ROOMY_MIB)?;
     if let Some(peer) = bench.echo() {
         let shape = FixedShape { key_len_bytes: 16, value_len_bytes: 32 };

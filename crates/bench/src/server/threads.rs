@@ -20,7 +20,7 @@ const DEPTH: u32 = 2;
 const THREADS_MAX: usize = 16;
 
 pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let workload = Workload::small_items(bench.scaled(1_000_000, 2_000));
+    let workload = Workload::small_items(bench.extent.scaled(1_000_000, 2_000));
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {} keys, {}, multigets of 100, {CLIENTS} clients, {DEPTH} turns in \
          flight each; sharded: one memcached a core, each client connected to all of them",
@@ -28,7 +28,7 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     );
     let mut report =
         ExperimentReport::new(NAME, "Throughput over server threads (MemC3's Figure 9)", words).over("server threads");
-    let turns = bench.scaled(20_000, 200);
+    let turns = bench.extent.scaled(20_000, 200);
     let mut threads = 1;
     while threads <= bench.core_count().min(THREADS_MAX) {
         if threads >= bench.core_count() {

@@ -1,6 +1,6 @@
-//! Guira's own map. Pairs of up to 64 bytes lie in its slots, larger ones on the heap.
+//! Guira's own map, and the same of another shape. Pairs of up to 64 bytes lie in its slots, larger ones on the heap.
 
-use guira_cuckoo::{Builder, CuckooMap};
+use guira_cuckoo::{Auto, Builder, CuckooMap, Ways, Width};
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
 use super::RandomState;
@@ -8,37 +8,56 @@ use super::RandomState;
 /// Occupancy, in percent, to which a map with room for so many keys is filled: its slots are as many as the keys.
 const FILLED_PERCENT: usize = 95;
 
+/// Slots of a bucket, unless asked for otherwise.
+pub(in super::super) const WAYS: usize = 8;
+/// Stripes, unless asked for otherwise.
+pub(in super::super) const STRIPES: usize = 2048;
+
 /// On huge pages, as its builder offers.
-pub(in super::super) struct GuiraMap<V>(CuckooMap<u64, V, RandomState>);
+pub(in super::super) type GuiraMap<V> = Shaped<V, WAYS, STRIPES, true>;
 
 /// On pages of 4 KiB, as the other maps.
-pub(in super::super) struct GuiraOnSmallPages<V>(GuiraMap<V>);
+pub(in super::super) type GuiraOnSmallPages<V> = Shaped<V, WAYS, STRIPES, false>;
 
-fn builder() -> Builder<RandomState> {
-    Builder::new().hasher(RandomState::new())
-}
+/// With another number of slots in a bucket.
+pub(in super::super) type GuiraOfWays<V, const WAYS: usize> = Shaped<V, WAYS, STRIPES, true>;
 
-impl<V> GuiraMap<V> {
-    fn build(builder: Builder<RandomState>) -> Self {
+/// With another number of stripes.
+pub(in super::super) type GuiraOfStripes<V, const STRIPES: usize> = Shaped<V, WAYS, STRIPES, true>;
+
+/// With so many slots in a bucket and so many stripes, on huge pages or on pages of 4 KiB.
+pub(in super::super) struct Shaped<V, const WAYS: usize, const STRIPES: usize, const HUGE: bool>(
+    CuckooMap<u64, V, RandomState, Auto, WAYS>,
+)
+where
+    Ways<WAYS>: Width;
+
+impl<V, const WAYS: usize, const STRIPES: usize, const HUGE: bool> Shaped<V, WAYS, STRIPES, HUGE>
+where
+    Ways<WAYS>: Width,
+{
+    fn build(builder: Builder) -> Self {
+        let builder = builder.hasher(RandomState::new()).stripes(STRIPES);
+        let builder = if HUGE { builder.huge_pages() } else { builder };
         Self(builder.build().expect("memory for the benchmark"))
     }
 }
 
-/// Room for so many keys, and no more: it never grows.
-fn with_slots(builder: Builder<RandomState>, keys: usize) -> Builder<RandomState> {
-    builder.capacity(keys * FILLED_PERCENT / 100).fixed()
-}
-
-impl<V: Value> ConcurrentMap<V> for GuiraMap<V> {
+impl<V: Value, const WAYS: usize, const STRIPES: usize, const HUGE: bool> ConcurrentMap<V>
+    for Shaped<V, WAYS, STRIPES, HUGE>
+where
+    Ways<WAYS>: Width,
+{
     type Guard<'map> = ();
     const HAS_BATCHES: bool = true;
 
+    /// Room for so many keys, and no more: it never grows.
     fn with_room_for(keys: usize) -> Self {
-        Self::build(with_slots(builder().huge_pages(), keys))
+        Self::build(Builder::new().capacity(keys * FILLED_PERCENT / 100).fixed())
     }
 
     fn growing() -> Self {
-        Self::build(builder().huge_pages())
+        Self::build(Builder::new())
     }
 
     fn guard(&self) {}
@@ -74,52 +93,5 @@ impl<V: Value> ConcurrentMap<V> for GuiraMap<V> {
 
     fn slots(&self) -> Option<usize> {
         Some(self.0.capacity())
-    }
-}
-
-impl<V: Value> ConcurrentMap<V> for GuiraOnSmallPages<V> {
-    type Guard<'map> = ();
-    const HAS_BATCHES: bool = true;
-
-    fn with_room_for(keys: usize) -> Self {
-        Self(GuiraMap::build(with_slots(builder(), keys)))
-    }
-
-    fn growing() -> Self {
-        Self(GuiraMap::build(builder()))
-    }
-
-    fn guard(&self) {}
-
-    #[inline]
-    fn get(&self, key: u64, (): &()) -> Option<V> {
-        self.0.get(key, &())
-    }
-
-    #[inline]
-    fn insert(&self, key: u64, value: V, (): &()) -> bool {
-        self.0.insert(key, value, &())
-    }
-
-    #[inline]
-    fn remove(&self, key: u64, (): &()) -> bool {
-        self.0.remove(key, &())
-    }
-
-    #[inline]
-    fn update(&self, key: u64, (): &()) -> bool {
-        self.0.update(key, &())
-    }
-
-    fn get_many(&self, keys: &[u64], values: &mut Vec<Option<V>>, (): &()) {
-        self.0.get_many(keys, values, &());
-    }
-
-    fn insert_many(&self, keys: &[u64], (): &()) -> usize {
-        self.0.insert_many(keys, &())
-    }
-
-    fn slots(&self) -> Option<usize> {
-        self.0.slots()
     }
 }
