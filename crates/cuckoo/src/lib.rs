@@ -33,7 +33,8 @@
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
 //! - *Colliding keys*: of keys with one and the same 64-bit hash the map takes half a bucket, four with its eight ways, and refuses
 //!   more. The others neither lose room to them nor wait for a growth that cannot go on. Of good hashes no two are the same;
-//!   one of 32 bits gives five keys the same from a hundred million keys on.
+//!   one of 32 bits gives five keys the same
+//!   from a hundred million keys on, and three, more than a map of four ways takes, from a few million.
 //! - *Errors*: no room is [`TableFull`] with the pair, no memory is [`ReserveError`]; only the methods that say so panic.
 //! - A hasher, comparison or closure that panics leaves the map as it was before the operation, or after it.
 //!
@@ -58,6 +59,8 @@
 //!   reader:  version ── layout ── tags ── slot ── version again: unchanged, so what was read is one state of the key
 //!   writer:  lock ── find ── mark ── change ── unlock with the next version
 //! ```
+//! A write holds one stripe as a rule. The key's tags and slots are asked for before it is taken, so that the memory of one write
+//! is waited for while the next one begins.
 //! A pair of plain data ([`Plain`], up to 64 bytes) lies in its slot and is copied as atomic words. Other types lie on the heap;
 //! a reader announces itself to a collector (crate `seize`), follows the pointer, and what is taken out is freed when no reader
 //! can be looking any more. [`Auto`] chooses for primitive types and short arrays; [`Inline`] is for plain types of one's own.
