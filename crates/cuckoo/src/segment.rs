@@ -164,13 +164,6 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
         G::prefetch_slot(self.slot(bucket, slot));
     }
 
-    /// What a slot holds, which is asked for ahead of its use.
-    #[inline(always)]
-    pub fn ask_for_content(self, bucket: usize, slot: usize) -> G::Content<'a> {
-        self.prefetch_slot(bucket, slot);
-        self.content(bucket, slot)
-    }
-
     /// Asks for all slots of a bucket.
     #[inline]
     pub fn prefetch_slots(self, bucket: usize) {

@@ -17,22 +17,31 @@ use std::{
 
 use equivalent::Equivalent;
 
-use super::{CuckooMap, Storage, Ways, Width, pairs::Pairs};
+use super::{
+    CuckooMap, Storage, Ways, Width,
+    pairs::{Pairs, Words},
+};
 use crate::{Probe, segment::Geometry, table::Look, tags::Lane};
 
 /// Keys of a batch: enough to keep the memory busy, few enough for their lines to stay in the first cache.
 const BATCH: usize = 64;
 
 /// A key on its way.
-struct Flight<'a, G: Geometry> {
+struct Flight<'a, G> {
     hash: u64,
     /// `None` if somebody is at work on its stripe, or the table grows.
     look: Option<Look<'a, G>>,
     /// The slot that is on its way; `None`: the key is in no slot.
-    slot: Option<G::Content<'a>>,
+    slot: Option<Words<'a>>,
 }
 
-impl<G: Geometry> Flight<'_, G> {
+impl<'a, G: Geometry<Content<'a> = Words<'a>>> Flight<'a, G> {
+    #[inline(always)]
+    fn go_for(&mut self, slot: Words<'a>) {
+        slot.prefetch_of_many();
+        self.slot = Some(slot);
+    }
+
     /// First bucket's tags; true if the second's are needed.
     #[inline(always)]
     fn near(&mut self) -> bool {
@@ -41,7 +50,7 @@ impl<G: Geometry> Flight<'_, G> {
         let first = probe.first(segment.bucket_mask());
         let tags = segment.tags(first);
         if let Some(slot) = tags.matching(Lane::home(probe.tag())).first() {
-            self.slot = Some(segment.ask_for_content(first, slot));
+            self.go_for(segment.content(first, slot));
             return false;
         }
         let is_far = tags.may_be_away(probe.tag());
@@ -58,7 +67,7 @@ impl<G: Geometry> Flight<'_, G> {
         let (probe, segment) = (Probe::new(self.hash), look.segment());
         let second = probe.second(segment.bucket_mask());
         if let Some(slot) = segment.tags(second).matching(Lane::away(probe.tag())).first() {
-            self.slot = Some(segment.ask_for_content(second, slot));
+            self.go_for(segment.content(second, slot));
         }
     }
 }

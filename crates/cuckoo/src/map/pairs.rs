@@ -62,6 +62,12 @@ impl<'a> Words<'a> {
         copied
     }
 
+    /// Asks for the slot ahead of its use, as one of many.
+    #[inline(always)]
+    pub fn prefetch_of_many(self) {
+        crate::path::prefetch_of_many(self.0.as_ptr());
+    }
+
     /// The slot as one that holds a pointer.
     #[inline]
     pub fn pointer<K, V>(self) -> &'a AtomicPtr<Entry<K, V>> {
