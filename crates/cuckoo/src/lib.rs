@@ -26,7 +26,8 @@
 //! - *Growth* moves a few buckets with each insert of a new key, a quarter more segments at a time, and nobody waits for the whole
 //!   of it; only a map of less than 16,384 keys is rebuilt in one go. [`CuckooMap::reserve`] finishes a growth that has begun.
 //! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there must
-//!   not use this map or another.
+//!   not use this map or another. In a map that elides locks ([`Builder::elide_locks`]) it may be begun more than once; what it
+//!   does is seen once.
 //! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
 //! - *Colliding keys*: keys of one hash have the slots of two buckets, sixteen, and what finds no room there is refused. If so many
