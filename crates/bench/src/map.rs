@@ -56,7 +56,7 @@ pub struct Options {
     /// Experiments to run: space, lookups, inserts, mixes, occupancy, value-sizes, insert-tail [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
-    /// Maps to compare: guira, guira-small-pages, dashmap, scc, papaya, rwlock, mutex, tbb, hopscotch, hopscotch-alone, no-map [default: all]
+    /// Maps to compare: guira, guira-small-pages, guira-elided, dashmap, scc, papaya, rwlock, mutex, tbb, hopscotch, hopscotch-alone, no-map [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub peers: Vec<String>,
     /// Keys that a map has room for [default: 16777216; 4096 with --tiny]

@@ -25,6 +25,10 @@ fn a_tiny_run_measures_everything_and_draws_it() {
         let rate = lookups.row("hits, 1 thread", peer).and_then(|row| row.median(metric::OPERATIONS));
         assert!(rate.is_some_and(|rate| rate > 0.0), "{peer}: {:?}", report.setting.notes);
     }
+    let mixes = report.experiment(mixes::NAME).expect("ran");
+    let elided = mixes.row("50 % updates, 1 thread", contender::ELIDED);
+    let is_left_out = report.setting.notes.iter().any(|note| note.contains(contender::ELIDED));
+    assert_ne!(elided.is_some(), is_left_out, "{:?}", report.setting.notes);
     let occupancy = report.experiment(occupancy::NAME).expect("ran");
     assert!(occupancy.row("misses, 95 %", "hopscotch-alone").is_some());
     let text = std::fs::read_to_string(folder.path().join("map.json")).expect("JSON");

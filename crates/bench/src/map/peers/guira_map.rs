@@ -1,5 +1,7 @@
 //! Guira's own map. Pairs of up to 64 bytes lie in its slots, larger ones on the heap.
 
+use std::marker::PhantomData;
+
 use guira_cuckoo::{Builder, CuckooMap};
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
@@ -8,19 +10,58 @@ use super::RandomState;
 /// Occupancy, in percent, to which a map with room for so many keys is filled: its slots are as many as the keys.
 const FILLED_PERCENT: usize = 95;
 
+/// How a contender's map is built.
+pub(in super::super) trait Setting: Send + Sync + 'static {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState>;
+}
+
 /// On huge pages, as its builder offers.
-pub(in super::super) struct GuiraMap<V>(CuckooMap<u64, V, RandomState>);
+pub(in super::super) enum HugePages {}
+
+impl Setting for HugePages {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState> {
+        builder.huge_pages()
+    }
+}
 
 /// On pages of 4 KiB, as the other maps.
-pub(in super::super) struct GuiraOnSmallPages<V>(GuiraMap<V>);
+pub(in super::super) enum SmallPages {}
+
+impl Setting for SmallPages {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState> {
+        builder
+    }
+}
+
+/// On huge pages, with writes as the processor's transactions.
+pub(in super::super) enum Elided {}
+
+impl Setting for Elided {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState> {
+        builder.huge_pages().elide_locks()
+    }
+}
+
+/// See [`Setting`].
+pub(in super::super) struct GuiraMap<V, S = HugePages>(CuckooMap<u64, V, RandomState>, PhantomData<S>);
+
+pub(in super::super) type GuiraOnSmallPages<V> = GuiraMap<V, SmallPages>;
+pub(in super::super) type GuiraElided<V> = GuiraMap<V, Elided>;
+
+impl GuiraElided<[u64; 1]> {
+    /// Whether the processor has transactions.
+    pub fn is_there() -> bool {
+        Self::growing().0.elides_locks()
+    }
+}
 
 fn builder() -> Builder<RandomState> {
     Builder::new().hasher(RandomState::new())
 }
 
-impl<V> GuiraMap<V> {
+impl<V, S: Setting> GuiraMap<V, S> {
     fn build(builder: Builder<RandomState>) -> Self {
-        Self(builder.build().expect("memory for the benchmark"))
+        Self(S::set(builder).build().expect("memory for the benchmark"), PhantomData)
     }
 }
 
@@ -29,16 +70,16 @@ fn with_slots(builder: Builder<RandomState>, keys: usize) -> Builder<RandomState
     builder.capacity(keys * FILLED_PERCENT / 100).fixed()
 }
 
-impl<V: Value> ConcurrentMap<V> for GuiraMap<V> {
+impl<V: Value, S: Setting> ConcurrentMap<V> for GuiraMap<V, S> {
     type Guard<'map> = ();
     const HAS_BATCHES: bool = true;
 
     fn with_room_for(keys: usize) -> Self {
-        Self::build(with_slots(builder().huge_pages(), keys))
+        Self::build(with_slots(builder(), keys))
     }
 
     fn growing() -> Self {
-        Self::build(builder().huge_pages())
+        Self::build(builder())
     }
 
     fn guard(&self) {}
@@ -74,52 +115,5 @@ impl<V: Value> ConcurrentMap<V> for GuiraMap<V> {
 
     fn slots(&self) -> Option<usize> {
         Some(self.0.capacity())
-    }
-}
-
-impl<V: Value> ConcurrentMap<V> for GuiraOnSmallPages<V> {
-    type Guard<'map> = ();
-    const HAS_BATCHES: bool = true;
-
-    fn with_room_for(keys: usize) -> Self {
-        Self(GuiraMap::build(with_slots(builder(), keys)))
-    }
-
-    fn growing() -> Self {
-        Self(GuiraMap::build(builder()))
-    }
-
-    fn guard(&self) {}
-
-    #[inline]
-    fn get(&self, key: u64, (): &()) -> Option<V> {
-        self.0.get(key, &())
-    }
-
-    #[inline]
-    fn insert(&self, key: u64, value: V, (): &()) -> bool {
-        self.0.insert(key, value, &())
-    }
-
-    #[inline]
-    fn remove(&self, key: u64, (): &()) -> bool {
-        self.0.remove(key, &())
-    }
-
-    #[inline]
-    fn update(&self, key: u64, (): &()) -> bool {
-        self.0.update(key, &())
-    }
-
-    fn get_many(&self, keys: &[u64], values: &mut Vec<Option<V>>, (): &()) {
-        self.0.get_many(keys, values, &());
-    }
-
-    fn insert_many(&self, keys: &[u64], (): &()) -> usize {
-        self.0.insert_many(keys, &())
-    }
-
-    fn slots(&self) -> Option<usize> {
-        self.0.slots()
     }
 }
