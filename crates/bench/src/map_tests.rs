@@ -21,6 +21,10 @@ fn a_tiny_run_measures_everything_and_draws_it() {
     }
     let highest = report.experiment(mixes::NAME).and_then(|mixes| mixes.row("half inserts", "guira"));
     assert!(highest.and_then(|row| row.median(metric::HIGHEST)).is_some_and(|rate| rate > 0.0));
+    let mixes = report.experiment(mixes::NAME).expect("ran");
+    let elided = mixes.row("50 % updates, 1 thread", contender::ELIDED);
+    let is_left_out = report.setting.notes.iter().any(|note| note.contains(contender::ELIDED));
+    assert_ne!(elided.is_some(), is_left_out, "{:?}", report.setting.notes);
     let occupancy = report.experiment(occupancy::NAME).expect("ran");
     assert!(occupancy.row("misses, 95 %", "hopscotch-alone").is_some());
 }

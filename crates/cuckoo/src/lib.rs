@@ -28,7 +28,8 @@
 //!   meanwhile, so whoever only reads from now on should have a growth that has begun finished: `reserve(0)`
 //!   ([`CuckooMap::reserve`]).
 //! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there must
-//!   not use this map or another.
+//!   not use this map or another. In a map that elides locks ([`Builder::elide_locks`]) it may be begun more than once; what it
+//!   does is seen once.
 //! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
 //! - *Colliding keys*: of keys with one and the same 64-bit hash the map takes half a bucket, four with its eight ways, and refuses

@@ -1,6 +1,7 @@
 //! The table's kernels under every interleaving: reads and changes of a key while it is displaced, replaced, or its segment
 //! grows and is given back.
 
+use guira_sync::Stripes;
 use loom::{sync::Arc, thread};
 
 use crate::{
@@ -446,7 +447,8 @@ fn hash_in_the_fourth(key: u32) -> u64 {
 fn loom_a_small_segment_is_rebuilt_beside_a_reader_and_a_writer() {
     model_within(1, || {
         let small = Layout::small(0, 1);
-        let table = Table::<FourBuckets, Heap>::with_layout(Heap::default(), small, 1, 1, 2).expect("memory");
+        let table =
+            Table::<FourBuckets, Heap>::with_layout(Heap::default(), small, 1, 1, Stripes::new(2)).expect("memory");
         let table = Arc::new(table);
         insert(&table, hash_in_the_fourth(5), 5);
         let rebuilder = {
@@ -472,7 +474,8 @@ fn loom_a_small_segment_is_rebuilt_beside_a_reader_and_a_writer() {
 fn loom_a_reader_beside_a_rebuild_believes_nothing_of_the_next_owner() {
     model_within(2, || {
         let heap = Heap::with_forgery(Forgery { lanes: vec![Lane::home(5), Lane::away(5)], payload: FORGED });
-        let table = Table::<FourBuckets, Heap>::with_layout(heap, Layout::small(0, 1), 1, 1, 2).expect("memory");
+        let table =
+            Table::<FourBuckets, Heap>::with_layout(heap, Layout::small(0, 1), 1, 1, Stripes::new(2)).expect("memory");
         let table = Arc::new(table);
         insert(&table, hash_in_the_fourth(5), 5);
         let rebuilder = {

@@ -24,6 +24,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use guira_sync::Stripes;
 use seize::Collector;
 
 pub use error::{ManyFull, ReserveError, TableFull};
@@ -150,6 +151,7 @@ pub struct Builder<S = RandomState> {
     is_fixed: bool,
     huge_pages: bool,
     stripes: usize,
+    elides_locks: bool,
     hasher: S,
 }
 
@@ -162,7 +164,14 @@ impl Default for Builder {
 impl Builder {
     /// An empty map that grows, with the default hasher.
     pub fn new() -> Self {
-        Self { capacity: 0, is_fixed: false, huge_pages: false, stripes: STRIPES, hasher: RandomState::default() }
+        Self {
+            capacity: 0,
+            is_fixed: false,
+            huge_pages: false,
+            stripes: STRIPES,
+            elides_locks: false,
+            hasher: RandomState::default(),
+        }
     }
 }
 
@@ -197,11 +206,28 @@ impl<S> Builder<S> {
         self
     }
 
+    /// Let writes run as transactions of the processor (Intel's RTM) where it has them, and take locks only when those fail.
+    /// [`CuckooMap::elides_locks`] says what has come of it: elsewhere it changes nothing.
+    ///
+    /// Writes that change nothing (a pair that is there already, a condition that does not hold) then run beside each other even
+    /// under one stripe, and write nothing. Those that do change something step their stripe's version for the readers, as under
+    /// the lock, and so still take turns if they share a stripe. So this is for a map with few stripes, or a few keys that
+    /// many threads try to change in vain; with the default number of stripes it gains little. Measure before you use it.
+    ///
+    /// What is called under a lock (closures, `Hash`, `Eq`, `Clone`) may then be begun several times in one operation. Its effects on
+    /// memory are seen once, or, if it panics, as far as it came; a system call in it (output, a panic's message, memory from
+    /// the system) aborts the transaction before it has been made, and is made under the lock.
+    #[must_use]
+    pub fn elide_locks(mut self) -> Self {
+        self.elides_locks = true;
+        self
+    }
+
     /// Another hasher. Its results are mixed once more, so that one whose lower or upper bits are poor will do.
     #[must_use]
     pub fn hasher<T>(self, hasher: T) -> Builder<T> {
-        let Self { capacity, is_fixed, huge_pages, stripes, hasher: _ } = self;
-        Builder { capacity, is_fixed, huge_pages, stripes, hasher }
+        let Self { capacity, is_fixed, huge_pages, stripes, elides_locks, hasher: _ } = self;
+        Builder { capacity, is_fixed, huge_pages, stripes, elides_locks, hasher }
     }
 
     /// The map.
@@ -218,7 +244,8 @@ impl<S> Builder<S> {
         if !memory.reserve(segment_bytes.checked_mul(layout.current).ok_or(ReserveError)?) {
             return Err(ReserveError);
         }
-        let table = Table::with_layout(memory, layout, SEGMENTS_MAX, layout.current, self.stripes);
+        let stripes = Stripes::new(self.stripes).with_elision(self.elides_locks);
+        let table = Table::with_layout(memory, layout, SEGMENTS_MAX, layout.current, stripes);
         Ok(CuckooMap {
             table: table.map_err(|_| ReserveError)?,
             hasher: self.hasher,
@@ -320,6 +347,11 @@ where
     /// Whether the map never grows.
     pub fn is_fixed(&self) -> bool {
         self.is_fixed
+    }
+
+    /// Whether writes are tried as transactions first: [`Builder::elide_locks`] has been asked for, and the processor has them.
+    pub fn elides_locks(&self) -> bool {
+        self.table.elides_locks()
     }
 
     /// Bytes of slots, tags and stripes, without what entries on the heap take.

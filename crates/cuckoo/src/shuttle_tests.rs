@@ -13,6 +13,7 @@
 use std::sync::{Arc, Mutex, atomic as uncontrolled};
 
 use guira_sync::{
+    Stripes,
     atomic::{AtomicU64, Ordering},
     reuse,
 };
@@ -222,7 +223,7 @@ impl Table {
             if is_small { (Layout::small(0, 1), 2) } else { (Layout::steady(0, 1), SEGMENT_BUCKETS) };
         let heap = Heap::with_forgery(forgery);
         let table = Self {
-            index: Index::with_layout(heap, layout, SEGMENTS_MAX, SEGMENTS_MAX, stripes).expect("memory"),
+            index: Index::with_layout(heap, layout, SEGMENTS_MAX, SEGMENTS_MAX, Stripes::new(stripes)).expect("memory"),
             cells: Default::default(),
             free: Mutex::new((0..CELLS as u32).collect()),
             salt,

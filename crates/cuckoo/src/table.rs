@@ -151,7 +151,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub fn new(source: S, segments: usize, segments_max: usize) -> Result<Self, Full> {
         let segments_max = segments_max.max(segments).clamp(1, SEGMENTS_MAX);
         let segments = segments.clamp(1, segments_max);
-        Self::with_layout(source, Layout::steady(0, segments), segments_max, segments_max, G::BUCKETS)
+        Self::with_layout(source, Layout::steady(0, segments), segments_max, segments_max, Stripes::new(G::BUCKETS))
     }
 
     /// A table that begins as `layout` says. `room` segments fit into its first directories.
@@ -160,11 +160,11 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         layout: Layout,
         segments_max: usize,
         room: usize,
-        stripes: usize,
+        stripes: Stripes<StripeData<D>>,
     ) -> Result<Self, Full> {
-        assert!(stripes <= G::BUCKETS, "more stripes than numbers of buckets");
+        assert!(stripes.len() <= G::BUCKETS, "more stripes than numbers of buckets");
         let table = Self {
-            stripes: Stripes::new(stripes),
+            stripes,
             directories: Directories::new(room, layout),
             growing: Mutex::default(),
             segments_max,
@@ -218,6 +218,11 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// How many stripes there are.
     pub fn stripes(&self) -> usize {
         self.stripes.len()
+    }
+
+    /// Whether stripes are held by the processor's transactions.
+    pub(crate) fn elides_locks(&self) -> bool {
+        self.stripes.elides()
     }
 
     /// Whether there is no key; exact when nobody is writing.

@@ -1,11 +1,13 @@
 //! Guira's synchronisation kernels.
 //!
-//! - [`Stripes`]: words that are spinlock and version at once; writers lock a pair, readers only look.
+//! - [`Stripes`]: words that are spinlock and version at once; writers lock a pair, readers only look. Where the processor has
+//!   transactions they may stand in for the locks.
 //! - [`References`]: a count whose last holder frees what it counts for.
 //! - [`reuse`]: how memory is used again that optimistic readers may still be looking at.
 //! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
 //!   kernels that production runs are the ones that the models check.
 
+mod elision;
 pub mod order;
 mod references;
 pub mod reuse;

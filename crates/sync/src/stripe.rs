@@ -10,9 +10,16 @@
 //! before and after its reads has seen one state. A lock that was held without writing leaves readers undisturbed.
 //!
 //! Lock order: ascending stripe number; [`Stripes::lock_pair`] and [`Stripes::lock_all`] keep it.
+//!
+//! Stripes may be built to elide locks ([`Stripes::with_elision`]): a pair is then held by a transaction, which neither locks nor
+//! marks its words, but reads them, and steps the versions of what it has written before it commits. Its stores, the steps
+//! among them, are seen at one moment. So a reader whose second look at the version finds the first one's value has read
+//! all from before that moment or all from after it, and `writing` has nothing to tell. Whoever locks a word of the pair
+//! for real writes it, and so aborts the transaction.
 
 use crate::{
     atomic::{AtomicU64, Ordering, fence},
+    elision::{Rtm, Transactions, elide},
     hint,
     order::{Held, Rank},
 };
@@ -47,12 +54,15 @@ struct Stripe<T> {
     data: T,
 }
 
-/// The stripes of one table, with a `T` each.
+/// The stripes of one table, with a `T` each. Transactions are the processor's, but in tests.
 #[derive(Debug)]
-pub struct Stripes<T = ()> {
+pub struct Stripes<T = (), P: Transactions = Rtm> {
     stripes: Box<[Stripe<T>]>,
     /// One less than there are.
     mask: usize,
+    /// Whether `lock_pair` tries a transaction first.
+    elides: bool,
+    processor: P,
 }
 
 impl<T: Default> Stripes<T> {
@@ -63,11 +73,28 @@ impl<T: Default> Stripes<T> {
     pub fn new(len: usize) -> Self {
         assert!(len.is_power_of_two(), "{len} stripes");
         let stripes = (0..len).map(|_| Stripe { word: AtomicU64::new(0), data: T::default() }).collect();
-        Self { stripes, mask: len - 1 }
+        Self { stripes, mask: len - 1, elides: false, processor: Rtm }
     }
 }
 
 impl<T> Stripes<T> {
+    /// Lets [`Stripes::lock_pair`] hold pairs by transactions if `is_wanted` and the processor has them. What the holder does is
+    /// then begun up to nine times, the last of them under the locks; its effects on memory are those of one time, and a system
+    /// call is only ever made under the locks, since it aborts a transaction.
+    #[must_use]
+    pub fn with_elision(mut self, is_wanted: bool) -> Self {
+        self.elides = is_wanted && Rtm::is_there();
+        self
+    }
+}
+
+impl<T, P: Transactions> Stripes<T, P> {
+    /// Whether pairs are held by transactions.
+    #[inline]
+    pub fn elides(&self) -> bool {
+        P::POSSIBLE && self.elides
+    }
+
     /// What belongs to a stripe.
     #[inline]
     pub fn data(&self, stripe: usize) -> &T {
@@ -121,31 +148,55 @@ impl<T> Stripes<T> {
         (seen & WRITING == 0).then_some(Version { word, seen: seen & !LOCKED })
     }
 
-    /// Locks the stripes of two buckets, which may be one and the same.
+    /// Locks the stripes of two buckets, which may be one and the same, or holds them by a transaction.
     #[inline]
-    pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_, T> {
+    pub fn lock_pair(&self, first: usize, second: usize) -> PairGuard<'_, T, P> {
         let held = Held::note(Rank::Stripes);
         let mask = self.mask;
         let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
-        lock(self.word(low));
-        if high != low {
-            lock(self.word(high));
+        if self.elides() && self.elide_pair(low, high) {
+            return PairGuard { stripes: self, low, high, by: By::Transaction, writing: false, _held: held };
         }
-        PairGuard { stripes: self, low, high, writing: false, _held: held }
+        lock(self.word(low));
+        let by = if high == low {
+            By::OneLock
+        } else {
+            lock(self.word(high));
+            By::TwoLocks
+        };
+        PairGuard { stripes: self, low, high, by, writing: false, _held: held }
     }
 
-    /// Locks the stripe of one bucket.
+    /// Locks the stripe of one bucket, or holds it by a transaction.
     #[inline(always)]
-    pub fn lock_one(&self, bucket: usize) -> PairGuard<'_, T> {
+    pub fn lock_one(&self, bucket: usize) -> PairGuard<'_, T, P> {
         let held = Held::note(Rank::Stripes);
         let stripe = bucket & self.mask;
-        lock(self.word(stripe));
-        PairGuard { stripes: self, low: stripe, high: stripe, writing: false, _held: held }
+        let by = if self.elides() && self.elide_pair(stripe, stripe) {
+            By::Transaction
+        } else {
+            lock(self.word(stripe));
+            By::OneLock
+        };
+        PairGuard { stripes: self, low: stripe, high: stripe, by, writing: false, _held: held }
+    }
+
+    /// Begins a transaction in which neither is locked. Apart and cold, so that those who do not want it carry none of it.
+    #[cold]
+    #[inline(never)]
+    fn elide_pair(&self, low: usize, high: usize) -> bool {
+        elide(&self.processor, || self.is_free(low) && self.is_free(high))
+    }
+
+    /// Whether nobody holds the lock of a stripe.
+    fn is_free(&self, stripe: usize) -> bool {
+        // Acquire: pairs with the Release in `unlock`; what the last holder wrote is visible.
+        self.word(stripe).load(Ordering::Acquire) & LOCKED == 0
     }
 
     /// The same if nobody else holds either.
     #[inline]
-    pub fn try_lock_pair(&self, first: usize, second: usize) -> Option<PairGuard<'_, T>> {
+    pub fn try_lock_pair(&self, first: usize, second: usize) -> Option<PairGuard<'_, T, P>> {
         let held = Held::note(Rank::Stripes);
         let mask = self.mask;
         let (low, high) = ((first & mask).min(second & mask), (first & mask).max(second & mask));
@@ -156,11 +207,12 @@ impl<T> Stripes<T> {
             unlock(self.word(low));
             return None;
         }
-        Some(PairGuard { stripes: self, low, high, writing: false, _held: held })
+        let by = if high == low { By::OneLock } else { By::TwoLocks };
+        Some(PairGuard { stripes: self, low, high, by, writing: false, _held: held })
     }
 
-    /// Locks every stripe: writers wait, readers go on.
-    pub fn lock_all(&self) -> AllGuard<'_, T> {
+    /// Locks every stripe: writers wait, readers go on. It writes every word, so no transaction that holds a pair survives it.
+    pub fn lock_all(&self) -> AllGuard<'_, T, P> {
         let held = Held::note(Rank::Stripes);
         for stripe in &self.stripes {
             lock(&stripe.word);
@@ -212,25 +264,46 @@ fn unlock(word: &AtomicU64) {
     word.store(stepped, Ordering::Release);
 }
 
-/// Two stripes held; released on drop.
+/// How a pair is held. A whole word: as a byte beside `writing`, or as a bit of `high`, it made stores of keys that are there a
+/// fifth slower.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+enum By {
+    /// By the lock of its only stripe.
+    OneLock,
+    /// By both locks.
+    TwoLocks,
+    /// By an open transaction of this thread, which has seen both free.
+    Transaction,
+}
+
+/// Two stripes held; released on drop. One that is held by a transaction stays with its thread: another could see it only after it
+/// has been dropped.
 #[derive(Debug)]
-pub struct PairGuard<'a, T> {
-    stripes: &'a Stripes<T>,
+pub struct PairGuard<'a, T, P: Transactions = Rtm> {
+    stripes: &'a Stripes<T, P>,
     low: usize,
     high: usize,
+    by: By,
     writing: bool,
     _held: Held,
 }
 
-impl<T> PairGuard<'_, T> {
-    /// Locks the stripe of another bucket beside the one that is held, unless somebody else holds it: who does not wait may lock in
+impl<T, P: Transactions> PairGuard<'_, T, P> {
+    /// Holds the stripe of another bucket beside the one that is held, unless somebody else does: who does not wait may lock in
     /// any order. To be called once, before [`start_writing`](Self::start_writing).
     #[inline]
     pub fn try_add(&mut self, bucket: usize) -> bool {
         debug_assert!(self.low == self.high && !self.writing, "two stripes at most, both before the first store");
         let stripe = bucket & self.stripes.mask;
-        if stripe != self.low && !try_lock(self.stripes.word(stripe)) {
-            return false;
+        if stripe == self.low {
+            return true;
+        }
+        match self.by {
+            By::OneLock if try_lock(self.stripes.word(stripe)) => self.by = By::TwoLocks,
+            // The transaction has now read this word too.
+            By::Transaction if self.stripes.is_free(stripe) => {}
+            _ => return false,
         }
         self.high = stripe;
         true
@@ -243,33 +316,65 @@ impl<T> PairGuard<'_, T> {
             return;
         }
         self.writing = true;
-        start_writing(self.stripes.word(self.low));
-        if self.high != self.low {
-            start_writing(self.stripes.word(self.high));
+        match self.by {
+            By::OneLock => start_writing(self.stripes.word(self.low)),
+            By::TwoLocks => {
+                start_writing(self.stripes.word(self.low));
+                start_writing(self.stripes.word(self.high));
+            }
+            // Nobody can see anything before `commit`.
+            By::Transaction => {}
         }
         // Release: pairs with the Acquire fence in `Version::is_unchanged`; whoever sees a later store sees `writing`.
         fence(Ordering::Release);
     }
+
+    /// Ends the transaction by which the pair is held.
+    #[cold]
+    #[inline(never)]
+    fn commit(&self) {
+        if self.writing {
+            step(self.stripes.word(self.low));
+            if self.high != self.low {
+                step(self.stripes.word(self.high));
+            }
+        }
+        // SAFETY: `lock_pair` began the transaction on this thread, which alone can see this guard until it commits, and a guard is
+        // dropped once. If the transaction had been undone since, the guard would not be there.
+        unsafe { self.stripes.processor.commit() };
+    }
 }
 
-impl<T> Drop for PairGuard<'_, T> {
+/// Steps the version in the transaction that has seen the word unlocked: at the moment at which the others see this they see all
+/// that the transaction has stored.
+#[inline]
+fn step(word: &AtomicU64) {
+    // Release: pairs with the Acquire in `begin` and `lock`, as in `unlock`.
+    word.store(word.load(Ordering::Relaxed).wrapping_add(VERSION_STEP), Ordering::Release);
+}
+
+impl<T, P: Transactions> Drop for PairGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
-        if self.high != self.low {
-            unlock(self.stripes.word(self.high));
+        match self.by {
+            By::OneLock => unlock(self.stripes.word(self.low)),
+            By::TwoLocks => {
+                unlock(self.stripes.word(self.high));
+                unlock(self.stripes.word(self.low));
+            }
+            By::Transaction => self.commit(),
         }
-        unlock(self.stripes.word(self.low));
     }
 }
 
 /// Every stripe held; released on drop.
 #[derive(Debug)]
-pub struct AllGuard<'a, T> {
-    stripes: &'a Stripes<T>,
+pub struct AllGuard<'a, T, P: Transactions = Rtm> {
+    stripes: &'a Stripes<T, P>,
     _held: Held,
 }
 
-impl<T> AllGuard<'_, T> {
+impl<T, P: Transactions> AllGuard<'_, T, P> {
     /// As [`PairGuard::start_writing`].
     pub fn start_writing(&mut self) {
         for stripe in &self.stripes.stripes {
@@ -280,7 +385,7 @@ impl<T> AllGuard<'_, T> {
     }
 }
 
-impl<T> Drop for AllGuard<'_, T> {
+impl<T, P: Transactions> Drop for AllGuard<'_, T, P> {
     fn drop(&mut self) {
         for stripe in self.stripes.stripes.iter().rev() {
             unlock(&stripe.word);
@@ -330,6 +435,10 @@ mod tests {
         drop(stripes.lock_pair(1, 1));
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[path = "stripe_elision_tests.rs"]
+mod elision_tests;
 
 #[cfg(all(test, loom))]
 mod loom_tests {

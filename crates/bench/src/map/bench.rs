@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::{
     BenchError, ExperimentReport, Options,
-    contender::{CONTENDERS, Contender, NO_MAP, OF_EXPERIMENTS, Users},
+    contender::{CONTENDERS, Contender, ELIDED, NO_MAP, OF_EXPERIMENTS, Users},
     cxx::CxxProgram,
     metric,
+    peers::guira_map::GuiraElided,
 };
 use crate::crew::Rate;
 use crate::in_process::Bench;
@@ -61,6 +62,10 @@ impl MapBench {
                     notes.push(format!("without C++'s maps: {why}"));
                 }
             }
+        }
+        if contenders.iter().any(|contender| contender.name == ELIDED) && !GuiraElided::is_there() {
+            contenders.retain(|contender| contender.name != ELIDED);
+            notes.push(format!("without {ELIDED}: this processor has no transactions (RTM) that commit"));
         }
         let program = match options.in_this_process {
             true => None,

@@ -9,7 +9,7 @@ use super::{
     factors, global_lock,
     peers::{
         dashmap::DashMap,
-        guira_map::{GuiraMap, GuiraOnSmallPages},
+        guira_map::{GuiraElided, GuiraMap, GuiraOnSmallPages},
         locked::{MutexLocked, ReadWriteLocked},
         no_map::NoMap,
         papaya::PapayaMap,
@@ -82,9 +82,10 @@ pub(super) const fn cxx(name: &'static str, is: &'static str, users: Users) -> C
 }
 
 /// All of them.
-pub(super) const CONTENDERS: [Contender; 11] = [
+pub(super) const CONTENDERS: [Contender; 12] = [
     rust!("guira", "guira-cuckoo's CuckooMap on huge pages", GuiraMap),
     rust!("guira-small-pages", "the same on pages of 4 KiB", GuiraOnSmallPages, [1]),
+    rust!("guira-elided", "guira with writes as the processor's transactions, locks behind them", GuiraElided, [1]),
     rust!("dashmap", "crate dashmap 6.2", DashMap),
     rust!("scc", "crate scc 3.8, HashMap", SccMap),
     rust!("papaya", "crate papaya 0.2, a guard for 64 operations", PapayaMap),
@@ -95,6 +96,12 @@ pub(super) const CONTENDERS: [Contender; 11] = [
     cxx("hopscotch-alone", "tsl::hopscotch_map without a lock, for one thread", Users::One),
     rust!("no-map", "no map: how fast keys are made", NoMap, [1]),
 ];
+
+/// The name of [`GuiraMap`].
+pub(super) const GUIRA: &str = "guira";
+
+/// The name of [`GuiraElided`].
+pub(super) const ELIDED: &str = "guira-elided";
 
 /// The name of [`NoMap`].
 pub(super) const NO_MAP: &str = "no-map";

@@ -4,9 +4,9 @@
 use super::{
     BenchError, ExperimentReport,
     bench::{FULL_PERCENT, MapBench, record},
-    contender::Contender,
+    contender::{Contender, ELIDED, GUIRA},
     metric,
-    peers::guira_map::{GuiraOfStripes, STRIPES},
+    peers::guira_map::{Elided, GuiraElided, GuiraOfStripes, HugePages, STRIPES, Setting},
     phase::{Phase, Work},
     subject::here,
 };
@@ -15,19 +15,30 @@ use crate::in_process::threads;
 
 pub(super) const NAME: &str = "stripes";
 
-/// From few to the most that a map can have.
-const COUNTS: [usize; 4] = [256, 1024, 2048, 4096];
-
-/// The maps with so many.
-pub(super) const CONTENDERS: [Contender; 4] = [
-    striped::<{ COUNTS[0] }>("stripes-256"),
-    striped::<{ COUNTS[1] }>("stripes-1024"),
-    striped::<{ COUNTS[2] }>("stripes-2048"),
-    striped::<{ COUNTS[3] }>("stripes-4096"),
+/// From few to the most that a map can have, and of few and of the default also with elided locks, which few stripes gain by.
+const SHAPES: [(usize, &str); 7] = [
+    (16, GUIRA),
+    (16, ELIDED),
+    (256, GUIRA),
+    (1024, GUIRA),
+    (STRIPES, GUIRA),
+    (STRIPES, ELIDED),
+    (4096, GUIRA),
 ];
 
-const fn striped<const COUNT: usize>(name: &'static str) -> Contender {
-    Contender::own(name, "CuckooMap with so many stripes (locks)", here::<[u64; 1], GuiraOfStripes<[u64; 1], COUNT>>)
+/// The maps of these shapes, in their order.
+pub(super) const CONTENDERS: [Contender; 7] = [
+    striped::<HugePages, { SHAPES[0].0 }>("stripes-16"),
+    striped::<Elided, { SHAPES[1].0 }>("stripes-16-elided"),
+    striped::<HugePages, { SHAPES[2].0 }>("stripes-256"),
+    striped::<HugePages, { SHAPES[3].0 }>("stripes-1024"),
+    striped::<HugePages, { SHAPES[4].0 }>("stripes-2048"),
+    striped::<Elided, { SHAPES[5].0 }>("stripes-2048-elided"),
+    striped::<HugePages, { SHAPES[6].0 }>("stripes-4096"),
+];
+
+const fn striped<S: Setting, const COUNT: usize>(name: &'static str) -> Contender {
+    Contender::own(name, "CuckooMap with so many stripes (locks)", here::<[u64; 1], GuiraOfStripes<[u64; 1], S, COUNT>>)
 }
 
 pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
@@ -43,7 +54,11 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
         for count in bench.one_and_all() {
             let mut rates = Vec::new();
             bench.alternate_among(&CONTENDERS, 1, |contender| {
-                rates.push(measure(bench, contender, room, count)?);
+                let shapes = CONTENDERS.iter().zip(SHAPES);
+                let shape = shapes.filter(|(one, _)| one.name == contender.name).map(|(_, shape)| shape);
+                for (stripes, map) in shape.filter(|(_, map)| *map != ELIDED || GuiraElided::is_there()) {
+                    rates.push((stripes, map, measure(bench, contender, room, count)?));
+                }
                 Ok(())
             })?;
             record_all(&mut report, count, &rates);
@@ -66,15 +81,14 @@ fn measure(bench: &MapBench, contender: &Contender, room: u64, count: usize) -> 
     Ok([map.rate(&inserts)?, map.rate(&updates)?])
 }
 
-fn record_all(report: &mut ExperimentReport, count: usize, rates: &[[Rate; 2]]) {
-    let rates = || COUNTS.into_iter().zip(rates);
-    let by_default = rates().find(|(stripes, _)| *stripes == STRIPES).map(|(_, rates)| rates);
-    for (stripes, rates) in rates() {
+fn record_all(report: &mut ExperimentReport, count: usize, rates: &[(usize, &str, [Rate; 2])]) {
+    let by_default = rates.iter().find(|(stripes, map, _)| (*stripes, *map) == (STRIPES, GUIRA));
+    for (stripes, map, rates) in rates {
         for (at, mix) in MIXES.into_iter().enumerate() {
             let variant = format!("{mix} by {}, {stripes} stripes", threads(count));
-            record(report, &variant, "guira", rates[at]);
-            if let Some(by_default) = by_default {
-                report.record(&variant, "guira", metric::OVER_DEFAULT, rates[at].per_s / by_default[at].per_s);
+            record(report, &variant, map, rates[at]);
+            if let Some((_, _, by_default)) = by_default {
+                report.record(&variant, map, metric::OVER_DEFAULT, rates[at].per_s / by_default[at].per_s);
             }
         }
     }

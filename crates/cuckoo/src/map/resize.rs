@@ -5,6 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use guira_sync::Stripes;
 use seize::Guard;
 
 use super::{CuckooMap, ReserveError, Storage, Ways, Width, layout_for, memory::Memory, pairs, segment_bytes};
@@ -73,8 +74,8 @@ where
             return;
         }
         let memory = Memory::new(self.table.source().has_huge_pages());
-        let Ok(mut smaller) = Table::with_layout(memory, wanted, SEGMENTS_MAX, wanted.current, self.table.stripes())
-        else {
+        let stripes = Stripes::new(self.table.stripes()).with_elision(self.table.elides_locks());
+        let Ok(mut smaller) = Table::with_layout(memory, wanted, SEGMENTS_MAX, wanted.current, stripes) else {
             return;
         };
         let mut contents = Vec::new();

@@ -1,5 +1,7 @@
 //! Guira's own map, and the same of another shape. Pairs of up to 64 bytes lie in its slots, larger ones on the heap.
 
+use std::marker::PhantomData;
+
 use guira_cuckoo::{Auto, Builder, CuckooMap, Ways, Width};
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
@@ -13,38 +15,74 @@ pub(in super::super) const WAYS: usize = 8;
 /// Stripes, unless asked for otherwise.
 pub(in super::super) const STRIPES: usize = 2048;
 
+/// How a contender's map is built.
+pub(in super::super) trait Setting: Send + Sync + 'static {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState>;
+}
+
 /// On huge pages, as its builder offers.
-pub(in super::super) type GuiraMap<V> = Shaped<V, WAYS, STRIPES, true>;
+pub(in super::super) enum HugePages {}
+
+impl Setting for HugePages {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState> {
+        builder.huge_pages()
+    }
+}
 
 /// On pages of 4 KiB, as the other maps.
-pub(in super::super) type GuiraOnSmallPages<V> = Shaped<V, WAYS, STRIPES, false>;
+pub(in super::super) enum SmallPages {}
+
+impl Setting for SmallPages {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState> {
+        builder
+    }
+}
+
+/// On huge pages, with writes as the processor's transactions.
+pub(in super::super) enum Elided {}
+
+impl Setting for Elided {
+    fn set(builder: Builder<RandomState>) -> Builder<RandomState> {
+        builder.huge_pages().elide_locks()
+    }
+}
+
+pub(in super::super) type GuiraMap<V> = Shaped<V, HugePages, WAYS, STRIPES>;
+pub(in super::super) type GuiraOnSmallPages<V> = Shaped<V, SmallPages, WAYS, STRIPES>;
+pub(in super::super) type GuiraElided<V> = Shaped<V, Elided, WAYS, STRIPES>;
 
 /// With another number of slots in a bucket.
-pub(in super::super) type GuiraOfWays<V, const WAYS: usize> = Shaped<V, WAYS, STRIPES, true>;
+pub(in super::super) type GuiraOfWays<V, const WAYS: usize> = Shaped<V, HugePages, WAYS, STRIPES>;
 
 /// With another number of stripes.
-pub(in super::super) type GuiraOfStripes<V, const STRIPES: usize> = Shaped<V, WAYS, STRIPES, true>;
+pub(in super::super) type GuiraOfStripes<V, S, const STRIPES: usize> = Shaped<V, S, WAYS, STRIPES>;
 
-/// With so many slots in a bucket and so many stripes, on huge pages or on pages of 4 KiB.
-pub(in super::super) struct Shaped<V, const WAYS: usize, const STRIPES: usize, const HUGE: bool>(
+/// With so many slots in a bucket and so many stripes.
+pub(in super::super) struct Shaped<V, S, const WAYS: usize, const STRIPES: usize>(
     CuckooMap<u64, V, RandomState, Auto, WAYS>,
+    PhantomData<S>,
 )
 where
     Ways<WAYS>: Width;
 
-impl<V, const WAYS: usize, const STRIPES: usize, const HUGE: bool> Shaped<V, WAYS, STRIPES, HUGE>
+impl GuiraElided<[u64; 1]> {
+    /// Whether the processor has transactions.
+    pub fn is_there() -> bool {
+        Self::growing().0.elides_locks()
+    }
+}
+
+impl<V, S: Setting, const WAYS: usize, const STRIPES: usize> Shaped<V, S, WAYS, STRIPES>
 where
     Ways<WAYS>: Width,
 {
     fn build(builder: Builder) -> Self {
-        let builder = builder.hasher(RandomState::new()).stripes(STRIPES);
-        let builder = if HUGE { builder.huge_pages() } else { builder };
-        Self(builder.build().expect("memory for the benchmark"))
+        let builder = S::set(builder.hasher(RandomState::new()).stripes(STRIPES));
+        Self(builder.build().expect("memory for the benchmark"), PhantomData)
     }
 }
 
-impl<V: Value, const WAYS: usize, const STRIPES: usize, const HUGE: bool> ConcurrentMap<V>
-    for Shaped<V, WAYS, STRIPES, HUGE>
+impl<V: Value, S: Setting, const WAYS: usize, const STRIPES: usize> ConcurrentMap<V> for Shaped<V, S, WAYS, STRIPES>
 where
     Ways<WAYS>: Width,
 {
