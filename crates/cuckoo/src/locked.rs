@@ -1,6 +1,6 @@
 //! A key under its lock: found, changed, added, removed.
 
-use guira_sync::PairGuard;
+use guira_sync::HeldStripes;
 
 use crate::{
     probe::Probe,
@@ -21,9 +21,9 @@ pub struct Place {
 
 /// The first bucket of a key, or both, locked.
 #[derive(Debug)]
-pub struct Locked<'a, G: Geometry, S: SegmentSource, D = (), H = Homes<'a, G>> {
+pub struct Locked<'a, G: Geometry, S: SegmentSource, D = (), H: Residence<'a, G> = Homes<'a, G>> {
     table: &'a Table<G, S, D>,
-    guard: PairGuard<'a, StripeData<D>>,
+    guard: H::Guard<StripeData<D>>,
     homes: H,
     probe: Probe,
     both: bool,
@@ -33,7 +33,7 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default, H: Residence<'a, G>> Locked<
     #[inline(always)]
     pub(crate) fn new(
         table: &'a Table<G, S, D>,
-        guard: PairGuard<'a, StripeData<D>>,
+        guard: H::Guard<StripeData<D>>,
         homes: H,
         probe: &Probe,
         both: bool,

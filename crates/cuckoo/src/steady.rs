@@ -12,7 +12,7 @@ use crate::{
     table::{Home, Table},
 };
 
-/// Another writer is in the way, or the table grows.
+/// Another writer is in the way, or the table grows, or elides locks.
 pub(crate) struct LongWay;
 
 /// A key locked in a table that does not grow, and where it lies.
@@ -22,13 +22,16 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// Locks a key and finds it.
     ///
     /// # Errors
-    /// [`LongWay`] if the table grows or is small, or another writer is in the way.
+    /// [`LongWay`] if the table grows, is small or elides locks, or another writer is in the way.
     #[inline(always)]
     pub(crate) fn lock_at_home<'a>(
         &'a self,
         probe: &Probe,
         mut is_it: impl FnMut(G::Content<'a>) -> bool,
     ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
+        if self.stripes.elides() {
+            return Err(LongWay);
+        }
         let first = probe.first(Self::FULL_MASK);
         let guard = self.stripes.lock_one(first);
         // While the stripe is held growth does not get past the key's bucket, so a layout that is steady stays as it is.

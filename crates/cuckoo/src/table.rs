@@ -8,7 +8,7 @@
 use std::{marker::PhantomData, ptr::NonNull, sync::Mutex};
 
 use guira_sync::{
-    Stripes, Version,
+    HeldStripes, LockGuard, PairGuard, Stripes, Version,
     atomic::{AtomicU32, Ordering},
     reuse,
 };
@@ -95,6 +95,9 @@ pub struct Home<'a, G>(pub(crate) SegmentRef<'a, G>);
 
 /// Where a key that is locked may lie.
 pub trait Residence<'a, G> {
+    /// What holds the stripes meanwhile.
+    type Guard<T: 'a>: HeldStripes;
+
     /// Where it is, or comes from.
     fn oldest(&self) -> SegmentRef<'a, G>;
 
@@ -115,6 +118,8 @@ pub trait Residence<'a, G> {
 }
 
 impl<'a, G> Residence<'a, G> for Home<'a, G> {
+    type Guard<T: 'a> = LockGuard<'a, T>;
+
     #[inline(always)]
     fn oldest(&self) -> SegmentRef<'a, G> {
         self.0
@@ -127,6 +132,8 @@ impl<'a, G> Residence<'a, G> for Home<'a, G> {
 }
 
 impl<'a, G: Geometry> Residence<'a, G> for Homes<'a, G> {
+    type Guard<T: 'a> = PairGuard<'a, T>;
+
     #[inline]
     fn oldest(&self) -> SegmentRef<'a, G> {
         self.from

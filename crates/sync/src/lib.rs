@@ -14,7 +14,7 @@ pub mod reuse;
 mod stripe;
 
 pub use references::References;
-pub use stripe::{AllGuard, PairGuard, Stripes, Version};
+pub use stripe::{AllGuard, HeldStripes, LockGuard, PairGuard, Stripes, Version};
 
 /// The atomics every kernel uses.
 #[cfg(not(any(loom, shuttle)))]

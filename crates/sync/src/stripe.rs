@@ -17,6 +17,10 @@
 //! all from before that moment or all from after it, and `writing` has nothing to tell. Whoever locks a word of the pair
 //! for real writes it, and so aborts the transaction.
 
+mod lock_guard;
+
+pub use lock_guard::{HeldStripes, LockGuard};
+
 use crate::{
     atomic::{AtomicU64, Ordering, fence},
     elision::{Rtm, Transactions, elide},
@@ -167,20 +171,6 @@ impl<T, P: Transactions> Stripes<T, P> {
         PairGuard { stripes: self, low, high, by, writing: false, _held: held }
     }
 
-    /// Locks the stripe of one bucket, or holds it by a transaction.
-    #[inline(always)]
-    pub fn lock_one(&self, bucket: usize) -> PairGuard<'_, T, P> {
-        let held = Held::note(Rank::Stripes);
-        let stripe = bucket & self.mask;
-        let by = if self.elides() && self.elide_pair(stripe, stripe) {
-            By::Transaction
-        } else {
-            lock(self.word(stripe));
-            By::OneLock
-        };
-        PairGuard { stripes: self, low: stripe, high: stripe, by, writing: false, _held: held }
-    }
-
     /// Begins a transaction in which neither is locked. Apart and cold, so that those who do not want it carry none of it.
     #[cold]
     #[inline(never)]
@@ -290,25 +280,6 @@ pub struct PairGuard<'a, T, P: Transactions = Rtm> {
 }
 
 impl<T, P: Transactions> PairGuard<'_, T, P> {
-    /// Holds the stripe of another bucket beside the one that is held, unless somebody else does: who does not wait may lock in
-    /// any order. To be called once, before [`start_writing`](Self::start_writing).
-    #[inline]
-    pub fn try_add(&mut self, bucket: usize) -> bool {
-        debug_assert!(self.low == self.high && !self.writing, "two stripes at most, both before the first store");
-        let stripe = bucket & self.stripes.mask;
-        if stripe == self.low {
-            return true;
-        }
-        match self.by {
-            By::OneLock if try_lock(self.stripes.word(stripe)) => self.by = By::TwoLocks,
-            // The transaction has now read this word too.
-            By::Transaction if self.stripes.is_free(stripe) => {}
-            _ => return false,
-        }
-        self.high = stripe;
-        true
-    }
-
     /// To be called before the first store that readers could see.
     #[inline]
     pub fn start_writing(&mut self) {

@@ -16,15 +16,8 @@ use crate::in_process::threads;
 pub(super) const NAME: &str = "stripes";
 
 /// From few to the most that a map can have, and of few and of the default also with elided locks, which few stripes gain by.
-const SHAPES: [(usize, &str); 7] = [
-    (16, GUIRA),
-    (16, ELIDED),
-    (256, GUIRA),
-    (1024, GUIRA),
-    (STRIPES, GUIRA),
-    (STRIPES, ELIDED),
-    (4096, GUIRA),
-];
+const SHAPES: [(usize, &str); 7] =
+    [(16, GUIRA), (16, ELIDED), (256, GUIRA), (1024, GUIRA), (STRIPES, GUIRA), (STRIPES, ELIDED), (4096, GUIRA)];
 
 /// The maps of these shapes, in their order.
 pub(super) const CONTENDERS: [Contender; 7] = [
