@@ -23,7 +23,7 @@ fn a_tiny_run_measures_everything_and_draws_it() {
     assert!(highest.and_then(|row| row.median(metric::HIGHEST)).is_some_and(|rate| rate > 0.0));
     let mixes = report.experiment(mixes::NAME).expect("ran");
     let elided = mixes.row("50 % updates, 1 thread", contender::ELIDED);
-    let is_left_out = report.setting.notes.iter().any(|note| note.contains(contender::ELIDED));
+    let is_left_out = report.setting.notes.iter().any(|note| note.contains("elided"));
     assert_ne!(elided.is_some(), is_left_out, "{:?}", report.setting.notes);
     let occupancy = report.experiment(occupancy::NAME).expect("ran");
     assert!(occupancy.row("misses, 95 %", "hopscotch-alone").is_some());
@@ -36,6 +36,8 @@ fn unknown_names_and_sizes_out_of_range_are_refused() {
     assert!(error.contains("insert-tail") && !error.contains('\n'), "{error}");
     let error = refused(Options { peers: vec!["typo".into()], ..tiny() });
     assert!(error.contains("papaya") && !error.contains('\n'), "{error}");
+    let error = refused(Options { peers: vec!["stripes-16".into()], ..tiny() });
+    assert!(error.contains("papaya"), "an experiment's own map: {error}");
     let error = refused(Options { keys: Some(3), ..tiny() });
     assert!(error.contains("--keys") && !error.contains('\n'), "{error}");
     let error = refused(Options { threads: Some(100_000), ..tiny() });

@@ -245,6 +245,12 @@ impl Directories {
         }
     }
 
+    /// Whether the layout is steady now: a guess at what whoever holds a stripe will find.
+    #[inline(always)]
+    pub fn is_steady(&self) -> bool {
+        self.steady_segments.load(Ordering::Relaxed) != 0
+    }
+
     /// The segment of a position, if the layout is steady. If it changes at the very moment the segment may be a wrong one: the
     /// caller asked for the version of the key's stripe before, and finds it changed, because growth marks every stripe on its
     /// way from one steady layout to the next.

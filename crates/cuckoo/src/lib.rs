@@ -34,8 +34,9 @@
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
 //! - *Colliding keys*: of keys with one and the same 64-bit hash the map takes half a bucket, four with its eight ways, and refuses
 //!   more. The others neither lose room to them nor wait for a growth that cannot go on. Of good hashes no two are the same;
-//!   one of 32 bits gives five keys the same
-//!   from a hundred million keys on, and three, more than a map of four ways takes, from a few million.
+//!   one of 32 bits gives five keys the same from a hundred million keys on, and three, more than a map of four ways takes, from
+//!   a few million. Keys that are chosen to agree in everything but the rest of their hash can still stop a growth: then new keys
+//!   are refused. Where others choose the keys, use a hasher with a secret that they cannot learn.
 //! - *Errors*: no room is [`TableFull`] with the pair, no memory is [`ReserveError`]; only the methods that say so panic.
 //! - A hasher, comparison or closure that panics leaves the map as it was before the operation, or after it.
 //!
@@ -90,7 +91,9 @@ mod locked;
 #[cfg(not(any(loom, shuttle)))]
 mod map;
 mod path;
+mod prefetch;
 mod probe;
+mod residence;
 #[cfg(not(any(loom, shuttle)))]
 mod scan;
 mod segment;
@@ -106,7 +109,7 @@ pub use map::{
     Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Iter, ManyFull, Plain, RandomState, ReserveError,
     Storage, TableFull, Ways, Width,
 };
-pub use path::prefetch;
+pub use prefetch::prefetch;
 pub use probe::Probe;
 pub use segment::{Geometry, SegmentSource};
 pub use table::{Contended, Full, Table};

@@ -4,9 +4,10 @@ use guira_sync::HeldStripes;
 
 use crate::{
     probe::Probe,
+    residence::{Home, Homes, Residence},
     segment::{Geometry, SegmentRef, SegmentSource},
     steady::LongWay,
-    table::{Full, Home, Homes, Residence, StripeData, Table},
+    table::{Full, StripeData, Table},
     tags::{Lane, TagWords},
 };
 
@@ -153,7 +154,7 @@ impl<'a, G: Geometry, S: SegmentSource, D: Default, H: Residence<'a, G>> Locked<
     /// How many keys are counted under the stripe of the first bucket.
     #[inline(always)]
     pub(crate) fn keys_of_stripe(&self) -> u32 {
-        self.table.keys_of_stripe(&self.probe)
+        self.table.keys_of_stripe(self.first())
     }
 
     /// What all slots of the locked buckets hold.

@@ -5,12 +5,13 @@ use guira_sync::Stripes;
 use loom::{sync::Arc, thread};
 
 use crate::{
-    Geometry, GrowError, Growth, Index, Payloads, Probe, SEGMENT_BYTES, SegmentSource, Table,
+    BUCKET_SLOTS, Geometry, GrowError, Growth, Index, Payloads, Probe, SEGMENT_BYTES, SegmentSource, Table,
     layout::Layout,
-    locked::Place,
+    locked::{Locked, Place},
     model_heap::{Forgery, Heap},
     path::Move,
-    table::Homes,
+    residence::{Home, Homes, Residence},
+    steady::LongWay,
     tags::Lane,
 };
 
@@ -329,6 +330,47 @@ fn loom_growth_that_marks_only_where_a_key_lies_is_noticed() {
             guards[0].start_writing();
             to.expect("growth is under way").receive((1, 0), Lane::home(5), from, (0, 0));
         });
+    });
+}
+
+type Widen = fn(&mut Locked<'_, Payloads, Heap, (), Home<'_, Payloads>>) -> Result<(), LongWay>;
+
+/// A key whose first bucket is full is added to its second one, by a writer that knows of no growth, while growth passes that.
+fn add_beside_growth_of_the_second_bucket(widen: Widen) {
+    let index = index(1);
+    (10..10 + BUCKET_SLOTS as u32).for_each(|key| insert(&index, hash_of_bucket_one(key), key));
+    let grower = {
+        let index = Arc::clone(&index);
+        thread::spawn(move || {
+            index.begin_growth(2).expect("may grow");
+            assert_eq!(index.grow_by(0, |_| (), hash_of_bucket_one), Ok(Growth::Underway));
+            assert_eq!(index.grow_by(1, |_| (), hash_of_bucket_one), Ok(Growth::Underway));
+        })
+    };
+    let probe = Probe::new(hash_of_bucket_one(5));
+    let mut is_added = false;
+    if let Ok((mut locked, place)) = index.lock_at_home(&probe, |found| found == 5) {
+        assert_eq!(place, None);
+        is_added = widen(&mut locked).is_ok() && locked.insert(5).is_ok();
+    }
+    grower.join().expect("grower");
+    while index.layout().done == 0 {
+        assert_eq!(index.grow_by(1, |_| (), hash_of_bucket_one), Ok(Growth::Underway));
+    }
+    let seen = index.read(&probe, |found| (found == 5).then_some(()));
+    assert_eq!(seen.is_some(), is_added, "what growth has taken along");
+}
+
+#[test]
+fn loom_growth_leaves_no_key_behind_that_is_added_to_its_second_bucket() {
+    model_within(2, || add_beside_growth_of_the_second_bucket(|locked| locked.widen()));
+}
+
+#[test]
+#[should_panic(expected = "what growth has taken along")]
+fn loom_a_second_bucket_that_is_taken_for_what_it_was_is_noticed() {
+    model_within(2, || {
+        add_beside_growth_of_the_second_bucket(|locked| if locked.try_lock_second() { Ok(()) } else { Err(LongWay) });
     });
 }
 

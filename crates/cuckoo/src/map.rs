@@ -68,8 +68,8 @@ const FIXED_PERCENT: usize = 95;
 /// The same with four ways, which fill less.
 const FIXED_PERCENT_OF_FOUR_WAYS: usize = 92;
 
-/// The smallest of a segment's shares that must be full before growing can help: below it, too many hashes are alike where it
-/// counts.
+/// The smallest share of full-sized segments that must be full before growing can help: below it, too many hashes are alike where
+/// it counts. A small map doubles anyway, which tells hashes apart that were alike.
 const HOPELESS_PERCENT: usize = 50;
 
 /// Why a key cannot be added as things are.
@@ -435,7 +435,7 @@ where
                 Err(_) => Err(Full),
             };
         }
-        let is_hopeless = self.len() * 100 < self.capacity() * HOPELESS_PERCENT;
+        let is_hopeless = before.small_bits.is_none() && self.len() * 100 < self.capacity() * HOPELESS_PERCENT;
         let outcome = if is_hopeless { Err(Full) } else { self.begin_growth() };
         if self.table.layout() == before { outcome } else { Ok(()) }
     }

@@ -5,8 +5,9 @@
 
 use crate::{
     Geometry, Probe, SegmentSource, Table,
+    residence::{Homes, Residence},
     segment::SegmentRef,
-    table::{Disturbed, Homes, Residence},
+    table::Disturbed,
     tags::Lane,
 };
 

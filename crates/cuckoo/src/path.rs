@@ -171,28 +171,3 @@ fn path_to(nodes: &[Node; NODES_MAX], leaf: usize) -> Option<Path> {
     }
     Some(path)
 }
-
-/// Asks for the cache line of `target` ahead of its use.
-#[inline]
-pub fn prefetch<T>(target: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: a prefetch is a hint; it faults on no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(target.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = target;
-}
-
-/// The same for one of dozens of lines: they come to the second cache, of which a core waits for more at once than for the
-/// first (hits in batches were a twelfth faster where it was measured).
-#[inline]
-pub(crate) fn prefetch_of_many<T>(target: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: a prefetch is a hint; it faults on no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(target.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = target;
-}

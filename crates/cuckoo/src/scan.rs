@@ -14,8 +14,9 @@
 use crate::{
     layout::Layout,
     probe::{Probe, alternate},
+    residence::Residence,
     segment::{Geometry, SegmentRef, SegmentSource},
-    table::{Residence, Table},
+    table::Table,
     tags::{Lane, TAG_MAX},
 };
 

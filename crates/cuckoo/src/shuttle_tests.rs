@@ -30,9 +30,9 @@ use crate::{
     layout::{Layout, share},
     model_heap::{Forgery, Heap},
     path::Move,
+    residence::Residence,
     segment::SegmentRef,
-    steady::LongWay,
-    table::{Home, Residence},
+    steady::{FoundAtHome, LongWay},
     tags::Lane,
 };
 
@@ -101,7 +101,7 @@ impl Stamp {
     }
 }
 
-type LockedAtHome<'a> = Locked<'a, Payloads, Heap, (), Home<'a, Payloads>>;
+type IsIt<'a> = &'a mut dyn FnMut(u32) -> bool;
 type Examine<'a> = &'a mut dyn FnMut(u32) -> Option<Stamp>;
 
 /// How a table does what faults are seeded into.
@@ -111,8 +111,8 @@ struct Ways {
     make_room: fn(&Index<Heap>, &Probe) -> Result<(), Full>,
     displace: fn(&Index<Heap>, u64, SegmentRef<'_, Payloads>, &Move) -> bool,
     remove: fn(&Index<Heap>, &Probe, &mut LockedPayload<'_, Heap>, Place),
-    /// Adds the second bucket's lock to the first's, on the short way of a write.
-    widen: fn(&mut LockedAtHome<'_>) -> Result<(), LongWay>,
+    /// The short way of a write.
+    lock_at_home: for<'a> fn(&'a Index<Heap>, &Probe, IsIt<'_>) -> Result<FoundAtHome<'a, Payloads, Heap, ()>, LongWay>,
     /// Grows by so many buckets.
     grow: fn(&Table, usize) -> Result<Growth, GrowError>,
     /// A cell is given back only when its key is out of the index.
@@ -124,7 +124,7 @@ const SOUND: Ways = Ways {
     make_room: Index::make_room,
     displace: |index, word, segment, step| index.displace(word, segment, step),
     remove: |_, _, locked, place| locked.remove(place),
-    widen: |locked| locked.widen(),
+    lock_at_home: |index, probe, is_it| index.lock_at_home_to_insert(probe, is_it),
     grow: Table::grow_soundly,
     frees_last: true,
 };
@@ -134,7 +134,7 @@ const SOUND: Ways = Ways {
 struct Coverage {
     schedules: uncontrolled::AtomicUsize,
     short_inserts: uncontrolled::AtomicUsize,
-    short_inserts_away: uncontrolled::AtomicUsize,
+    short_inserts_wide: uncontrolled::AtomicUsize,
     rooms_made: uncontrolled::AtomicUsize,
     displacements: uncontrolled::AtomicUsize,
     keys_grown: uncontrolled::AtomicUsize,
@@ -303,16 +303,13 @@ impl Table {
 
     /// The short way of storing, which may come to nothing.
     fn store_at_home(&self, key: Key, payload: u32, is_there: bool) -> bool {
-        let found = self.index.lock_at_home(&self.probe(key), |payload| self.is(payload, key));
-        let Ok((mut locked, place)) = found else { return false };
+        let found = (self.ways.lock_at_home)(&self.index, &self.probe(key), &mut |payload| self.is(payload, key));
+        let Ok((locked, place)) = found else { return false };
         assert_eq!(place.is_some(), is_there, "{key:?}: what its owner finds at home");
-        let has_room = place.is_some() || locked.has_room();
-        if !has_room && (self.ways.widen)(&mut locked).is_err() {
-            return false;
-        }
+        let is_widened = locked.holds_both();
         let is_stored = self.store_locked(locked, place, payload);
         if is_stored && !is_there {
-            count(if has_room { &self.coverage.short_inserts } else { &self.coverage.short_inserts_away });
+            count(if is_widened { &self.coverage.short_inserts_wide } else { &self.coverage.short_inserts });
         }
         is_stored
     }
@@ -583,12 +580,12 @@ fn passes(scheduler: impl Scheduler + 'static) {
     let coverage = Arc::default();
     run(scheduler, SOUND, FailurePersistence::Print, &coverage);
     assert_eq!(counted(&coverage.schedules), SCHEDULES);
-    let Coverage { short_inserts, short_inserts_away, .. } = &*coverage;
+    let Coverage { short_inserts, short_inserts_wide, .. } = &*coverage;
     let Coverage { rooms_made, displacements, keys_grown, growths, rebuilds, .. } = &*coverage;
     let Coverage { segments_used_again, removals, removals_away, reads_repeated, .. } = &*coverage;
     for (counter, name) in [
         (short_inserts, "keys added on the short way"),
-        (short_inserts_away, "keys added on the short way to their second bucket"),
+        (short_inserts_wide, "keys added on the short way with both buckets locked"),
         (rooms_made, "rooms made"),
         (displacements, "displacements"),
         (keys_grown, "keys moved by growth"),

@@ -8,8 +8,9 @@
 use crate::{
     locked::{Locked, Place},
     probe::Probe,
+    residence::Home,
     segment::{Geometry, SegmentRef, SegmentSource},
-    table::{Home, Table},
+    table::Table,
 };
 
 /// Another writer is in the way, or the table grows, or elides locks.
@@ -29,7 +30,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         probe: &Probe,
         mut is_it: impl FnMut(G::Content<'a>) -> bool,
     ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
-        if self.stripes.elides() {
+        if !self.directories.is_steady() || self.stripes.elides() {
             return Err(LongWay);
         }
         let first = probe.first(Self::FULL_MASK);
@@ -43,6 +44,24 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         if place.is_none() && locked.may_be_away() {
             locked.widen()?;
             place = locked.find_far(&mut is_it);
+        }
+        Ok((locked, place))
+    }
+
+    /// The same for a key that is to be added if it is not there: what is locked then is enough for [`Locked::insert`] to use
+    /// whatever slot is free.
+    ///
+    /// # Errors
+    /// As for [`Table::lock_at_home`].
+    #[inline(always)]
+    pub(crate) fn lock_at_home_to_insert<'a>(
+        &'a self,
+        probe: &Probe,
+        is_it: impl FnMut(G::Content<'a>) -> bool,
+    ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
+        let (mut locked, place) = self.lock_at_home(probe, is_it)?;
+        if place.is_none() && !locked.has_room() {
+            locked.widen()?;
         }
         Ok((locked, place))
     }

@@ -8,7 +8,7 @@
 use std::{marker::PhantomData, ptr::NonNull, sync::Mutex};
 
 use guira_sync::{
-    HeldStripes, LockGuard, PairGuard, Stripes, Version,
+    Stripes, Version,
     atomic::{AtomicU32, Ordering},
     reuse,
 };
@@ -19,6 +19,7 @@ use crate::{
     locked::{Locked, Place},
     path::{self, Move},
     probe::{Probe, alternate},
+    residence::{Homes, Residence},
     segment::{Geometry, SegmentRef, SegmentSource, ways},
     tags::Lane,
 };
@@ -64,13 +65,6 @@ pub struct Contended;
 /// A writer got in between.
 pub(crate) struct Disturbed;
 
-/// The segments in which a key may lie, oldest first: two while it is being moved.
-#[derive(Debug)]
-pub struct Homes<'a, G> {
-    pub(crate) from: SegmentRef<'a, G>,
-    pub(crate) to: Option<SegmentRef<'a, G>>,
-}
-
 /// A read that has begun: the segment, and the version of the stripe of the key's first bucket.
 #[derive(Debug)]
 pub(crate) struct Look<'a, G> {
@@ -86,62 +80,6 @@ impl<'a, G: Geometry> Look<'a, G> {
         // SAFETY: `base` comes from a directory, which holds what the source, which lives for `'a`, handed out for full-sized
         // segments (`begin_look`).
         unsafe { SegmentRef::new(self.base, G::BUCKETS - 1) }
-    }
-}
-
-/// The segment in which a key lies, while the table does not grow.
-#[derive(Debug)]
-pub struct Home<'a, G>(pub(crate) SegmentRef<'a, G>);
-
-/// Where a key that is locked may lie.
-pub trait Residence<'a, G> {
-    /// What holds the stripes meanwhile.
-    type Guard<T: 'a>: HeldStripes;
-
-    /// Where it is, or comes from.
-    fn oldest(&self) -> SegmentRef<'a, G>;
-
-    /// Where it is being moved to, if it is.
-    fn next(&self) -> Option<SegmentRef<'a, G>>;
-
-    /// Where new keys go.
-    #[inline(always)]
-    fn newest(&self) -> SegmentRef<'a, G> {
-        self.next().unwrap_or(self.oldest())
-    }
-
-    /// All of these, oldest first.
-    #[inline(always)]
-    fn each(&self) -> impl Iterator<Item = SegmentRef<'a, G>> + use<'a, G, Self> {
-        std::iter::once(self.oldest()).chain(self.next())
-    }
-}
-
-impl<'a, G> Residence<'a, G> for Home<'a, G> {
-    type Guard<T: 'a> = LockGuard<'a, T>;
-
-    #[inline(always)]
-    fn oldest(&self) -> SegmentRef<'a, G> {
-        self.0
-    }
-
-    #[inline(always)]
-    fn next(&self) -> Option<SegmentRef<'a, G>> {
-        None
-    }
-}
-
-impl<'a, G: Geometry> Residence<'a, G> for Homes<'a, G> {
-    type Guard<T: 'a> = PairGuard<'a, T>;
-
-    #[inline]
-    fn oldest(&self) -> SegmentRef<'a, G> {
-        self.from
-    }
-
-    #[inline]
-    fn next(&self) -> Option<SegmentRef<'a, G>> {
-        self.to
     }
 }
 
@@ -336,12 +274,6 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
                 segment.prefetch_slots(second);
             }
         }
-    }
-
-    /// Keys counted under a key's stripe; a hint while others write.
-    #[inline]
-    pub(crate) fn keys_of_stripe(&self, probe: &Probe) -> u32 {
-        self.stripes.data(self.stripe_of(probe)).len.load(Ordering::Relaxed)
     }
 
     /// Calls `visit` with the content of every slot that is taken. Nobody changes the table meanwhile.
@@ -591,6 +523,9 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
 
     #[inline]
     fn lock_buckets(&self, probe: &Probe, both: bool) -> Locked<'_, G, S, D> {
+        if !self.directories.is_steady() {
+            return self.lock_unsteady(probe, both);
+        }
         let first = probe.first(Self::FULL_MASK);
         let guard = self.stripes.lock_pair(first, if both { probe.second(Self::FULL_MASK) } else { first });
         // While the stripe is held growth does not get past the key's bucket, so a layout that is steady stays as it is.
@@ -734,6 +669,12 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         let mut guard = self.stripes.lock_pair(usize::from(step.bucket), to);
         // Growth that began meanwhile would not find a key again that went where it has already been.
         self.directories.word() == word && step.carry_out(segment, || guard.start_writing())
+    }
+
+    /// Keys counted under a stripe; a hint while others write.
+    #[inline]
+    pub(crate) fn keys_of_stripe(&self, stripe: usize) -> u32 {
+        self.stripes.data(stripe).len.load(Ordering::Relaxed)
     }
 
     #[inline]

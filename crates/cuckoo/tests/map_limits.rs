@@ -13,12 +13,14 @@ const ALIKE: u64 = 1 << 60;
 #[derive(Clone, Copy)]
 struct SomeAlike {
     hashes: u64,
+    /// Other hashes for each.
+    salt: u64,
     key: u64,
 }
 
 impl Default for SomeAlike {
     fn default() -> Self {
-        Self { hashes: 1, key: 0 }
+        Self { hashes: 1, salt: 0, key: 0 }
     }
 }
 
@@ -34,7 +36,7 @@ impl Hasher for SomeAlike {
         unreachable!("keys are u64");
     }
     fn write_u64(&mut self, key: u64) {
-        self.key = if key >= ALIKE { ALIKE + key % self.hashes } else { key };
+        self.key = if key >= ALIKE { ALIKE + key % self.hashes } else { key } ^ self.salt << 40;
     }
     fn finish(&self) -> u64 {
         self.key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -130,7 +132,7 @@ fn growing_with<L: Storage<u64, u64>, const WAYS: usize>(hashes: u64) -> CuckooM
 where
     Ways<WAYS>: Width,
 {
-    Builder::new().hasher(SomeAlike { hashes, key: 0 }).build().expect("memory")
+    Builder::new().hasher(SomeAlike { hashes, salt: 0, key: 0 }).build().expect("memory")
 }
 
 /// How many of the keys of each hash are in the map; those that are have their value, and no others are.
@@ -228,6 +230,27 @@ fn keys_of_one_hash_find_no_more_room_than_that_while_the_map_grows() {
     everywhere::<Boxed>();
 }
 
+/// A small map refused keys of good hashes when a few hashes with all their keys had filled the two buckets that they shared, and
+/// so had a map that was far from full: every displacement led back into those two. Doubling tells the hashes apart.
+#[test]
+fn a_small_map_doubles_when_two_of_its_buckets_are_full_of_few_hashes() {
+    fn with_salts<const WAYS: usize>()
+    where
+        Ways<WAYS>: Width,
+    {
+        for salt in 0..3_000 {
+            let hasher = SomeAlike { hashes: 12, salt, key: 0 };
+            let map: CuckooMap<u64, u64, SomeAlike, Auto, WAYS> =
+                Builder::new().hasher(hasher).build().expect("memory");
+            (0..12 * WAYS as u64 / 2).for_each(|at| assert_eq!(map.upsert(ALIKE + at, at), Ok(true), "salt {salt}"));
+            (0..60).for_each(|key| assert_eq!(map.upsert(key, key), Ok(true), "salt {salt}, {WAYS} ways"));
+        }
+    }
+    with_salts::<4>();
+    with_salts::<8>();
+    with_salts::<16>();
+}
+
 /// A hasher that knows few hashes fills a map with half a bucket of keys for each, and does not make it grow any further.
 fn few_hashes<L: Storage<u64, u64>, const WAYS: usize>(hashes: u64)
 where
@@ -246,9 +269,11 @@ where
     let map = growing_with::<L, WAYS>(hashes);
     assert_eq!(fill(&map), vec![WAYS / 2; hashes as usize]);
     assert!(map.capacity() <= 4 * map.len().max(16 * WAYS), "{map:?}");
-    let builder = Builder::new().hasher(SomeAlike { hashes, key: 0 }).fixed();
+    let builder = Builder::new().hasher(SomeAlike { hashes, salt: 0, key: 0 }).fixed();
     for capacity in [0, hashes as usize * WAYS, 100_000] {
-        fill(&builder.clone().capacity(capacity).build().expect("memory"));
+        let held = fill(&builder.clone().capacity(capacity).build().expect("memory"));
+        // Hashes that meet in a bucket of a small map may find it full.
+        assert!(held.iter().sum::<usize>() >= WAYS / 2 * (hashes as usize).min(2), "{held:?} with {WAYS} ways");
     }
 }
 
@@ -348,5 +373,19 @@ fn any_number_of_stripes_will_do() {
         let map: CuckooMap<u64, u64> = Builder::new().stripes(stripes).build().expect("memory");
         (0..40_000).for_each(|key| assert_eq!(map.insert(key, key), None));
         assert_eq!(map.len(), 40_000);
+    }
+}
+
+#[test]
+fn reserve_of_nothing_asks_for_nothing() {
+    let map = filled::<Auto, 8>(5_000);
+    assert_eq!(map.reserve(0), Ok(()), "full, and fixed");
+    assert_eq!(map.reserve(map.capacity()), Err(ReserveError));
+    for keys in [110, 13_000, 30_700] {
+        let map: CuckooMap<u64, u64> = CuckooMap::with_capacity(keys);
+        (0..keys as u64).for_each(|key| assert_eq!(map.upsert(key, key), Ok(true)));
+        let before = map.capacity();
+        assert_eq!(map.reserve(0), Ok(()));
+        assert_eq!(map.capacity(), before, "{keys} keys");
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     BenchError, ExperimentReport, Options,
-    contender::{CONTENDERS, Contender, ELIDED, NO_MAP, OF_EXPERIMENTS, Users},
+    contender::{CONTENDERS, Contender, ELIDED_SUFFIX, NO_MAP, OF_EXPERIMENTS, Users},
     cxx::CxxProgram,
     metric,
     peers::guira_map::GuiraElided,
@@ -63,9 +63,11 @@ impl MapBench {
                 }
             }
         }
-        if contenders.iter().any(|contender| contender.name == ELIDED) && !GuiraElided::is_there() {
-            contenders.retain(|contender| contender.name != ELIDED);
-            notes.push(format!("without {ELIDED}: this processor has no transactions (RTM) that commit"));
+        let elides = |contender: &Contender| contender.name.ends_with(ELIDED_SUFFIX);
+        if contenders.iter().chain(&own).any(elides) && !GuiraElided::is_there() {
+            contenders.retain(|contender| !elides(contender));
+            own.retain(|contender| !elides(contender));
+            notes.push("without elided locks: this processor has no transactions (RTM) that commit".into());
         }
         let program = match options.in_this_process {
             true => None,
@@ -168,7 +170,7 @@ fn chosen(names: &[String]) -> Result<Vec<Contender>, BenchError> {
         return Ok(CONTENDERS.to_vec());
     }
     let named = |name: &String| {
-        Contender::called(name).ok_or_else(|| {
+        CONTENDERS.into_iter().find(|known| known.name == name).ok_or_else(|| {
             let names: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
             BenchError::Setting(format!("there is no map '{name}'; choose from {}", names.join(", ")))
         })

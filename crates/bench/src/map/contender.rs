@@ -103,6 +103,9 @@ pub(super) const GUIRA: &str = "guira";
 /// The name of [`GuiraElided`].
 pub(super) const ELIDED: &str = "guira-elided";
 
+/// How the names of maps end that need the processor's transactions.
+pub(super) const ELIDED_SUFFIX: &str = "-elided";
+
 /// The name of [`NoMap`].
 pub(super) const NO_MAP: &str = "no-map";
 

@@ -73,8 +73,9 @@ where
             let pointer = entry.pointer();
             let Err(missing) = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met) else {
                 entry.is_in_the_map();
+                let keys_of_stripe = locked.keys_of_stripe();
                 drop(locked);
-                self.added(&probe);
+                self.after_insert(keys_of_stripe);
                 return Ok(Found::Nothing);
             };
             drop(locked);
@@ -209,8 +210,9 @@ where
                     let added = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met);
                     let Err(missing) = added else {
                         new.is_in_the_map();
+                        let keys_of_stripe = locked.keys_of_stripe();
                         drop(locked);
-                        self.added(&probe);
+                        self.after_insert(keys_of_stripe);
                         return Ok(Changed::Inserted);
                     };
                     Some(missing)

@@ -11,23 +11,18 @@ use super::{
     pairs::{self, Pairs, SlotWords, Words},
     write::{Change, Changed, Found, LockedPair, When},
 };
-use crate::{
-    Probe,
-    locked::Place,
-    steady::LongWay,
-    table::{Full, Residence},
-};
+use crate::{Probe, locked::Place, residence::Residence, steady::LongWay, table::Full};
 
 /// Why a pair has not been stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unplaced {
+enum NotPlaced {
     /// It takes the long way.
     LongWay,
     /// Its key is new, and there is no room for it.
     NoRoom(NoRoom),
 }
 
-impl From<LongWay> for Unplaced {
+impl From<LongWay> for NotPlaced {
     fn from(LongWay: LongWay) -> Self {
         Self::LongWay
     }
@@ -62,16 +57,13 @@ where
 
     /// The short way of storing.
     #[inline(always)]
-    fn place_at_home(&self, hash: u64, key: &K, content: Words<'_>, when: When) -> Result<Found<V>, Unplaced> {
+    fn place_at_home(&self, hash: u64, key: &K, content: Words<'_>, when: When) -> Result<Found<V>, NotPlaced> {
         let mut met = 0;
-        let (mut locked, place) = self.table.lock_at_home(&Self::probe(hash), |content| {
+        let (locked, place) = self.table.lock_at_home_to_insert(&Self::probe(hash), |content| {
             met += 1;
             Self::inline_key(content) == *key
         })?;
-        if place.is_none() && !locked.has_room() {
-            locked.widen()?;
-        }
-        self.place(locked, place, hash, content, when, met).map_err(Unplaced::NoRoom)
+        self.place(locked, place, hash, content, when, met).map_err(NotPlaced::NoRoom)
     }
 
     /// The long way of storing: beside other writers, and until there is room.
@@ -82,10 +74,10 @@ where
         key: &K,
         content: Words<'_>,
         when: When,
-        unplaced: Unplaced,
+        unplaced: NotPlaced,
     ) -> Result<Found<V>, Full> {
         let probe = Self::probe(hash);
-        if let Unplaced::NoRoom(missing) = unplaced {
+        if let NotPlaced::NoRoom(missing) = unplaced {
             self.make_room(&probe, missing)?;
             if let Ok(found) = self.place_at_home(hash, key, content, when) {
                 return Ok(found);
@@ -236,12 +228,11 @@ where
     ) -> Result<Changed, TableFull<K, V>> {
         let probe = Self::probe(hash);
         let mut met = 0;
-        let found = self.table.lock_at_home(&probe, |content| {
+        let found = self.table.lock_at_home_to_insert(&probe, |content| {
             met += 1;
             Self::inline_key(content) == key
         });
-        if let Ok((mut locked, place)) = found
-            && (place.is_some() || locked.has_room() || locked.widen().is_ok())
+        if let Ok((locked, place)) = found
             && let Ok(changed) = self.compute_at(locked, place, hash, &key, decide, met)
         {
             return Ok(changed);

@@ -9,7 +9,11 @@ use guira_sync::Stripes;
 use seize::Guard;
 
 use super::{CuckooMap, ReserveError, Storage, Ways, Width, layout_for, memory::Memory, pairs, segment_bytes};
-use crate::{GrowError, Growth, Probe, layout::SEGMENTS_MAX, table::Table};
+use crate::{
+    GrowError, Growth, Probe,
+    layout::{Layout, SEGMENTS_MAX},
+    table::Table,
+};
 
 impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
 where
@@ -25,7 +29,9 @@ where
     /// [`ReserveError`] if there is no memory for them, or the map is fixed and too small; what is there stays.
     pub fn reserve(&self, additional: usize) -> Result<(), ReserveError> {
         let keys = self.len().checked_add(additional).ok_or(ReserveError)?;
-        let wanted = layout_for::<K, V, L, WAYS>(keys, self.is_fixed)?;
+        // Nothing is what any map has room for.
+        let nothing = || Ok(Layout::steady(0, 0));
+        let wanted = if additional == 0 { nothing() } else { layout_for::<K, V, L, WAYS>(keys, self.is_fixed) }?;
         let bytes = |layout| segment_bytes::<K, V, L, WAYS>(layout);
         loop {
             let layout = self.table.layout();

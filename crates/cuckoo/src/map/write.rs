@@ -8,11 +8,7 @@ use super::{
     CuckooMap, ManyFull, Memory, NoRoom, Storage, TableFull, Ways, Width,
     pairs::{Entry, Pairs, Words},
 };
-use crate::{
-    Probe,
-    locked::Locked,
-    table::{Full, Residence},
-};
+use crate::{locked::Locked, residence::Residence, table::Full};
 
 /// A pair's key, locked.
 pub(super) type LockedPair<'a, K, V, L, const WAYS: usize, H> = Locked<'a, Pairs<K, V, L, WAYS>, Memory, (), H>;
@@ -79,8 +75,8 @@ where
     /// Stores a pair and gives back a copy of the value that it replaces.
     ///
     /// # Panics
-    /// If there is no room: the map is fixed, memory is short, or too many keys have one hash. [`CuckooMap::try_insert`] returns
-    /// an error instead.
+    /// If there is no room: the map is fixed, memory is short, or half a bucket of keys has this one's hash.
+    /// [`CuckooMap::try_insert`] returns an error instead.
     pub fn insert(&self, key: K, value: V) -> Option<V>
     where
         V: Clone,
@@ -206,7 +202,7 @@ where
     }
 
     /// Removes a key if `condition` holds for its value; true if it did. `condition` may be called more than once, and is called
-    /// under the key's lock: it must not use a map.
+    /// under the key's lock: it must not use this map or another.
     pub fn remove_if<Q: Hash + Equivalent<K> + ?Sized>(
         &self,
         key: &Q,
@@ -217,7 +213,7 @@ where
     }
 
     /// Gives a key that is there the value that `change` makes of its own; a copy of the new value, or `None` if the key is not
-    /// there. `change` may be called more than once, and under the key's lock: it must not use the map.
+    /// there. `change` may be called more than once, and under the key's lock: it must not use this map or another.
     pub fn update<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, mut change: impl FnMut(&V) -> V) -> Option<V>
     where
         K: Clone,
@@ -233,7 +229,7 @@ where
     }
 
     /// Lets `decide` say what becomes of a key, given its value if it is there; all at once. `decide` may be called more than
-    /// once, and under the key's lock: it must not use the map.
+    /// once, and under the key's lock: it must not use this map or another.
     ///
     /// # Panics
     /// If there is no room for a new key, as [`CuckooMap::insert`].
@@ -278,12 +274,6 @@ where
             return Err(NoRoom::Alike);
         }
         locked.insert(content).map_err(|Full| NoRoom::Full)
-    }
-
-    /// How many keys are counted under the stripe that was just used; see `after_insert`.
-    #[inline]
-    pub(super) fn added(&self, probe: &Probe) {
-        self.after_insert(self.table.keys_of_stripe(probe));
     }
 
     /// Stores a pair. `see` is shown the value that was there.

@@ -10,7 +10,7 @@ use shuttle::{
     scheduler::{PctScheduler, RandomScheduler, Scheduler},
 };
 
-use super::{Examine, LockedAtHome, PREEMPTIONS, SOUND, Stamp, Table, Ways, counted, roomy_segment, run, segment_away};
+use super::{Examine, IsIt, PREEMPTIONS, SOUND, Stamp, Table, Ways, counted, roomy_segment, run, segment_away};
 use crate::{
     BUCKET_SLOTS, Full, Geometry, GrowError, Growth, Index, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
     growth::Progress,
@@ -20,7 +20,7 @@ use crate::{
     path::{self, Move},
     probe::alternate,
     segment::SegmentRef,
-    steady::LongWay,
+    steady::{FoundAtHome, LongWay},
     tags::Tags,
 };
 
@@ -44,7 +44,7 @@ fn shuttle_seeded_faults_are_noticed() {
         ("displacement that tells no reader", Ways { displace: displace_unmarked, ..SOUND }),
         ("displacement that sets no filter bit", Ways { displace: displace_unfiltered, ..SOUND }),
         ("a removal that clears others' filter bit", Ways { remove: remove_with_filter, ..SOUND }),
-        ("a second lock that is taken without a look at the layout", Ways { widen: widen_blindly, ..SOUND }),
+        ("a second lock that is taken without a look at the layout", Ways { lock_at_home: widen_blindly, ..SOUND }),
         ("growth that tells no reader", Ways { grow: |t, n| grow_in_steps(t, n, false), ..SOUND }),
         ("a cell that is given back too early", Ways { frees_last: false, ..SOUND }),
     ];
@@ -95,8 +95,14 @@ fn change_tags(segment: SegmentRef<'_, Payloads>, bucket: usize, change: impl Fn
 type BucketTags = Tags<<Payloads as Geometry>::Tags>;
 
 /// Takes the second bucket for what it was before it was locked.
-fn widen_blindly(locked: &mut LockedAtHome<'_>) -> Result<(), LongWay> {
-    if locked.try_lock_second() { Ok(()) } else { Err(LongWay) }
+fn widen_blindly<'a>(
+    index: &'a Index<Heap>,
+    probe: &Probe,
+    is_it: IsIt<'_>,
+) -> Result<FoundAtHome<'a, Payloads, Heap, ()>, LongWay> {
+    let (mut locked, place) = index.lock_at_home(probe, is_it)?;
+    let has_all = place.is_some() || locked.has_room() || locked.holds_both() || locked.try_lock_second();
+    if has_all { Ok((locked, place)) } else { Err(LongWay) }
 }
 
 /// Lifts the keys of a path out of their slots, beginning with the one that is in the way, and then sets them down.
