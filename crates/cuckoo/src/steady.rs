@@ -28,6 +28,29 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub(crate) fn lock_at_home<'a>(
         &'a self,
         probe: &Probe,
+        is_it: impl FnMut(G::Content<'a>) -> bool,
+    ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
+        self.find_at_home::<false>(probe, is_it)
+    }
+
+    /// The same for a key that is to be added if it is not there: what is locked then is enough for [`Locked::insert`] to use
+    /// whatever slot is free.
+    ///
+    /// # Errors
+    /// As for [`Table::lock_at_home`].
+    #[inline(always)]
+    pub(crate) fn lock_at_home_to_insert<'a>(
+        &'a self,
+        probe: &Probe,
+        is_it: impl FnMut(G::Content<'a>) -> bool,
+    ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
+        self.find_at_home::<true>(probe, is_it)
+    }
+
+    #[inline(always)]
+    fn find_at_home<'a, const TO_INSERT: bool>(
+        &'a self,
+        probe: &Probe,
         mut is_it: impl FnMut(G::Content<'a>) -> bool,
     ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
         if !self.directories.is_steady() || self.stripes.elides() {
@@ -45,22 +68,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             locked.widen()?;
             place = locked.find_far(&mut is_it);
         }
-        Ok((locked, place))
-    }
-
-    /// The same for a key that is to be added if it is not there: what is locked then is enough for [`Locked::insert`] to use
-    /// whatever slot is free.
-    ///
-    /// # Errors
-    /// As for [`Table::lock_at_home`].
-    #[inline(always)]
-    pub(crate) fn lock_at_home_to_insert<'a>(
-        &'a self,
-        probe: &Probe,
-        is_it: impl FnMut(G::Content<'a>) -> bool,
-    ) -> Result<FoundAtHome<'a, G, S, D>, LongWay> {
-        let (mut locked, place) = self.lock_at_home(probe, is_it)?;
-        if place.is_none() && !locked.has_room() {
+        if TO_INSERT && place.is_none() && !locked.has_room() {
             locked.widen()?;
         }
         Ok((locked, place))
