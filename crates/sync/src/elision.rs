@@ -102,11 +102,8 @@ pub unsafe trait Transactions {
     /// Begins a transaction, or says why the one that was begun here has been undone.
     fn begin(&self) -> Result<(), Status>;
 
-    /// Ends it: what was done is done.
-    ///
-    /// # Safety
-    /// This thread is in a transaction, and what ends it has not been said before.
-    unsafe fn commit(&self);
+    /// Ends it: what was done is done. Nothing if there is none.
+    fn commit(&self);
 
     /// Undoes it, because the lock is held: its `begin` says [`Status::HELD`]. A stand-in that cannot go back there returns the status
     /// here.
@@ -130,14 +127,28 @@ pub(crate) fn elide(processor: &impl Transactions, is_free: impl Fn() -> bool) -
                     hint::spin(&mut round);
                 }
             }
-            Step::TakeLock => return false,
+            Step::TakeLock => {
+                // There is nothing to commit; but were the page of that code not in memory, every transaction would end in that
+                // fault, and nobody would ever see to it.
+                processor.commit();
+                return false;
+            }
         }
     }
 }
 
-/// The processor's own.
+/// The processor's own, if it has been found to have them.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Rtm;
+pub struct Rtm {
+    is_there: bool,
+}
+
+impl Rtm {
+    /// Whether there are transactions that commit.
+    pub fn is_there(self) -> bool {
+        self.is_there
+    }
+}
 
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 mod rtm {
@@ -155,25 +166,25 @@ mod rtm {
     const STARTED: u32 = u32::MAX;
 
     impl Rtm {
-        /// Whether there are transactions that commit. The processor is asked once.
-        pub fn is_there() -> bool {
+        /// Asks the processor, once.
+        pub fn detect() -> Self {
             static IS_THERE: OnceLock<bool> = OnceLock::new();
-            *IS_THERE.get_or_init(|| {
+            let is_there = *IS_THERE.get_or_init(|| {
                 let says_so = || {
                     let features = __cpuid_count(7, 0);
                     // RTM; and not RTM_ALWAYS_ABORT, which processors have for which transactions have been switched off.
                     features.ebx & 1 << 11 != 0 && features.edx & 1 << 11 == 0
                 };
                 let commits = || {
-                    let is_begun = Self.begin().is_ok();
-                    if is_begun {
-                        // SAFETY: begun just now.
-                        unsafe { Self.commit() };
-                    }
+                    // The instructions are there by now, whether or not they ever commit.
+                    let processor = Self { is_there: true };
+                    let is_begun = processor.begin().is_ok();
+                    processor.commit();
                     is_begun
                 };
                 __cpuid_count(0, 0).eax >= 7 && says_so() && (0..TRIALS).any(|_| commits())
-            })
+            });
+            Self { is_there }
         }
     }
 
@@ -184,8 +195,11 @@ mod rtm {
 
         #[inline(always)]
         fn begin(&self) -> Result<(), Status> {
+            if !self.is_there {
+                return Err(Status(Status::CAPACITY));
+            }
             let mut status = STARTED;
-            // SAFETY: the processor has the instruction: callers have asked `is_there`, which has asked CPUID. It touches no
+            // SAFETY: the processor has the instruction: `detect` has asked CPUID. It touches no
             // memory and, of the registers, EAX alone. An abort continues behind it, possibly long after this function has
             // returned: with the registers of that moment, stack pointer included, and with every byte that the thread has
             // written since, stack included, as it was then. So the program goes on from the one moment at which this block ends,
@@ -195,16 +209,24 @@ mod rtm {
             if status == STARTED { Ok(()) } else { Err(Status(status)) }
         }
 
-        #[inline(always)]
-        unsafe fn commit(&self) {
-            // SAFETY: the thread is in a transaction (contract), outside of which the instruction would fault. No access moves across
-            // the block. For others it is a barrier like a locked instruction's.
-            unsafe { asm!("xend", options(nostack)) };
+        // One piece of code for all, so that it is in memory for all: see `elide`.
+        #[inline(never)]
+        fn commit(&self) {
+            if !self.is_there {
+                return;
+            }
+            // SAFETY: the processor has both instructions, as in `begin`; outside of a transaction, where the second would fault, it
+            // is passed over. No access moves across the block. For others it is a barrier like a locked instruction's.
+            unsafe { asm!("xtest", "jz 2f", "xend", "2:", options(nostack)) };
         }
 
         #[inline(always)]
         fn abort_held(&self) -> Status {
-            // SAFETY: in a transaction it restores the state of `begin`, as is argued there; outside of one it does nothing.
+            if !self.is_there {
+                return Status::HELD;
+            }
+            // SAFETY: the processor has the instruction, as in `begin`. In a transaction it restores the state of `begin`, as is
+            // argued there; outside of one it does nothing.
             unsafe { asm!("xabort {code}", code = const Status::HELD_CODE, options(nostack)) };
             Status::HELD
         }
@@ -216,9 +238,9 @@ mod rtm {
     use super::{Rtm, Status, Transactions};
 
     impl Rtm {
-        /// Never: this is no processor, or a model of one, that has transactions.
-        pub fn is_there() -> bool {
-            false
+        /// None: this is no processor, or a model of one, that has transactions.
+        pub fn detect() -> Self {
+            Self::default()
         }
     }
 
@@ -230,7 +252,7 @@ mod rtm {
             Err(Status(Status::CAPACITY))
         }
 
-        unsafe fn commit(&self) {}
+        fn commit(&self) {}
 
         fn abort_held(&self) -> Status {
             Status::HELD

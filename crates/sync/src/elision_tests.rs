@@ -6,7 +6,7 @@ use std::{
     hint::black_box,
     sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -33,12 +33,18 @@ pub(crate) struct Script {
     begins: Mutex<VecDeque<Result<(), Status>>>,
     /// What it says when those have been used up.
     rest: Result<(), Status>,
+    is_open: AtomicBool,
     did: Mutex<Vec<Did>>,
 }
 
 impl Script {
     pub fn new(begins: impl IntoIterator<Item = Result<(), Status>>, rest: Result<(), Status>) -> Self {
-        Self { begins: Mutex::new(begins.into_iter().collect()), rest, did: Mutex::default() }
+        Self {
+            begins: Mutex::new(begins.into_iter().collect()),
+            rest,
+            is_open: AtomicBool::new(false),
+            did: Mutex::default(),
+        }
     }
 
     /// What has been asked of it.
@@ -58,14 +64,19 @@ unsafe impl Transactions for Script {
 
     fn begin(&self) -> Result<(), Status> {
         self.note(Did::Begin);
-        self.begins.lock().expect("nobody panics with it").pop_front().unwrap_or(self.rest)
+        let begun = self.begins.lock().expect("nobody panics with it").pop_front().unwrap_or(self.rest);
+        self.is_open.store(begun.is_ok(), Ordering::Relaxed);
+        begun
     }
 
-    unsafe fn commit(&self) {
-        self.note(Did::Commit);
+    fn commit(&self) {
+        if self.is_open.swap(false, Ordering::Relaxed) {
+            self.note(Did::Commit);
+        }
     }
 
     fn abort_held(&self) -> Status {
+        self.is_open.store(false, Ordering::Relaxed);
         self.note(Did::AbortHeld);
         Status::HELD
     }
@@ -148,17 +159,17 @@ fn sections_that_cannot_commit_end_in_the_lock() {
 
 /// False, and says so, where the processor has no transactions.
 pub(crate) fn has_rtm() -> bool {
-    if !Rtm::is_there() {
+    if !Rtm::detect().is_there() {
         println!("skipped: this processor has no transactions (RTM)");
     }
-    Rtm::is_there()
+    Rtm::detect().is_there()
 }
 
 /// Begins and returns, and its frame with it.
 #[inline(never)]
 fn begin_in_a_frame_of_its_own() -> Result<(), Status> {
     black_box(&mut [7u64; 16]);
-    Rtm.begin()
+    Rtm::detect().begin()
 }
 
 /// Writes over what `begin_in_a_frame_of_its_own` left on the stack.
@@ -181,7 +192,7 @@ fn an_abort_undoes_all_that_was_done_since_begin_returned() {
             Ok(()) => {
                 cell.store(write_over_the_stack(8), Ordering::Relaxed);
                 heap[0].store(9, Ordering::Relaxed);
-                Rtm.abort_held();
+                Rtm::detect().abort_held();
                 unreachable!("this time never was");
             }
             Err(status) => undone += u32::from(status.is_held()),
@@ -199,13 +210,14 @@ fn what_the_processor_commits_is_done() {
     let cell = AtomicU64::new(0);
     let mut committed = 0;
     for _ in 0..1000 {
-        if Rtm.begin().is_ok() {
+        if Rtm::detect().begin().is_ok() {
             cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            // SAFETY: begun just now.
-            unsafe { Rtm.commit() };
+            Rtm::detect().commit();
             committed += 1;
         }
     }
     assert_eq!(cell.load(Ordering::Relaxed), committed);
     assert!(committed > 0, "the trial saw one commit");
+    Rtm::detect().commit();
+    assert_eq!(cell.load(Ordering::Relaxed), committed, "nothing, outside of a transaction");
 }

@@ -77,17 +77,18 @@ impl<T: Default> Stripes<T> {
     pub fn new(len: usize) -> Self {
         assert!(len.is_power_of_two(), "{len} stripes");
         let stripes = (0..len).map(|_| Stripe { word: AtomicU64::new(0), data: T::default() }).collect();
-        Self { stripes, mask: len - 1, elides: false, processor: Rtm }
+        Self { stripes, mask: len - 1, elides: false, processor: Rtm::default() }
     }
 }
 
 impl<T> Stripes<T> {
     /// Lets [`Stripes::lock_pair`] hold pairs by transactions if `is_wanted` and the processor has them. What the holder does is
-    /// then begun up to nine times, the last of them under the locks; its effects on memory are those of one time, and a system
-    /// call is only ever made under the locks, since it aborts a transaction.
+    /// then begun up to nine times for each pair, the last of them under the locks; its effects on memory are those of one time,
+    /// and a system call is only ever made under the locks, since it aborts a transaction.
     #[must_use]
     pub fn with_elision(mut self, is_wanted: bool) -> Self {
-        self.elides = is_wanted && Rtm::is_there();
+        self.processor = if is_wanted { Rtm::detect() } else { Rtm::default() };
+        self.elides = self.processor.is_there();
         self
     }
 }
@@ -254,8 +255,7 @@ fn unlock(word: &AtomicU64) {
     word.store(stepped, Ordering::Release);
 }
 
-/// How a pair is held. A whole word: as a byte beside `writing`, or as a bit of `high`, it made stores of keys that are there a
-/// fifth slower.
+/// How a pair is held. A whole word, since the guard is handed on in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 enum By {
@@ -310,9 +310,9 @@ impl<T, P: Transactions> PairGuard<'_, T, P> {
                 step(self.stripes.word(self.high));
             }
         }
-        // SAFETY: `lock_pair` began the transaction on this thread, which alone can see this guard until it commits, and a guard is
-        // dropped once. If the transaction had been undone since, the guard would not be there.
-        unsafe { self.stripes.processor.commit() };
+        // `lock_pair` began it on this thread, which alone can see this guard until now. Had it been undone since, the guard would
+        // not be there.
+        self.stripes.processor.commit();
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Probe, segment::Geometry, table::Look, tags::Lane};
 
-/// Keys of a batch: enough to keep the memory busy, few enough for their lines to stay in the first cache.
+/// Keys of a batch: enough to keep the memory busy, few enough for their tags to stay in the first cache.
 const BATCH: usize = 64;
 
 /// A key on its way.

@@ -1,5 +1,5 @@
-//! One stripe, or two, held by their locks and never by a transaction: the guard of the short way of a write, which is a fifth of
-//! all that such a write does. One that may be either made them half as slow again.
+//! One stripe, or two, held by their locks and never by a transaction: the guard of the short way of a write, of which taking and
+//! giving back a stripe is a good part. A guard that may be either has more to ask when it is dropped.
 
 use super::{PairGuard, Stripes, lock, start_writing, try_lock, unlock};
 use crate::{
