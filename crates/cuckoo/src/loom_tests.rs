@@ -333,7 +333,7 @@ fn loom_growth_that_marks_only_where_a_key_lies_is_noticed() {
     });
 }
 
-type Widen = fn(&mut Locked<'_, Payloads, Heap, (), Home<'_, Payloads>>) -> Result<(), LongWay>;
+type Widen = for<'a> fn(&mut Locked<'a, Payloads, Heap, (), Home<'a, Payloads>>) -> Result<(), LongWay>;
 
 /// A key whose first bucket is full is added to its second one, by a writer that knows of no growth, while growth passes that.
 fn add_beside_growth_of_the_second_bucket(widen: Widen) {

@@ -235,9 +235,19 @@ fn lock(word: &AtomicU64) {
 /// Locks if nobody holds the lock; may fail all the same.
 #[inline]
 fn try_lock(word: &AtomicU64) -> bool {
-    let seen = if cfg!(loom) { 0 } else { word.load(Ordering::Relaxed) };
-    // Acquire: as in `lock`.
-    seen & LOCKED == 0 && word.compare_exchange_weak(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    // As in `lock`: under loom the first attempt is a guess, so there is a second.
+    let (mut seen, attempts) = if cfg!(loom) { (0, 2) } else { (word.load(Ordering::Relaxed), 1) };
+    for _ in 0..attempts {
+        if seen & LOCKED != 0 {
+            return false;
+        }
+        // Acquire: as in `lock`.
+        match word.compare_exchange_weak(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+    false
 }
 
 /// The caller holds the lock, so nobody else changes the word.
