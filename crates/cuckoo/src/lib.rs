@@ -63,6 +63,7 @@
 //! ```
 //! A write holds one stripe as a rule. The key's tags and slots are asked for before it is taken, so that the memory of one write
 //! is waited for while the next one begins.
+//!
 //! A pair of plain data ([`Plain`], up to 64 bytes) lies in its slot and is copied as atomic words. Other types lie on the heap;
 //! a reader announces itself to a collector (crate `seize`), follows the pointer, and what is taken out is freed when no reader
 //! can be looking any more. [`Auto`] chooses for primitive types and short arrays; [`Inline`] is for plain types of one's own.
@@ -83,6 +84,10 @@
 //! [`Table`] is what the map and the server's [`Index`] share: buckets of any [`Geometry`], locked changes, displacement, growth.
 //!
 //! After Li's dissertation (CMU 2016, chapter 3), MemC3 (NSDI'13) and, for the filter, Cuckoo++ (ANCS'18).
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadMe;
 
 mod growth;
 mod index;

@@ -127,6 +127,32 @@ fn a_hasher_that_panics_in_the_middle_of_growth_loses_nothing() {
     a_hasher_panics::<Boxed, 4>(15_300, 200);
 }
 
+/// Growth goes on with removals too.
+fn a_hasher_panics_beside_removals<L: Storage<u64, u64>>(hashes: i64) {
+    const KEYS: u64 = 15_420;
+    let fuse = Fuse(Arc::new(AtomicI64::new(-1)));
+    let map: CuckooMap<u64, u64, Fuse, L, 4> = Builder::new().hasher(fuse.clone()).build().expect("memory");
+    (0..KEYS).for_each(|key| assert_eq!(map.insert(key, !key), None));
+    fuse.0.store(hashes, Ordering::Relaxed);
+    let unlucky = (0..KEYS).find(|key| panics(|| map.remove(key))).expect("it burns down");
+    fuse.0.store(-1, Ordering::Relaxed);
+    let is_there = map.contains_key(&unlucky);
+    assert!((0..unlucky).all(|key| map.get(&key).is_none()), "{hashes} hashes");
+    assert!((unlucky + 1..KEYS).all(|key| map.get(&key) == Some(!key)), "{hashes} hashes, {map:?}");
+    assert_eq!(map.len() as u64, KEYS - unlucky - u64::from(!is_there));
+    is_usable(&map, &[KEYS - 1, KEYS], |key| !key);
+    assert_eq!(map.reserve(0), Ok(()), "growth ends");
+    assert!((unlucky + 1..=KEYS).all(|key| map.remove(&key) == Some(!key)));
+}
+
+#[test]
+fn a_hasher_that_panics_in_a_growth_that_removals_drive_loses_nothing() {
+    for hashes in [0, 1, 2, 3, 4, 5, 17, 100, 1001, 5000] {
+        a_hasher_panics_beside_removals::<Auto>(hashes);
+        a_hasher_panics_beside_removals::<Boxed>(hashes);
+    }
+}
+
 thread_local! {
     /// Comparisons and clones that go well on this thread before one panics; none does if it is negative.
     static PATIENCE: Cell<i64> = const { Cell::new(-1) };
