@@ -85,6 +85,8 @@
 //!
 //! After Li's dissertation (CMU 2016, chapter 3), MemC3 (NSDI'13) and, for the filter, Cuckoo++ (ANCS'18).
 
+#![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "the models are of the table, without the map"))]
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;
