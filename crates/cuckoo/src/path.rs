@@ -88,8 +88,7 @@ pub(crate) fn search<G: Geometry>(segment: SegmentRef<'_, G>, probe: &Probe) -> 
 }
 
 /// The first generation of the search, which nine of ten searches do not get beyond, without the book-keeping of the others. A
-/// few children are looked at first: at 93 % occupancy four hold a free slot nine times in ten, and a search waits for the
-/// lines it asks for.
+/// few children are looked at first, because a search waits for the lines that it asks for, and one free slot is enough.
 fn one_move<G: Geometry>(segment: SegmentRef<'_, G>, roots: [usize; 2]) -> Option<Path> {
     if roots.into_iter().any(|bucket| segment.tags(bucket).free().first().is_some()) {
         return Some(Path { moves: [None; MOVES_MAX], len: 0 });

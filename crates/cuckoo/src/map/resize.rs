@@ -30,8 +30,8 @@ where
     pub fn reserve(&self, additional: usize) -> Result<(), ReserveError> {
         let keys = self.len().checked_add(additional).ok_or(ReserveError)?;
         // Nothing is what any map has room for.
-        let nothing = || Ok(Layout::steady(0, 0));
-        let wanted = if additional == 0 { nothing() } else { layout_for::<K, V, L, WAYS>(keys, self.is_fixed) }?;
+        let nothing = Layout::steady(0, 0);
+        let wanted = if additional == 0 { nothing } else { layout_for::<K, V, L, WAYS>(keys, self.is_fixed)? };
         let bytes = |layout| segment_bytes::<K, V, L, WAYS>(layout);
         loop {
             let layout = self.table.layout();
