@@ -597,7 +597,8 @@ fn passes(scheduler: impl Scheduler + 'static) {
         (reads_repeated, "reads repeated"),
     ] {
         println!("{name}: {}", counted(counter));
-        assert!(counted(counter) > SCHEDULES / 100, "only {} {name}", counted(counter));
+        // Schedules are random. The rarest of these, repeated reads under few preemptions, come once in a hundred.
+        assert!(counted(counter) > SCHEDULES / 500, "only {} {name}", counted(counter));
     }
 }
 
