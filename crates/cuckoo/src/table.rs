@@ -18,6 +18,7 @@ use crate::{
     layout::{self, Directories, Layout, SEGMENTS_MAX, SegmentId},
     locked::{Locked, Place},
     path::{self, Move},
+    prefetch::prefetch,
     probe::{Probe, alternate},
     residence::{Homes, Residence},
     segment::{Geometry, SegmentRef, SegmentSource, ways},
@@ -239,11 +240,13 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         if layout::is_steady(word) { Self::FULL_MASK } else { Layout::of_word(word).bucket_mask(Self::FULL_MASK) }
     }
 
-    /// Asks for the tags in which a key would be, ahead of their use.
+    /// Asks for the stripe of a key and the tags in which it would be, ahead of their use.
     #[inline]
     pub fn prefetch(&self, probe: &Probe) {
         if let Some(homes) = self.homes(self.directories.word(), probe.position()) {
             let mask = homes.from.bucket_mask();
+            // Written to by other cores, and too many for the first cache.
+            prefetch(self.stripes.address(probe.first(mask)));
             homes.from.prefetch_tags(probe.first(mask));
             homes.from.prefetch_tags(probe.second(mask));
         }

@@ -111,6 +111,12 @@ impl<T, P: Transactions> Stripes<T, P> {
         self.stripes.iter().map(|stripe| &stripe.data)
     }
 
+    /// Where the word of a stripe lies, to be asked for ahead of its use.
+    #[inline(always)]
+    pub fn address(&self, stripe: usize) -> *const u8 {
+        std::ptr::from_ref(self.word(stripe)).cast()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.stripes.len()
