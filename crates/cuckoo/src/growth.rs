@@ -1,26 +1,31 @@
-//! Growth: one new segment at a time, bucket by bucket, while readers and writers go on.
+//! Growth: one new segment at a time, bucket by bucket, while readers and writers go on. Whoever helps moves buckets of its own
+//! (moves.rs); a lock is held only to get from one segment to the next.
 //!
 //! ```text
-//! begin_growth ──> allocate a segment, publish "moving" ──> move bucket 0, 1, ... of the old segments it draws on
+//! begin_growth ──> allocate a segment, publish "moving" ──> move the buckets of the old segments it draws on
 //!                        ^                                                 │
 //!                        └── give back what has been passed <── settle <───┴ publish "done"
 //! ```
 //! Always true:
 //! - while a share of the positions is being moved its keys are looked for in the old segment and in the new one, new keys go
-//!   to the new one, and nothing is displaced in the old one; each key moves under the stripes of both its buckets, and every
-//!   bucket's stripe is marked when its turn comes, whether there is a key to move or not;
+//!   to the new one, and nothing is displaced in the old one but out of buckets that have been moved, whose keys stay; each key
+//!   moves under the stripes of both its buckets, and every bucket's stripe is marked when its turn comes, whether there is a key
+//!   to move or not;
 //! - *settling* takes and gives back each stripe once, so that no writer is left that knows the layout before; only then are old
 //!   segments given back.
 //!
 //! A table of one small segment is rebuilt in one go, with all stripes held: there are few keys.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
-use guira_sync::order::{Held, Rank};
+use guira_sync::{
+    mutex::MutexGuard,
+    order::{Held, Rank},
+};
 
 use crate::{
     layout::{Layout, SegmentId, share},
-    path,
+    path::{self, Move},
     probe::{Probe, alternate},
     segment::{Geometry, SegmentRef, SegmentSource},
     table::Table,
@@ -63,8 +68,8 @@ pub(crate) enum Progress {
     /// No segment is being filled.
     #[default]
     Between,
-    /// Buckets before this one have been moved.
-    Moving { bucket: usize },
+    /// One is.
+    Moving,
     /// Stripes before this one have been settled; then these old segments go back.
     Settling { stripe: usize, directory: usize, passed: std::ops::Range<usize> },
 }
@@ -125,27 +130,33 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         prefetch: impl Fn(G::Content<'a>),
         hash: impl Fn(G::Content<'a>) -> u64,
     ) -> Result<Growth, GrowError> {
-        let (mut progress, _held) = self.try_grow()?;
         let mut left = buckets;
         loop {
+            while left > 0 && !self.moves.are_dealt() {
+                for bucket in self.moves.next_run(left) {
+                    self.move_bucket(bucket, &prefetch, &hash)?;
+                    left -= 1;
+                }
+            }
+            if left == 0 && !self.moves.is_complete() {
+                return Ok(Growth::Underway);
+            }
+            let busy = if left < buckets { Ok(Growth::Underway) } else { Err(GrowError::Busy) };
+            let Ok((mut progress, _held)) = self.try_grow() else { return busy };
             let layout = self.layout();
             match &mut *progress {
                 Progress::Between if layout.next == 0 => return Ok(Growth::Idle),
                 Progress::Between => {
                     let segment = self.allocate_segment(Self::FULL_MASK).ok_or(GrowError::NoMemory)?;
                     self.directories.set_segment(Self::new_segment(layout), segment.base());
+                    self.moves.begin();
                     self.directories.publish(Layout { moving: true, ..layout });
-                    *progress = Progress::Moving { bucket: 0 };
+                    *progress = Progress::Moving;
+                    self.moves.deal();
                 }
-                Progress::Moving { bucket } if *bucket == G::BUCKETS => *progress = self.finish_segment(layout),
-                Progress::Moving { bucket } => {
-                    if left == 0 {
-                        return Ok(Growth::Underway);
-                    }
-                    self.move_bucket(layout, *bucket, &prefetch, &hash)?;
-                    *bucket += 1;
-                    left -= 1;
-                }
+                Progress::Moving if self.moves.is_complete() => *progress = self.finish_segment(layout),
+                // The others have taken what there was to move.
+                Progress::Moving => return busy,
                 Progress::Settling { .. } => {
                     // The last segment's is seen to the end: nobody would ask for more.
                     let is_complete = layout.next == 0;
@@ -217,14 +228,19 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         true
     }
 
-    /// Moves the keys of one bucket that belong to the new segment.
+    /// Moves the keys of one bucket, which this thread has taken, that belong to the new segment.
     fn move_bucket<'a>(
         &'a self,
-        layout: Layout,
         bucket: usize,
         prefetch: &impl Fn(G::Content<'a>),
         hash: &impl Fn(G::Content<'a>) -> u64,
     ) -> Result<(), GrowError> {
+        // It stays as long as the bucket is taken.
+        let layout = self.layout();
+        // The turn may have begun a moment before the layout says so.
+        if !layout.moving {
+            return Err(GrowError::Busy);
+        }
         let new = self.in_force(Self::new_segment(layout));
         let belongs = |content| share(Probe::new(hash(content)).position(), layout.next) == layout.done;
         let overlap = layout.overlap();
@@ -258,6 +274,66 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         Ok(())
     }
 
+    /// Frees a slot in one of the key's buckets if they lie in a segment that growth is emptying for other keys: these are moved
+    /// before their turn. `prefetch` and `hash` as for [`Table::grow_step`].
+    ///
+    /// # Errors
+    /// [`GrowError::Unplaced`] if that is not where they lie, or if it frees none. [`GrowError::Busy`] if another thread is moving
+    /// one of the buckets. Otherwise as [`Table::grow_step`].
+    pub fn make_room_in_growth<'a>(
+        &'a self,
+        probe: &Probe,
+        prefetch: impl Fn(G::Content<'a>),
+        hash: impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<(), GrowError> {
+        let word = self.directories.word();
+        let layout = Layout::of_word(word);
+        let whereabouts = layout.whereabouts(probe.position());
+        if whereabouts.to.is_some() || !layout.is_emptying(whereabouts.from) {
+            return Err(GrowError::Unplaced);
+        }
+        let segment = self.segment(whereabouts.from, Self::FULL_MASK).ok_or(GrowError::Busy)?;
+        let own = [probe.first(Self::FULL_MASK), probe.second(Self::FULL_MASK)];
+        let has_room = |bucket| segment.tags(bucket).free().first().is_some();
+        for bucket in own {
+            self.move_early(bucket, &prefetch, &hash)?;
+        }
+        if own.into_iter().any(has_room) {
+            return Ok(());
+        }
+        // Whoever is in them stays in the segment, and may go where there is room.
+        for bucket in own {
+            let tags = segment.tags(bucket);
+            for (slot, lane) in tags.taken().filter_map(|slot| Some((slot, tags.lane(slot)?))) {
+                let other = alternate(bucket, lane.tag(), Self::FULL_MASK);
+                self.move_early(other, &prefetch, &hash)?;
+                let step = Move { bucket: bucket as u16, slot: slot as u8, lane };
+                if has_room(other) && self.displace(word, segment, &step) {
+                    return Ok(());
+                }
+            }
+        }
+        Err(GrowError::Unplaced)
+    }
+
+    /// Moves a bucket unless that has been done.
+    fn move_early<'a>(
+        &'a self,
+        bucket: usize,
+        prefetch: &impl Fn(G::Content<'a>),
+        hash: &impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<(), GrowError> {
+        match self.moves.take(bucket) {
+            Some(run) => {
+                self.move_bucket(bucket, prefetch, hash)?;
+                run.done();
+                Ok(())
+            }
+            None if self.moves.is_moved(bucket) => Ok(()),
+            None => Err(GrowError::Busy),
+        }
+    }
+
     /// Moves one key for which both its stripes are needed.
     fn move_key<'a>(
         &'a self,
@@ -286,7 +362,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             }
             let probe = Probe::new(hash(old.content(bucket, slot)));
             drop(guard);
-            // The layout stays: it is this thread that grows the table. A move that another writer spoilt is looked for again.
+            // The layout stays as long as the bucket is taken. A move that another writer spoilt is looked for again.
             let word = self.directories.word();
             let path = path::search(new, &probe).ok_or(GrowError::Unplaced)?;
             let _all_carried_out = path.moves().all(|step| self.displace(word, new, step));

@@ -22,9 +22,9 @@
 //!   the key's lock); a read waits for a writer at most for one change of one bucket, but for [`CuckooMap::clear`]. The operations
 //!   on a key are linearizable; `len` and walks are not one moment's.
 //! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted; a fixed map gets there,
-//!   one that grows begins to at 94 %.
-//! - *Growth* moves a few buckets with each insert of a new key, a quarter more segments at a time, and nobody waits for the whole
-//!   of it; only a map of less than 16,384 keys is rebuilt in one go. Updates and removals move a bucket each. Reads take longer
+//!   one that grows begins to at 92 %.
+//! - *Growth* moves a few buckets with each insert of a new key, half as many segments again at a time; threads that insert do it side
+//!   by side, and nobody waits for the whole of it; only a map of less than 16,384 keys is rebuilt in one go. Updates and removals move a bucket each. Reads take longer
 //!   meanwhile, so whoever only reads from now on should have a growth that has begun finished: `reserve(0)`
 //!   ([`CuckooMap::reserve`]).
 //! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there must
@@ -97,6 +97,7 @@ mod layout;
 mod locked;
 #[cfg(not(any(loom, shuttle)))]
 mod map;
+mod moves;
 mod path;
 mod prefetch;
 mod probe;

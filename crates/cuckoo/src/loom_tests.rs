@@ -374,6 +374,32 @@ fn loom_a_second_bucket_that_is_taken_for_what_it_was_is_noticed() {
     });
 }
 
+/// Two threads move a bucket each, and either brings the segment into force. A reader that knows of that knows of both moves.
+#[test]
+fn loom_a_share_that_two_threads_have_moved_is_complete() {
+    model_within(2, || {
+        let index = index_half_grown(Heap::default(), true);
+        assert_eq!(grow_by(&index, 0), Ok(Growth::Underway), "begun");
+        let help = || {
+            let index = Arc::clone(&index);
+            thread::spawn(move || grow_by(&index, 1).expect("a bucket of its own"))
+        };
+        let helpers = [help(), help()];
+        if let Ok(seen) = index.look_in_both(&Probe::new(hash_in_growth(5)), &mut Some, &mut Some) {
+            assert_eq!(seen, Some(5));
+        }
+        let stages = helpers.map(|helper| helper.join().expect("no panic"));
+        // Each may have seen the other in the lock.
+        if !stages.contains(&Growth::Complete) {
+            while grow_by(&index, 1) != Ok(Growth::Complete) {}
+        }
+        for key in [5, 6] {
+            assert_eq!(read_in_growth(&index, key), Some(key));
+            assert_eq!(places(&index, hash_in_growth(key), key), 1);
+        }
+    });
+}
+
 #[test]
 fn loom_a_key_that_growth_moves_is_not_added_again() {
     model(|| {

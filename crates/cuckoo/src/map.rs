@@ -49,16 +49,27 @@ const STRIPES: usize = 2048;
 /// Buckets of the smallest segment.
 const SMALLEST_BITS: u32 = 4;
 
-/// Buckets that whoever adds a key while the map grows moves first. A growth begins with a few slots of a hundred free, and
-/// moves all that are taken: one for each slot that may be filled meanwhile would not do, three are plenty.
-const BUCKETS_MOVED_AN_INSERT: usize = 4;
+/// Stripes that are asked how full the table is, before all are.
+const STRIPES_ASKED: usize = 64;
+/// By how many percent one stripe, and some, may seem emptier than the table is.
+const SLACK_OF_ONE_STRIPE: usize = 25;
+const SLACK_OF_SOME_STRIPES: usize = 5;
+
+/// A growth adds this share of the segments: a key is moved twice in its life on average, where a quarter would make it four times
+/// and inserts half as fast, and doubling once.
+const GROWTH_SHARE: usize = 2;
+
+/// Buckets that whoever adds a key while the map grows moves with it: a cache line of their tags. Growth by half is then through
+/// when another two to three percent of the slots are taken (five with four ways), before the fullest segment is full.
+const BUCKETS_MOVED_AN_INSERT: usize = 8;
 
 /// The same for whoever changes or removes one: enough for a growth to end when no more keys come.
 const BUCKETS_MOVED_A_CHANGE: usize = 1;
 
-/// Buckets that inserts may owe to growth because another thread was at it: if that thread is stopped, those who insert wait for
-/// it sooner than they fill the new segment and leave no room for what has yet to be moved there.
-const BUCKETS_OWED_MAX: usize = 1024;
+/// Buckets that inserts may owe to growth, for each segment that it builds, because nothing is left to move but what other threads
+/// are at. If one of these is stopped, those who insert wait for it before they have filled another hundredth of the slots: they
+/// must leave room for what has yet to be moved.
+const BUCKETS_OWED_MAX: usize = 2048;
 
 /// The same when there is no room for the key before growth has come to it.
 const BUCKETS_MOVED_FOR_ROOM: usize = 64;
@@ -426,8 +437,13 @@ where
             return Err(Full);
         }
         if self.table.is_growing() {
-            return match self.grow_by(BUCKETS_MOVED_FOR_ROOM) {
-                Ok(_) => Ok(()),
+            let hash = |content: Words<'_>| self.hash_of_content(content);
+            let outcome = match self.table.make_room_in_growth(probe, Self::prefetch_content, hash) {
+                Err(GrowError::Unplaced) => self.grow_by(BUCKETS_MOVED_FOR_ROOM).map(|_| ()),
+                outcome => outcome,
+            };
+            return match outcome {
+                Ok(()) => Ok(()),
                 Err(GrowError::Busy) => {
                     std::thread::yield_now();
                     Ok(())
@@ -440,7 +456,7 @@ where
         if self.table.layout() == before { outcome } else { Ok(()) }
     }
 
-    /// Begins to grow, by a quarter, or doubles a small table.
+    /// Begins to grow, or doubles a small table.
     fn begin_growth(&self) -> Result<(), Full> {
         let layout = self.table.layout();
         let done = if let Some(bits) = layout.small_bits {
@@ -448,7 +464,7 @@ where
             let larger = if bits + 1 < full_bits { Layout::small(0, bits + 1) } else { Layout::steady(0, 1) };
             self.table.rebuild(larger, |content| self.hash_of_content(content))
         } else {
-            self.table.begin_growth(layout.current + layout.current.div_ceil(4))
+            self.table.begin_growth(layout.current + (layout.current / GROWTH_SHARE).max(1))
         };
         match done {
             Ok(()) | Err(GrowError::Busy) => Ok(()),
@@ -458,11 +474,11 @@ where
 
     /// To be called after a key has been added, without a lock: keeps growth going, and begins it in time.
     #[inline]
-    fn after_insert(&self, keys_of_stripe: u32) {
+    fn after_insert(&self, hash: u64, keys_of_stripe: u32) {
         if !self.table.is_steady() && self.table.is_growing() {
             self.help_growth();
         } else if keys_of_stripe.is_multiple_of(16) && !self.is_fixed {
-            self.grow_in_time(keys_of_stripe);
+            self.grow_in_time(hash, keys_of_stripe);
         }
     }
 
@@ -483,33 +499,39 @@ where
         }
     }
 
-    /// Moves some buckets, or owes them if another thread is at it.
+    /// Moves some buckets, or owes them if there is nothing to be had.
     #[cold]
     fn help_growth(&self) {
-        let owed = self.owed.fetch_add(BUCKETS_MOVED_AN_INSERT, Ordering::Relaxed) + BUCKETS_MOVED_AN_INSERT;
-        loop {
-            match self.grow_by(BUCKETS_MOVED_AN_INSERT) {
-                Err(GrowError::Busy) if owed > BUCKETS_OWED_MAX => std::thread::yield_now(),
-                Err(GrowError::Busy) => return,
-                Ok(Growth::Underway) => {
-                    let paid = |owed: usize| Some(owed.saturating_sub(BUCKETS_MOVED_AN_INSERT));
-                    let _always = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
-                    if self.owed.load(Ordering::Relaxed) <= BUCKETS_OWED_MAX / 2 {
-                        return;
-                    }
-                }
-                Ok(Growth::Idle | Growth::Complete) => return self.owed.store(0, Ordering::Relaxed),
-                // Whoever finds no room tries again, and says so.
-                Err(_) => return,
+        let owed = self.owed.load(Ordering::Relaxed);
+        let repaid = owed.min(BUCKETS_MOVED_AN_INSERT);
+        match self.grow_by(BUCKETS_MOVED_AN_INSERT + repaid) {
+            Ok(Growth::Underway) if repaid > 0 => {
+                let paid = |owed: usize| Some(owed.saturating_sub(repaid));
+                let _always = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, paid);
             }
+            Ok(Growth::Underway) => {}
+            Ok(Growth::Idle | Growth::Complete) => self.owed.store(0, Ordering::Relaxed),
+            Err(GrowError::Busy) => {
+                let owed = self.owed.fetch_add(BUCKETS_MOVED_AN_INSERT, Ordering::Relaxed);
+                let owed_max = || BUCKETS_OWED_MAX * self.table.layout().next;
+                while owed > owed_max() && self.grow_by(BUCKETS_MOVED_AN_INSERT) == Err(GrowError::Busy) {
+                    std::thread::yield_now();
+                }
+            }
+            // Whoever finds no room tries again, and says so.
+            Err(_) => {}
         }
     }
 
+    /// Begins to grow if it is time. To ask all stripes takes as long as several inserts, so some are asked before.
     #[cold]
-    fn grow_in_time(&self, keys_of_stripe: u32) {
-        // One stripe tells roughly how full the table is; if it may be full enough, all are asked.
-        let estimate = keys_of_stripe as usize * self.table.stripes();
-        if estimate * 100 >= self.capacity() * (Pairs::<K, V, L, WAYS>::FULL_PERCENT - 25) && self.table.should_grow() {
+    fn grow_in_time(&self, hash: u64, keys_of_stripe: u32) {
+        let full_percent = Pairs::<K, V, L, WAYS>::FULL_PERCENT;
+        let may_be_full = |keys: usize, slack| keys * 100 >= self.capacity() * (full_percent - slack);
+        if may_be_full(keys_of_stripe as usize * self.table.stripes(), SLACK_OF_ONE_STRIPE)
+            && may_be_full(self.table.len_by(&Probe::new(hash), STRIPES_ASKED), SLACK_OF_SOME_STRIPES)
+            && self.table.should_grow()
+        {
             let _full = self.begin_growth();
         }
     }

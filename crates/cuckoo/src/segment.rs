@@ -191,13 +191,20 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
     /// Frees a slot. The caller is the only writer to this bucket, and to the key's first one.
     #[inline]
     pub fn take(self, bucket: usize, slot: usize) {
+        if let Some(lane) = self.vacate(bucket, slot).filter(|lane| lane.is_away()) {
+            self.tidy_filter(crate::probe::alternate(bucket, lane.tag(), self.bucket_mask), lane.tag());
+        }
+    }
+
+    /// The same, but leaves the filter as it is: a bit that nobody needs sends readers to a bucket in vain. Returns where the key
+    /// was.
+    #[inline]
+    fn vacate(self, bucket: usize, slot: usize) -> Option<Lane> {
         let words = self.words(bucket);
         let tags = Tags::of(words);
         tags.with(slot, None).store(words);
         G::vacate(self.slot(bucket, slot));
-        if let Some(lane) = tags.lane(slot).filter(|lane| lane.is_away()) {
-            self.tidy_filter(crate::probe::alternate(bucket, lane.tag(), self.bucket_mask), lane.tag());
-        }
+        tags.lane(slot)
     }
 
     /// Clears the filter bit of a tag's class in a bucket if no key needs it any more. The few buckets that such a key can be
@@ -215,11 +222,15 @@ impl<'a, G: Geometry> SegmentRef<'a, G> {
         }
     }
 
-    /// Moves a key within the segment, or from another one of the table. The caller is the only writer to both buckets and to
-    /// the key's first one.
+    /// Moves a key within the segment, or from another one of the table, which will not be there for long. The caller is the only
+    /// writer to both buckets and to the key's first one.
     pub fn receive(self, to: (usize, usize), lane: Lane, from: Self, at: (usize, usize)) {
         self.put(to.0, to.1, lane, from.content(at.0, at.1));
-        from.take(at.0, at.1);
+        if from == self {
+            from.take(at.0, at.1);
+        } else {
+            from.vacate(at.0, at.1);
+        }
     }
 
     /// Frees every slot. Nobody else can see the segment.

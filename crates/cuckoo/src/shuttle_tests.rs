@@ -136,6 +136,7 @@ struct Coverage {
     short_inserts: uncontrolled::AtomicUsize,
     short_inserts_wide: uncontrolled::AtomicUsize,
     rooms_made: uncontrolled::AtomicUsize,
+    rooms_made_in_growth: uncontrolled::AtomicUsize,
     displacements: uncontrolled::AtomicUsize,
     keys_grown: uncontrolled::AtomicUsize,
     growths: uncontrolled::AtomicUsize,
@@ -293,6 +294,8 @@ impl Table {
             }
             if (self.ways.make_room)(&self.index, &probe).is_ok() {
                 count(&self.coverage.rooms_made);
+            } else if self.make_room_in_growth(&probe) {
+                count(&self.coverage.rooms_made_in_growth);
             } else if !self.grow() {
                 break;
             }
@@ -398,6 +401,10 @@ impl Table {
 
     fn grow_soundly(&self, buckets: usize) -> Result<Growth, GrowError> {
         self.index.grow_by(buckets, |_| (), |payload| self.hash_of(payload))
+    }
+
+    fn make_room_in_growth(&self, probe: &Probe) -> bool {
+        self.index.make_room_in_growth(probe, |_| (), |payload| self.hash_of(payload)).is_ok()
     }
 
     /// The hash of a key that growth looks at.
@@ -581,12 +588,13 @@ fn passes(scheduler: impl Scheduler + 'static) {
     run(scheduler, SOUND, FailurePersistence::Print, &coverage);
     assert_eq!(counted(&coverage.schedules), SCHEDULES);
     let Coverage { short_inserts, short_inserts_wide, .. } = &*coverage;
-    let Coverage { rooms_made, displacements, keys_grown, growths, rebuilds, .. } = &*coverage;
+    let Coverage { rooms_made, rooms_made_in_growth, displacements, keys_grown, growths, rebuilds, .. } = &*coverage;
     let Coverage { segments_used_again, removals, removals_away, reads_repeated, .. } = &*coverage;
     for (counter, name) in [
         (short_inserts, "keys added on the short way"),
         (short_inserts_wide, "keys added on the short way with both buckets locked"),
         (rooms_made, "rooms made"),
+        (rooms_made_in_growth, "rooms made where growth is"),
         (displacements, "displacements"),
         (keys_grown, "keys moved by growth"),
         (growths, "growths seen to their end"),

@@ -5,11 +5,12 @@
 //! for the layout, and finds it unchanged afterwards, has seen one state of the key; and whoever holds it knows whether the key
 //! is there.
 
-use std::{marker::PhantomData, ptr::NonNull, sync::Mutex};
+use std::{marker::PhantomData, ptr::NonNull};
 
 use guira_sync::{
     Stripes, Version,
     atomic::{AtomicU32, Ordering},
+    mutex::Mutex,
     reuse,
 };
 
@@ -17,6 +18,7 @@ use crate::{
     growth::Progress,
     layout::{self, Directories, Layout, SEGMENTS_MAX, SegmentId},
     locked::{Locked, Place},
+    moves::Moves,
     path::{self, Move},
     prefetch::prefetch,
     probe::{Probe, alternate},
@@ -39,8 +41,9 @@ const SEARCHES_MAX: u32 = 16;
 pub struct Table<G: Geometry, S: SegmentSource, D = ()> {
     pub(crate) stripes: Stripes<StripeData<D>>,
     pub(crate) directories: Directories,
-    /// Held by whoever grows the table.
+    /// Held by whoever takes a growth from one segment to the next.
     pub(crate) growing: Mutex<Progress>,
+    pub(crate) moves: Moves,
     pub(crate) segments_max: usize,
     pub(crate) source: S,
     geometry: PhantomData<fn() -> G>,
@@ -84,6 +87,15 @@ impl<'a, G: Geometry> Look<'a, G> {
     }
 }
 
+fn sum<'a, D: 'a>(stripes: impl Iterator<Item = &'a StripeData<D>>) -> usize {
+    let sum = stripes.fold(0u64, |sum, stripe| {
+        // A stripe's own count may be below zero.
+        sum.wrapping_add(i64::from(stripe.len.load(Ordering::Relaxed) as i32) as u64)
+    });
+    // Beside writers the sum may be off by what they have just done.
+    usize::try_from(sum as i64).unwrap_or(0)
+}
+
 impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub(crate) const FULL_MASK: usize = {
         assert!(G::BUCKETS.is_power_of_two() && G::BUCKETS >= 2 && G::BUCKETS <= 1 << crate::probe::BUCKET_BITS_MAX);
@@ -112,7 +124,8 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         let table = Self {
             stripes,
             directories: Directories::new(room, layout),
-            growing: Mutex::default(),
+            growing: Mutex::new(Progress::default()),
+            moves: Moves::new(G::BUCKETS),
             segments_max,
             source,
             geometry: PhantomData,
@@ -141,12 +154,14 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
 
     /// Keys in the table; exact when nobody is writing.
     pub fn len(&self) -> usize {
-        let sum = self.stripes.all_data().fold(0u64, |sum, stripe| {
-            // A stripe's own count may be below zero.
-            sum.wrapping_add(i64::from(stripe.len.load(Ordering::Relaxed) as i32) as u64)
-        });
-        // Beside writers the sum may be off by what they have just done.
-        usize::try_from(sum as i64).unwrap_or(0)
+        sum(self.stripes.all_data())
+    }
+
+    /// What so many stripes, the key's and those after it, tell of the number of keys.
+    pub(crate) fn len_by(&self, probe: &Probe, stripes: usize) -> usize {
+        let first = probe.first(Self::FULL_MASK);
+        let stripes = stripes.min(self.stripes.len());
+        sum((first..first + stripes).map(|stripe| self.stripes.data(stripe))) * (self.stripes.len() / stripes)
     }
 
     /// The caller's data of the stripe of a key, [`Table::stripe_of`]. It is held by whoever holds the key's [`Locked`].

@@ -133,10 +133,11 @@ fn growth_gives_back_what_it_has_emptied() {
         assert!(map.capacity() >= map.len());
         fullest = fullest.max(map.len() as f64 / map.capacity() as f64);
         if key > 100_000 {
-            assert!(map.len() * 100 >= map.capacity() * 55, "{map:?}");
+            // Half as many segments again, and two that are on their way, of which there are four at least.
+            assert!(map.len() * 100 >= map.capacity() * 50, "{} keys in {} slots", map.len(), map.capacity());
         }
     }
-    assert!(fullest > 0.93, "{fullest}");
+    assert!(fullest > 0.92, "{fullest}");
     (0..400_000).for_each(|key| assert_eq!(map.remove(&key), Some(key)));
     assert_eq!(map.len(), 0);
     (0..400_000).for_each(|key| assert_eq!(map.insert(key, key + 1), None));

@@ -57,8 +57,7 @@ impl Shared {
                 self.arena.reserve_for_index(page);
             }
         }
-        let prefetch = |payload| guira_cuckoo::prefetch(self.words(self.arena.payload_place(payload)).address(0));
-        match self.index.grow_step(prefetch, |payload| self.hash_at(self.arena.payload_place(payload))) {
+        match self.index.grow_step(|payload| self.prefetch_at(payload), |payload| self.hash_of(payload)) {
             Ok(Growth::Underway | Growth::Complete) | Err(GrowError::Busy) => true,
             Ok(Growth::Idle) | Err(_) => false,
         }

@@ -143,6 +143,16 @@ impl Shared {
         Probe::new(rapidhash_v3_seeded(key, &self.secrets))
     }
 
+    /// Asks for the item of a payload ahead of its use.
+    pub fn prefetch_at(&self, payload: u32) {
+        guira_cuckoo::prefetch(self.words(self.arena.payload_place(payload)).address(0));
+    }
+
+    /// The hash of the key of a payload's item. The caller keeps the item from changing.
+    pub fn hash_of(&self, payload: u32) -> u64 {
+        self.hash_at(self.arena.payload_place(payload))
+    }
+
     /// The hash of the key of the item at `place`. The caller keeps the item from changing.
     pub fn hash_at(&self, place: Place) -> u64 {
         let words = self.words(place);

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use guira_cuckoo::{Full, Place as Slot, Probe};
+use guira_cuckoo::{Full, GrowError, Place as Slot, Probe};
 use guira_item::{
     Answer, Change, Current, Expiry, Get, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time,
     VALUE_SLACK_LEN, apply,
@@ -562,6 +562,16 @@ impl Shared {
         }
         if self.index.make_room(probe).is_ok() {
             return Ok(());
+        }
+        let (prefetch, hash) = (|payload| self.prefetch_at(payload), |payload| self.hash_of(payload));
+        match self.index.make_room_in_growth(probe, prefetch, hash) {
+            Ok(()) => return Ok(()),
+            // Another thread is moving one of the key's buckets.
+            Err(GrowError::Busy) => {
+                std::thread::yield_now();
+                return Ok(());
+            }
+            Err(_) => {}
         }
         // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
         // that went on filling would have segments whose keys do not fit into the next one.

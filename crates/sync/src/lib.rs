@@ -19,19 +19,29 @@ pub use stripe::{AllGuard, HeldStripes, LockGuard, PairGuard, Stripes, Version};
 /// The atomics every kernel uses.
 #[cfg(not(any(loom, shuttle)))]
 pub mod atomic {
-    pub use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 /// The atomics every kernel uses, as loom checks them.
 #[cfg(loom)]
 pub mod atomic {
-    pub use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 /// The atomics every kernel uses, as shuttle schedules them.
 #[cfg(shuttle)]
 pub mod atomic {
-    pub use shuttle::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+}
+
+/// The mutex of what the models look into: they must know what one holder leaves to the next.
+pub mod mutex {
+    #[cfg(loom)]
+    pub use loom::sync::{Mutex, MutexGuard};
+    #[cfg(shuttle)]
+    pub use shuttle::sync::{Mutex, MutexGuard};
+    #[cfg(not(any(loom, shuttle)))]
+    pub use std::sync::{Mutex, MutexGuard};
 }
 
 /// How to wait for another thread without a system call.

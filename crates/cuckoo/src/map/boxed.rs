@@ -75,7 +75,7 @@ where
                 entry.is_in_the_map();
                 let keys_of_stripe = locked.keys_of_stripe();
                 drop(locked);
-                self.after_insert(keys_of_stripe);
+                self.after_insert(hash, keys_of_stripe);
                 return Ok(Found::Nothing);
             };
             drop(locked);
@@ -212,7 +212,7 @@ where
                         new.is_in_the_map();
                         let keys_of_stripe = locked.keys_of_stripe();
                         drop(locked);
-                        self.after_insert(keys_of_stripe);
+                        self.after_insert(hash, keys_of_stripe);
                         return Ok(Changed::Inserted);
                     };
                     Some(missing)

@@ -114,7 +114,7 @@ where
             self.add(&mut locked, hash, content, met)?;
             let keys_of_stripe = locked.keys_of_stripe();
             drop(locked);
-            self.after_insert(keys_of_stripe);
+            self.after_insert(hash, keys_of_stripe);
             return Ok(Found::Nothing);
         };
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
@@ -281,7 +281,7 @@ where
         }
         let keys_of_stripe = locked.keys_of_stripe();
         drop(locked);
-        self.after_insert(keys_of_stripe);
+        self.after_insert(hash, keys_of_stripe);
         Ok(Changed::Inserted)
     }
 

@@ -173,7 +173,8 @@ where
     type Slot<'a> = Words<'a>;
     type Content<'a> = Words<'a>;
     const BUCKETS: usize = 4096;
-    const FULL_PERCENT: usize = 94;
+    // Until growth has passed the last segment another three percent come, and five with four ways.
+    const FULL_PERCENT: usize = if WAYS == 4 { 88 } else { 92 };
 
     #[inline]
     fn segment_bytes(buckets: usize) -> usize {

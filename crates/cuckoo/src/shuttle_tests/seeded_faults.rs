@@ -8,17 +8,18 @@ use std::{
 use shuttle::{
     FailurePersistence,
     scheduler::{PctScheduler, RandomScheduler, Scheduler},
+    thread,
 };
 
 use super::{Examine, IsIt, PREEMPTIONS, SOUND, Stamp, Table, Ways, counted, roomy_segment, run, segment_away};
 use crate::{
     BUCKET_SLOTS, Full, Geometry, GrowError, Growth, Index, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
-    growth::Progress,
     layout::{self, Layout, share},
     model_heap::Heap,
     model_reads::ReadFault,
     path::{self, Move},
     probe::alternate,
+    residence::Residence,
     segment::SegmentRef,
     steady::{FoundAtHome, LongWay},
     tags::Tags,
@@ -41,11 +42,13 @@ fn shuttle_seeded_faults_are_noticed() {
         ("a read that believes what it misses", reading(|i, p, e| ReadFault::BelievesMisses.read(i, p, e))),
         ("a read that looks in the old segment only", reading(|i, p, e| ReadFault::LooksInOldOnly.read(i, p, e))),
         ("displacement from the near end", Ways { make_room: displace_near_end_first, ..SOUND }),
+        ("displacement to where growth has been", Ways { make_room: displace_where_growth_is, ..SOUND }),
         ("displacement that tells no reader", Ways { displace: displace_unmarked, ..SOUND }),
         ("displacement that sets no filter bit", Ways { displace: displace_unfiltered, ..SOUND }),
         ("a removal that clears others' filter bit", Ways { remove: remove_with_filter, ..SOUND }),
         ("a second lock that is taken without a look at the layout", Ways { lock_at_home: widen_blindly, ..SOUND }),
         ("growth that tells no reader", Ways { grow: |t, n| grow_in_steps(t, n, false), ..SOUND }),
+        ("growth that is complete before all is moved", Ways { grow: grow_hastily, ..SOUND }),
         ("a cell that is given back too early", Ways { frees_last: false, ..SOUND }),
     ];
     let missed: Vec<_> = faults
@@ -94,13 +97,14 @@ fn change_tags(segment: SegmentRef<'_, Payloads>, bucket: usize, change: impl Fn
 
 type BucketTags = Tags<<Payloads as Geometry>::Tags>;
 
-/// Takes the second bucket for what it was before it was locked.
+/// Takes the second bucket for what it was before it was locked, and stands still in between.
 fn widen_blindly<'a>(
     index: &'a Index<Heap>,
     probe: &Probe,
     is_it: IsIt<'_>,
 ) -> Result<FoundAtHome<'a, Payloads, Heap, ()>, LongWay> {
     let (mut locked, place) = index.lock_at_home(probe, is_it)?;
+    thread::yield_now();
     let has_all = place.is_some() || locked.has_room() || locked.holds_both() || locked.try_lock_second();
     if has_all { Ok((locked, place)) } else { Err(LongWay) }
 }
@@ -134,6 +138,14 @@ fn displace_near_end_first(index: &Index<Heap>, probe: &Probe) -> Result<(), Ful
     Ok(())
 }
 
+/// Displaces keys in a segment that growth is emptying as in any other.
+fn displace_where_growth_is(index: &Index<Heap>, probe: &Probe) -> Result<(), Full> {
+    let word = index.directories.word();
+    let segment = index.homes(word, probe.position()).ok_or(Full)?.newest();
+    let path = path::search(segment, probe).ok_or(Full)?;
+    if path.moves().all(|step| index.displace(word, segment, step)) { Ok(()) } else { Err(Full) }
+}
+
 /// Moves as production does, but leaves the versions as they are.
 fn displace_unmarked(index: &Index<Heap>, word: u64, segment: SegmentRef<'_, Payloads>, step: &Move) -> bool {
     let from = usize::from(step.bucket);
@@ -164,21 +176,34 @@ fn remove_with_filter(index: &Index<Heap>, probe: &Probe, locked: &mut LockedPay
 
 /// Moves bucket by bucket what finds room, as production does, but leaves the versions as they are unless it `marks`.
 fn grow_in_steps(table: &Table, buckets: usize, marks: bool) -> Result<Growth, GrowError> {
-    let mut progress = table.index.growing.try_lock().map_err(|_| GrowError::Busy)?;
-    let layout = table.index.layout();
-    match &mut *progress {
-        Progress::Moving { bucket } if *bucket < SEGMENT_BUCKETS && move_bucket(table, layout, *bucket, marks) => {
-            *bucket += 1;
+    let mut run = table.index.moves.next_run(1);
+    if let Some(bucket) = run.next() {
+        let layout = table.index.layout();
+        if !layout.moving {
+            return Err(GrowError::Busy);
+        }
+        if move_bucket(table, layout, bucket, marks) {
+            run.done();
             return Ok(Growth::Underway);
         }
-        // The segment is allocated, and no bucket moved.
-        Progress::Between => {
-            drop(progress);
-            return table.grow_soundly(0);
-        }
-        _ => drop(progress),
+        drop(run);
+        return table.grow_soundly(buckets);
     }
-    table.grow_soundly(buckets)
+    // If a segment is begun no bucket of it is moved.
+    table.grow_soundly(0)
+}
+
+/// Says that a bucket is moved before it is.
+fn grow_hastily(table: &Table, buckets: usize) -> Result<Growth, GrowError> {
+    let mut run = table.index.moves.next_run(1);
+    let Some(bucket) = run.next() else { return table.grow_soundly(buckets) };
+    let layout = table.index.layout();
+    if !layout.moving {
+        return Err(GrowError::Busy);
+    }
+    run.done();
+    move_bucket(table, layout, bucket, true);
+    Ok(Growth::Underway)
 }
 
 /// False if a key finds no free slot, or is changed meanwhile.
