@@ -59,9 +59,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         let first = probe.first(Self::FULL_MASK);
         let guard = self.stripes.lock_one(first);
         // While the stripe is held growth does not get past the key's bucket, so a layout that is steady stays as it is.
-        let base = self.directories.steady_segment(probe.position()).ok_or(LongWay)?;
-        // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
-        let home = Home(unsafe { SegmentRef::new(base, Self::FULL_MASK) });
+        let home = Home(self.steady_segment(probe).ok_or(LongWay)?);
         let mut locked = Locked::new(self, guard, home, probe, false);
         let mut place = locked.find_near(&mut is_it);
         if place.is_none() && locked.may_be_away() {

@@ -222,6 +222,15 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         Some(unsafe { SegmentRef::new(base, bucket_mask) })
     }
 
+    /// The segment of a key while the table is steady; see [`Directories::steady_segment`] for what it may be when that changes.
+    #[inline(always)]
+    pub(crate) fn steady_segment(&self, probe: &Probe) -> Option<SegmentRef<'_, G>> {
+        let base = self.directories.steady_segment(probe.position())?;
+        // SAFETY: a directory holds what the source, which lives as long as `self`, handed out; all of it for full-sized segments if
+        // the layout is steady.
+        Some(unsafe { SegmentRef::new(base, Self::FULL_MASK) })
+    }
+
     /// Where the keys of a position may be under a layout word; `None` if that layout is long gone.
     #[inline]
     pub(crate) fn homes(&self, word: u64, position: u32) -> Option<Homes<'_, G>> {
@@ -270,9 +279,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// Asks for the tags and slots of a key's first bucket, unless the table grows or is small.
     #[inline(always)]
     pub(crate) fn prefetch_to_write(&self, probe: &Probe) {
-        if let Some(base) = self.directories.steady_segment(probe.position()) {
-            // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
-            let segment: SegmentRef<'_, G> = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+        if let Some(segment) = self.steady_segment(probe) {
             let first = probe.first(Self::FULL_MASK);
             segment.prefetch_tags(first);
             segment.prefetch_slots(first);
@@ -282,9 +289,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// The second step of the same, once the tags have come: asks for the second bucket if that will be needed.
     #[inline(always)]
     pub(crate) fn prefetch_to_widen(&self, probe: &Probe) {
-        if let Some(base) = self.directories.steady_segment(probe.position()) {
-            // SAFETY: as in `prefetch_to_write`.
-            let segment: SegmentRef<'_, G> = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+        if let Some(segment) = self.steady_segment(probe) {
             let tags = segment.tags(probe.first(Self::FULL_MASK));
             if tags.free().first().is_none() || tags.may_be_away(probe.tag()) {
                 let second = probe.second(Self::FULL_MASK);
@@ -471,7 +476,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     pub(crate) fn begin_look(&self, probe: &Probe) -> Option<Look<'_, G>> {
         // The stripe comes before the layout: see the head of the file.
         let version = self.stripes.try_begin(probe.first(Self::FULL_MASK))?;
-        let base = self.directories.steady_segment(probe.position())?;
+        let base = self.steady_segment(probe)?.base();
         Some(Look { base, version, geometry: PhantomData })
     }
 
@@ -547,9 +552,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         let first = probe.first(Self::FULL_MASK);
         let guard = self.stripes.lock_pair(first, if both { probe.second(Self::FULL_MASK) } else { first });
         // While the stripe is held growth does not get past the key's bucket, so a layout that is steady stays as it is.
-        if let Some(base) = self.directories.steady_segment(probe.position()) {
-            // SAFETY: a directory holds what the source, which lives as long as `self`, handed out for full-sized segments.
-            let from = unsafe { SegmentRef::new(base, Self::FULL_MASK) };
+        if let Some(from) = self.steady_segment(probe) {
             return Locked::new(self, guard, Homes { from, to: None }, probe, both);
         }
         drop(guard);

@@ -381,7 +381,7 @@ fn reserve_of_nothing_asks_for_nothing() {
     let map = filled::<Auto, 8>(5_000);
     assert_eq!(map.reserve(0), Ok(()), "full, and fixed");
     assert_eq!(map.reserve(map.capacity()), Err(ReserveError));
-    for keys in [110, 13_000, 30_700] {
+    for keys in [110, 13_000, 29_800] {
         let map: CuckooMap<u64, u64> = CuckooMap::with_capacity(keys);
         (0..keys as u64).for_each(|key| assert_eq!(map.upsert(key, key), Ok(true)));
         let before = map.capacity();
