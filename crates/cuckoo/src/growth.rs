@@ -1,5 +1,5 @@
 //! Growth: one new segment at a time, bucket by bucket, while readers and writers go on. Whoever helps moves buckets of its own
-//! (moves.rs); a lock is held only to get from one segment to the next.
+//! (migration.rs); a lock is held only to get from one segment to the next.
 //!
 //! ```text
 //! begin_growth ──> allocate a segment, publish "moving" ──> move the buckets of the old segments it draws on
@@ -34,6 +34,9 @@ use crate::{
 
 /// Stripes settled in the time in which one bucket is moved, roughly.
 const STRIPES_SETTLED_A_BUCKET: usize = 8;
+
+/// Buckets whose keys are on their way while those of another one are hashed.
+const PREFETCHED_BUCKETS: usize = 2;
 
 /// Attempts to place one key in the new segment, each spoilt by another writer.
 const PLACEMENTS_MAX: u32 = 64;
@@ -132,42 +135,81 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     ) -> Result<Growth, GrowError> {
         let mut left = buckets;
         loop {
-            while left > 0 && !self.moves.are_dealt() {
-                for bucket in self.moves.next_run(left) {
-                    self.move_bucket(bucket, &prefetch, &hash)?;
-                    left -= 1;
-                }
+            while left > 0 && !self.migration.are_dealt() {
+                left -= self.move_run(left, &prefetch, &hash)?;
             }
-            if left == 0 && !self.moves.is_complete() {
+            if left == 0 && !self.migration.is_complete() {
                 return Ok(Growth::Underway);
             }
             let busy = if left < buckets { Ok(Growth::Underway) } else { Err(GrowError::Busy) };
             let Ok((mut progress, _held)) = self.try_grow() else { return busy };
+            if matches!(*progress, Progress::Moving) {
+                if !self.migration.is_complete() {
+                    // The others have claimed what there was to move.
+                    return busy;
+                }
+                *progress = self.finish_segment(self.layout());
+            }
             let layout = self.layout();
-            match &mut *progress {
-                Progress::Between if layout.next == 0 => return Ok(Growth::Idle),
-                Progress::Between => {
-                    let segment = self.allocate_segment(Self::FULL_MASK).ok_or(GrowError::NoMemory)?;
-                    self.directories.set_segment(Self::new_segment(layout), segment.base());
-                    self.moves.begin();
-                    self.directories.publish(Layout { moving: true, ..layout });
-                    *progress = Progress::Moving;
-                    self.moves.deal();
-                }
-                Progress::Moving if self.moves.is_complete() => *progress = self.finish_segment(layout),
-                // The others have taken what there was to move.
-                Progress::Moving => return busy,
-                Progress::Settling { .. } => {
-                    // The last segment's is seen to the end: nobody would ask for more.
-                    let is_complete = layout.next == 0;
-                    let budget = if is_complete { usize::MAX } else { left.saturating_mul(STRIPES_SETTLED_A_BUCKET) };
-                    return Ok(match self.settle(&mut progress, budget) {
-                        true if is_complete => Growth::Complete,
-                        _ => Growth::Underway,
-                    });
-                }
+            if matches!(*progress, Progress::Settling { .. }) {
+                // The last segment's is seen to the end: nobody would ask for more.
+                let is_complete = layout.next == 0;
+                let budget = if is_complete { usize::MAX } else { left.saturating_mul(STRIPES_SETTLED_A_BUCKET) };
+                return Ok(match self.settle(&mut progress, budget) {
+                    true if is_complete => Growth::Complete,
+                    _ => Growth::Underway,
+                });
+            }
+            if layout.next == 0 {
+                return Ok(Growth::Idle);
+            }
+            let segment = self.allocate_segment(Self::FULL_MASK).ok_or(GrowError::NoMemory)?;
+            self.directories.set_segment(Self::new_segment(layout), segment.base());
+            self.migration.begin();
+            self.directories.publish(Layout { moving: true, ..layout });
+            *progress = Progress::Moving;
+            self.migration.deal();
+        }
+    }
+
+    /// Moves the next buckets, at most so many, and returns how many it did.
+    fn move_run<'a>(
+        &'a self,
+        len: usize,
+        prefetch: &impl Fn(G::Content<'a>),
+        hash: &impl Fn(G::Content<'a>) -> u64,
+    ) -> Result<usize, GrowError> {
+        let mut run = self.migration.next_run(len);
+        let dealt = run.rest();
+        dealt.clone().take(PREFETCHED_BUCKETS).for_each(|bucket| self.prefetch_bucket(bucket, prefetch));
+        let mut moved = 0;
+        while let Some(bucket) = run.claim_next() {
+            let ahead = bucket + PREFETCHED_BUCKETS;
+            if dealt.contains(&ahead) {
+                self.prefetch_bucket(ahead, prefetch);
+            }
+            self.move_bucket(bucket, hash)?;
+            run.done();
+            moved += 1;
+        }
+        Ok(moved)
+    }
+
+    /// Has the keys of a bucket that is to be moved on their way before they are hashed.
+    fn prefetch_bucket<'a>(&'a self, bucket: usize, prefetch: &impl Fn(G::Content<'a>)) {
+        let layout = self.layout();
+        if layout.moving {
+            for old in self.emptying(layout) {
+                old.tags(bucket).taken().for_each(|slot| prefetch(old.content(bucket, slot)));
             }
         }
+    }
+
+    /// The segments that the one that is being filled draws on.
+    fn emptying(&self, layout: Layout) -> impl Iterator<Item = SegmentRef<'_, G>> {
+        let overlap = layout.overlap();
+        (overlap.first..=overlap.last)
+            .filter_map(move |at| self.segment(SegmentId { directory: layout.directory, at }, Self::FULL_MASK))
     }
 
     fn try_grow(&self) -> Result<(MutexGuard<'_, Progress>, Held), GrowError> {
@@ -228,28 +270,17 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         true
     }
 
-    /// Moves the keys of one bucket, which this thread has taken, that belong to the new segment.
-    fn move_bucket<'a>(
-        &'a self,
-        bucket: usize,
-        prefetch: &impl Fn(G::Content<'a>),
-        hash: &impl Fn(G::Content<'a>) -> u64,
-    ) -> Result<(), GrowError> {
-        // It stays as long as the bucket is taken.
+    /// Moves the keys of one bucket, which this thread has claimed, that belong to the new segment.
+    fn move_bucket<'a>(&'a self, bucket: usize, hash: &impl Fn(G::Content<'a>) -> u64) -> Result<(), GrowError> {
+        // It stays as long as the bucket is claimed.
         let layout = self.layout();
-        // The turn may have begun a moment before the layout says so.
+        // The round may have begun a moment before the layout says so.
         if !layout.moving {
             return Err(GrowError::Busy);
         }
         let new = self.in_force(Self::new_segment(layout));
         let belongs = |content| share(Probe::new(hash(content)).position(), layout.next) == layout.done;
-        let overlap = layout.overlap();
-        for at in overlap.first..=overlap.last {
-            let old = self.in_force(SegmentId { directory: layout.directory, at });
-            // The keys of the bucket after next are on their way while this one's are hashed.
-            if bucket + 2 < G::BUCKETS {
-                old.tags(bucket + 2).taken().for_each(|slot| prefetch(old.content(bucket + 2, slot)));
-            }
+        for old in self.emptying(layout) {
             let mut rest = [None; 16];
             let mut guard = self.stripes.lock_pair(bucket, bucket);
             let tags = old.tags(bucket);
@@ -294,26 +325,29 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         }
         let segment = self.segment(whereabouts.from, Self::FULL_MASK).ok_or(GrowError::Busy)?;
         let own = [probe.first(Self::FULL_MASK), probe.second(Self::FULL_MASK)];
-        let has_room = |bucket| segment.tags(bucket).free().first().is_some();
-        for bucket in own {
-            self.move_early(bucket, &prefetch, &hash)?;
-        }
-        if own.into_iter().any(has_room) {
+        // Another thread may be at one of these buckets, and stand still: the others may do.
+        let mut outcome = GrowError::Unplaced;
+        let mut has_room = |bucket| match self.move_early(bucket, &prefetch, &hash) {
+            Ok(()) => segment.tags(bucket).free().first().is_some(),
+            Err(error) => {
+                outcome = error;
+                false
+            }
+        };
+        if own.into_iter().any(&mut has_room) {
             return Ok(());
         }
-        // Whoever is in them stays in the segment, and may go where there is room.
-        for bucket in own {
+        for bucket in own.into_iter().filter(|bucket| self.migration.is_migrated(*bucket)) {
+            // Whoever is in it stays in the segment, and may go where there is room.
             let tags = segment.tags(bucket);
             for (slot, lane) in tags.taken().filter_map(|slot| Some((slot, tags.lane(slot)?))) {
-                let other = alternate(bucket, lane.tag(), Self::FULL_MASK);
-                self.move_early(other, &prefetch, &hash)?;
                 let step = Move { bucket: bucket as u16, slot: slot as u8, lane };
-                if has_room(other) && self.displace(word, segment, &step) {
+                if has_room(alternate(bucket, lane.tag(), Self::FULL_MASK)) && self.displace(word, segment, &step) {
                     return Ok(());
                 }
             }
         }
-        Err(GrowError::Unplaced)
+        Err(outcome)
     }
 
     /// Moves a bucket unless that has been done.
@@ -323,15 +357,13 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         prefetch: &impl Fn(G::Content<'a>),
         hash: &impl Fn(G::Content<'a>) -> u64,
     ) -> Result<(), GrowError> {
-        match self.moves.take(bucket) {
-            Some(run) => {
-                self.move_bucket(bucket, prefetch, hash)?;
-                run.done();
-                Ok(())
-            }
-            None if self.moves.is_moved(bucket) => Ok(()),
-            None => Err(GrowError::Busy),
-        }
+        let Some(mut run) = self.migration.claim(bucket) else {
+            return if self.migration.is_migrated(bucket) { Ok(()) } else { Err(GrowError::Busy) };
+        };
+        self.prefetch_bucket(bucket, prefetch);
+        self.move_bucket(bucket, hash)?;
+        run.done();
+        Ok(())
     }
 
     /// Moves one key for which both its stripes are needed.
@@ -362,7 +394,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             }
             let probe = Probe::new(hash(old.content(bucket, slot)));
             drop(guard);
-            // The layout stays as long as the bucket is taken. A move that another writer spoilt is looked for again.
+            // The layout stays as long as the bucket is claimed. A move that another writer spoilt is looked for again.
             let word = self.directories.word();
             let path = path::search(new, &probe).ok_or(GrowError::Unplaced)?;
             let _all_carried_out = path.moves().all(|step| self.displace(word, new, step));

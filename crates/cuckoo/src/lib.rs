@@ -22,14 +22,14 @@
 //!   the key's lock); a read waits for a writer at most for one change of one bucket, but for [`CuckooMap::clear`]. The operations
 //!   on a key are linearizable; `len` and walks are not one moment's.
 //! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted; a fixed map gets there,
-//!   one that grows begins to at 92 %.
-//! - *Growth* moves a few buckets with each insert of a new key, half as many segments again at a time; threads that insert do it side
-//!   by side, and nobody waits for the whole of it; only a map of less than 16,384 keys is rebuilt in one go. Updates and removals move a bucket each. Reads take longer
-//!   meanwhile, so whoever only reads from now on should have a growth that has begun finished: `reserve(0)`
-//!   ([`CuckooMap::reserve`]).
-//! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there must
-//!   not use this map or another. In a map that elides locks ([`Builder::elide_locks`]) it may be begun more than once; what it
-//!   does is seen once.
+//!   one that grows begins to at 92 % (88 with four ways).
+//! - *Growth* moves a few buckets with each insert of a new key, half as many segments again at a time; threads that insert do
+//!   it side by side, and nobody waits for the whole of it; only a map of less than 16,384 keys is rebuilt in one go. Updates
+//!   and removals move a bucket each. Reads take longer meanwhile, so whoever only reads from now on should have a growth that
+//!   has begun finished: `reserve(0)` ([`CuckooMap::reserve`]).
+//! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there
+//!   must not use this map or another. In a map that elides locks ([`Builder::elide_locks`]) it may be begun more than once;
+//!   what it does is seen once.
 //! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
 //! - *Colliding keys*: of keys with one and the same 64-bit hash the map takes half a bucket, four with its eight ways, and refuses
@@ -97,7 +97,7 @@ mod layout;
 mod locked;
 #[cfg(not(any(loom, shuttle)))]
 mod map;
-mod moves;
+mod migration;
 mod path;
 mod prefetch;
 mod probe;

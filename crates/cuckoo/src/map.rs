@@ -55,9 +55,9 @@ const STRIPES_ASKED: usize = 64;
 const SLACK_OF_ONE_STRIPE: usize = 25;
 const SLACK_OF_SOME_STRIPES: usize = 5;
 
-/// A growth adds this share of the segments: a key is moved twice in its life on average, where a quarter would make it four times
-/// and inserts half as fast, and doubling once.
-const GROWTH_SHARE: usize = 2;
+/// A growth adds the number of segments divided by this: a key is moved twice in its life on average, where a quarter would make it
+/// four times and inserts half as fast, and doubling once.
+const GROWTH_DIVISOR: usize = 2;
 
 /// Buckets that whoever adds a key while the map grows moves with it: a cache line of their tags. Growth by half is then through
 /// when another two to three percent of the slots are taken (five with four ways), before the fullest segment is full.
@@ -365,9 +365,9 @@ where
         self.table.elides_locks()
     }
 
-    /// Bytes of slots, tags and stripes, without what entries on the heap take.
+    /// Bytes of slots, tags, stripes and the account of a growth, without what entries on the heap take.
     pub fn bytes(&self) -> usize {
-        self.table.bytes() + self.table.stripes() * 16
+        self.table.bytes() + self.table.stripes() * 16 + self.table.migration.bytes()
     }
 
     /// The hasher.
@@ -464,7 +464,9 @@ where
             let larger = if bits + 1 < full_bits { Layout::small(0, bits + 1) } else { Layout::steady(0, 1) };
             self.table.rebuild(larger, |content| self.hash_of_content(content))
         } else {
-            self.table.begin_growth(layout.current + (layout.current / GROWTH_SHARE).max(1))
+            // What was owed to the growth before is its affair.
+            self.owed.store(0, Ordering::Relaxed);
+            self.table.begin_growth(layout.current + (layout.current / GROWTH_DIVISOR).max(1))
         };
         match done {
             Ok(()) | Err(GrowError::Busy) => Ok(()),
@@ -529,7 +531,7 @@ where
         let full_percent = Pairs::<K, V, L, WAYS>::FULL_PERCENT;
         let may_be_full = |keys: usize, slack| keys * 100 >= self.capacity() * (full_percent - slack);
         if may_be_full(keys_of_stripe as usize * self.table.stripes(), SLACK_OF_ONE_STRIPE)
-            && may_be_full(self.table.len_by(&Probe::new(hash), STRIPES_ASKED), SLACK_OF_SOME_STRIPES)
+            && may_be_full(self.table.estimate_len(&Probe::new(hash), STRIPES_ASKED), SLACK_OF_SOME_STRIPES)
             && self.table.should_grow()
         {
             let _full = self.begin_growth();

@@ -24,7 +24,8 @@ pub unsafe trait Geometry: Send + Sync {
     const BUCKETS: usize;
     /// Alignment of a segment, bytes.
     const ALIGN: usize = 64;
-    /// Occupancy, in percent, from which on a table should grow: the fullest segment of a thousand is then at 96 % or so.
+    /// Occupancy, in percent, from which on a table should grow: the fullest segment of a thousand is some three percent above it,
+    /// and more keys come until growth has passed it.
     const FULL_PERCENT: usize;
 
     /// Bytes of a segment of `buckets` buckets.

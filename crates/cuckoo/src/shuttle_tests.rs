@@ -418,11 +418,6 @@ impl Table {
     }
 
     fn rebuild(&self) -> bool {
-        // The lock is one that the scheduler does not know: nobody may wait for it.
-        if self.index.growing.try_lock().is_err() {
-            thread::yield_now();
-            return true;
-        }
         let rebuilt = self.index.rebuild(Layout::steady(0, 1), |payload| self.hash(self.cell(payload).key()));
         if rebuilt.is_ok() {
             count(&self.coverage.rebuilds);

@@ -9,7 +9,7 @@ use crate::{
     locked::{Locked, Place},
     probe::Probe,
     residence::Home,
-    segment::{Geometry, SegmentRef, SegmentSource},
+    segment::{Geometry, SegmentSource},
     table::Table,
 };
 

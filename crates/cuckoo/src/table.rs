@@ -18,7 +18,7 @@ use crate::{
     growth::Progress,
     layout::{self, Directories, Layout, SEGMENTS_MAX, SegmentId},
     locked::{Locked, Place},
-    moves::Moves,
+    migration::Migration,
     path::{self, Move},
     prefetch::prefetch,
     probe::{Probe, alternate},
@@ -43,7 +43,7 @@ pub struct Table<G: Geometry, S: SegmentSource, D = ()> {
     pub(crate) directories: Directories,
     /// Held by whoever takes a growth from one segment to the next.
     pub(crate) growing: Mutex<Progress>,
-    pub(crate) moves: Moves,
+    pub(crate) migration: Migration,
     pub(crate) segments_max: usize,
     pub(crate) source: S,
     geometry: PhantomData<fn() -> G>,
@@ -125,7 +125,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             stripes,
             directories: Directories::new(room, layout),
             growing: Mutex::new(Progress::default()),
-            moves: Moves::new(G::BUCKETS),
+            migration: Migration::new(G::BUCKETS),
             segments_max,
             source,
             geometry: PhantomData,
@@ -158,7 +158,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     }
 
     /// What so many stripes, the key's and those after it, tell of the number of keys.
-    pub(crate) fn len_by(&self, probe: &Probe, stripes: usize) -> usize {
+    pub(crate) fn estimate_len(&self, probe: &Probe, stripes: usize) -> usize {
         let first = probe.first(Self::FULL_MASK);
         let stripes = stripes.min(self.stripes.len());
         sum((first..first + stripes).map(|stripe| self.stripes.data(stripe))) * (self.stripes.len() / stripes)
@@ -312,7 +312,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
 
     /// Removes every key; `visit` is called with the content of each before. Writers wait, and readers as soon as it begins.
     pub(crate) fn clear_with<'a>(&'a self, mut visit: impl FnMut(G::Content<'a>)) {
-        let _growth_waits = self.lock_growth();
+        let _layout_stays = self.lock_growth();
         let mut all = self.stripes.lock_all();
         all.start_writing();
         let layout = self.layout();

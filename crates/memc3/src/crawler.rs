@@ -48,19 +48,29 @@ impl Shared {
             Err(GrowError::Busy) => return true,
             Err(_) => return false,
         }
+        let step = || self.index.grow_step(|payload| self.prefetch_at(payload), |payload| self.hash_of(payload));
+        let outcome = match step() {
+            Err(GrowError::NoMemory) if self.reserve_for_index(now, counters) => step(),
+            outcome => outcome,
+        };
+        match outcome {
+            Ok(Growth::Underway | Growth::Complete) | Err(GrowError::Busy) => true,
+            Ok(Growth::Idle) | Err(_) => false,
+        }
+    }
+
+    /// Sets a page aside for the index's next segment, from items if there is no other; false if there is none to be had.
+    fn reserve_for_index(&self, now: Time, counters: &Counters) -> bool {
         if self.arena.reserved_for_index() == 0 {
-            if !self.arena.has_free_page() && (!self.config.evictions_enabled || !self.steal_page(None, now, counters))
-            {
+            let may_steal = self.config.evictions_enabled;
+            if !(self.arena.has_free_page() || may_steal && self.steal_page(None, now, counters)) {
                 return false;
             }
             if let Some(page) = self.arena.take_page() {
                 self.arena.reserve_for_index(page);
             }
         }
-        match self.index.grow_step(|payload| self.prefetch_at(payload), |payload| self.hash_of(payload)) {
-            Ok(Growth::Underway | Growth::Complete) | Err(GrowError::Busy) => true,
-            Ok(Growth::Idle) | Err(_) => false,
-        }
+        true
     }
 
     /// Looks through the next pages that have items with an expiry; true if there was enough to free that it should go on.

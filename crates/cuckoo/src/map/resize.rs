@@ -69,8 +69,8 @@ where
         if self.table.source().reserve(bytes.ok_or(ReserveError)?) { Ok(()) } else { Err(ReserveError) }
     }
 
-    /// Gives memory back that is not needed for the keys that are there; a fixed map has no room for others then. The pairs move into a new table, so that nobody else
-    /// may use the map meanwhile; if there is no memory for it all stays as it is.
+    /// Gives memory back that is not needed for the keys that are there; a fixed map has no room for others then. The pairs
+    /// move into a new table, so that nobody else may use the map meanwhile; if there is no memory for it all stays as it is.
     pub fn shrink_to_fit(&mut self) {
         let Ok(wanted) = layout_for::<K, V, L, WAYS>(self.len(), self.is_fixed) else { return };
         let layout = self.table.layout();

@@ -14,6 +14,7 @@ use shuttle::{
 use super::{Examine, IsIt, PREEMPTIONS, SOUND, Stamp, Table, Ways, counted, roomy_segment, run, segment_away};
 use crate::{
     BUCKET_SLOTS, Full, Geometry, GrowError, Growth, Index, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
+    growth::Progress,
     layout::{self, Layout, share},
     model_heap::Heap,
     model_reads::ReadFault,
@@ -176,32 +177,39 @@ fn remove_with_filter(index: &Index<Heap>, probe: &Probe, locked: &mut LockedPay
 
 /// Moves bucket by bucket what finds room, as production does, but leaves the versions as they are unless it `marks`.
 fn grow_in_steps(table: &Table, buckets: usize, marks: bool) -> Result<Growth, GrowError> {
-    let mut run = table.index.moves.next_run(1);
-    if let Some(bucket) = run.next() {
+    let mut run = table.index.migration.next_run(buckets);
+    let mut growth = None;
+    while let Some(bucket) = run.claim_next() {
         let layout = table.index.layout();
         if !layout.moving {
             return Err(GrowError::Busy);
         }
-        if move_bucket(table, layout, bucket, marks) {
-            run.done();
-            return Ok(Growth::Underway);
+        if !move_bucket(table, layout, bucket, marks) {
+            break;
         }
-        drop(run);
-        return table.grow_soundly(buckets);
+        run.done();
+        growth = Some(Growth::Underway);
     }
-    // If a segment is begun no bucket of it is moved.
-    table.grow_soundly(0)
+    drop(run);
+    let is_between = || table.index.growing.try_lock().is_ok_and(|progress| matches!(*progress, Progress::Between));
+    match growth {
+        Some(growth) => Ok(growth),
+        // The segment is allocated, and no bucket moved.
+        None if is_between() => table.grow_soundly(0),
+        None => table.grow_soundly(buckets),
+    }
 }
 
 /// Says that a bucket is moved before it is.
 fn grow_hastily(table: &Table, buckets: usize) -> Result<Growth, GrowError> {
-    let mut run = table.index.moves.next_run(1);
-    let Some(bucket) = run.next() else { return table.grow_soundly(buckets) };
+    let mut run = table.index.migration.next_run(1);
+    let Some(bucket) = run.claim_next() else { return table.grow_soundly(buckets) };
     let layout = table.index.layout();
     if !layout.moving {
         return Err(GrowError::Busy);
     }
     run.done();
+    drop(run);
     move_bucket(table, layout, bucket, true);
     Ok(Growth::Underway)
 }
