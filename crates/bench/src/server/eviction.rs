@@ -1,7 +1,6 @@
 //! Eviction at work: a working set ten times the memory limit, a miss followed by a set (MemC3, section 5.3).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use guira_loadgen::read_through::{Draws, ReadThrough};
 use guira_loadgen::workload::Workload;
@@ -26,27 +25,33 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         workload.keys, workload.mix
     );
     let mut report = ExperimentReport::new(NAME, "Eviction at work", words);
-    let draws = Arc::new(Draws::new(&workload, bench.extent.scaled(8_000_000, 20_000), 0));
-    let fill: u64 = bench.extent.scaled(8_000_000, 20_000);
-    let player = |contestant: &Contestant, number: usize, from: usize, operations: u64| {
-        let from = from + number * 1_000_003;
-        ReadThrough::new(&workload, contestant.peer.protocol(), Arc::clone(&draws), from, operations, false)
+    // Draws that come again would find what they left: every round has its own, twice as many as the fastest server gets through, and
+    // every client its share of them.
+    let count: usize = bench.extent.scaled(16_000_000, 40_000);
+    let draw = |stream: usize| Arc::new(Draws::new(&workload, count, stream as u64));
+    let players = |contestant: &Contestant, draws: &Arc<Draws>, operations: u64| -> Vec<ReadThrough> {
+        let player = |number: usize| {
+            let from = number * (count / CLIENTS);
+            ReadThrough::new(&workload, contestant.peer.protocol(), Arc::clone(draws), from, operations, false)
+        };
+        (0..CLIENTS).map(player).collect()
     };
-    let plan = |contestant: &Contestant, measure: Option<Duration>| {
-        bench.play_plan(contestant, player(contestant, 0, 0, 1).shape(), measure)
-    };
+    let mut drawn = (0, draw(0));
     let mut contestants = Vec::new();
     for peer in bench.peers() {
         let contestant = bench.empty(peer, limit_mib)?;
-        let mut players: Vec<_> =
-            (0..CLIENTS).map(|number| player(&contestant, number, 0, fill / CLIENTS as u64)).collect();
-        bench.play(NAME, &contestant, &plan(&contestant, None), &mut players)?;
+        let mut players = players(&contestant, &drawn.1, (count / 2 / CLIENTS) as u64);
+        let plan = bench.play_plan(&contestant, players[0].shape(), None);
+        bench.play(NAME, &contestant, &plan, &mut players)?;
         contestants.push(contestant);
     }
     bench.alternate(NAME, &contestants, |contestant, round| {
-        let from = round * 333_337;
-        let mut players: Vec<_> = (0..CLIENTS).map(|number| player(contestant, number, from, u64::MAX)).collect();
-        let interval = bench.play(NAME, contestant, &plan(contestant, Some(bench.measure)), &mut players)?;
+        if drawn.0 != round + 1 {
+            drawn = (round + 1, draw(round + 1));
+        }
+        let mut players = players(contestant, &drawn.1, u64::MAX);
+        let plan = bench.play_plan(contestant, players[0].shape(), Some(bench.measure));
+        let interval = bench.play(NAME, contestant, &plan, &mut players)?;
         let tally = interval.outcome.tally;
         interval.record(&mut report, "", &contestant.name, tally.hits + tally.misses);
         report.record("", &contestant.name, metric::MISS_RATIO, interval.outcome.miss_ratio());

@@ -10,7 +10,8 @@
 //!   flag by flag, Guira answers with the expiry that holds afterwards;
 //! - flag T of ma: when the number gets longer, memcached sets the expiry of the item it has just replaced;
 //! - values of nothing but white space, and minus signs in values and keys: memcached's incr reads on behind a value, into
-//!   what lies there in memory, for digits, and for numbers over 2^63 for a minus sign;
+//!   what lies there in memory, for digits, and for numbers over 2^63 for a minus sign (it may find one in an address: a
+//!   difference counts if servers started anew show it too);
 //! - flags R and T of one mg, T being over at once: memcached computes a remaining time below zero, which is a very long one;
 //! - get or gat of a key that is too long behind others: memcached marks or touches those before it refuses the command.
 
