@@ -28,7 +28,7 @@ impl Shared {
     /// One slice of background work; true if there is more to do at once.
     pub(crate) fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
         let counters = std::sync::Arc::clone(&worker.counters);
-        if (self.index.should_grow() || self.index.is_growing()) && self.grow(now, &counters) {
+        if (self.index.should_grow() || self.index.is_growing()) && self.grow(usize::MAX, now, &counters) {
             return true;
         }
         let (taken, limit) = self.arena.usage();
@@ -38,8 +38,9 @@ impl Shared {
         self.crawl(worker, now)
     }
 
-    /// One step of growth; true if it went on. Growth takes memory from items if there is no other.
-    pub(crate) fn grow(&self, now: Time, counters: &Counters) -> bool {
+    /// A step of growth of at most so many buckets, or a segment; true if it went on. Growth takes memory from items if there is
+    /// no other.
+    pub(crate) fn grow(&self, buckets: usize, now: Time, counters: &Counters) -> bool {
         let segments = self.index.segments();
         let more = if segments < self.arena.pages() / SMALL_INDEX_PAGES { segments } else { segments.div_ceil(4) };
         match self.index.begin_growth(segments + more) {
@@ -48,7 +49,7 @@ impl Shared {
             Err(GrowError::Busy) => return true,
             Err(_) => return false,
         }
-        let step = || self.index.grow_step(|payload| self.prefetch_at(payload), |payload| self.hash_of(payload));
+        let step = || self.index.grow_by(buckets, |payload| self.prefetch_at(payload), |payload| self.hash_of(payload));
         let outcome = match step() {
             Err(GrowError::NoMemory) if self.reserve_for_index(now, counters) => step(),
             outcome => outcome,

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use guira_cuckoo::{Full, GrowError, Place as Slot, Probe};
+use guira_cuckoo::{Full, GrowError, Place as Slot, Probe, SEGMENT_BUCKETS};
 use guira_item::{
     Answer, Change, Current, Expiry, Get, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time,
     VALUE_SLACK_LEN, apply,
@@ -30,9 +30,12 @@ const ATTEMPTS_MAX: usize = 1_000;
 /// Longest value in which a number is looked for, in bytes: what memcached keeps in one piece.
 const NUMBER_LEN_MAX: usize = 512 << 10;
 
-/// Displacement searches for one step of growth. At 92 % one new key in five needs a search, and the remaining 8 % of a
-/// segment are a thousand keys: growth is through long before they are used up.
-const SEARCHES_PER_STEP: u32 = 32;
+/// Displacement searches between two looks whether it is time to grow.
+const SEARCHES_PER_LOOK: u32 = 32;
+
+/// Buckets of the index that a displacement search moves first while it grows: a segment in 32 searches. At 92 % one new key in
+/// five needs a search, and the remaining 8 % of a segment are a thousand keys: growth is through long before they are used up.
+const BUCKETS_PER_SEARCH: usize = SEGMENT_BUCKETS / 32;
 
 /// Steps after which whoever finishes a growth gives up: more than the largest index has segments.
 const STEPS_MAX: usize = 1 << 21;
@@ -555,10 +558,10 @@ impl Shared {
     /// Makes room for a new key: by displacement, by growth, or by evicting a neighbour.
     fn make_slot(&self, probe: &Probe, now: Time, counters: &Counters) -> Result<(), Full> {
         // Both buckets of a new key are full ever more often as the index fills, so this is the place from which growth gets
-        // its steps, one for a few hundred new keys, even if no background thread does.
+        // its steps, a little for a few new keys, even if no background thread does.
         let searches = self.slot_searches.fetch_add(1, Ordering::Relaxed);
-        if searches.is_multiple_of(SEARCHES_PER_STEP) && (self.index.is_growing() || self.index.should_grow()) {
-            self.grow(now, counters);
+        if self.index.is_growing() || (searches.is_multiple_of(SEARCHES_PER_LOOK) && self.index.should_grow()) {
+            self.grow(BUCKETS_PER_SEARCH, now, counters);
         }
         if self.index.make_room(probe).is_ok() {
             return Ok(());
@@ -576,7 +579,7 @@ impl Shared {
         // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
         // that went on filling would have segments whose keys do not fit into the next one.
         for _ in 0..STEPS_MAX {
-            if !self.grow(now, counters) || !self.index.is_growing() {
+            if !self.grow(usize::MAX, now, counters) || !self.index.is_growing() {
                 break;
             }
             std::thread::yield_now();
