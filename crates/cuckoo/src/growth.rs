@@ -181,13 +181,12 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     ) -> Result<usize, GrowError> {
         let mut run = self.migration.next_run(len);
         let dealt = run.rest();
-        dealt.clone().take(PREFETCHED_BUCKETS).for_each(|bucket| self.prefetch_bucket(bucket, prefetch));
         let mut moved = 0;
         while let Some(bucket) = run.claim_next() {
-            let ahead = bucket + PREFETCHED_BUCKETS;
-            if dealt.contains(&ahead) {
-                self.prefetch_bucket(ahead, prefetch);
-            }
+            // Only while a bucket is claimed are the segments there to be looked into.
+            let last = bucket + PREFETCHED_BUCKETS;
+            let ahead = if moved == 0 { bucket..=last } else { last..=last };
+            ahead.filter(|bucket| dealt.contains(bucket)).for_each(|bucket| self.prefetch_bucket(bucket, prefetch));
             self.move_bucket(bucket, hash)?;
             run.done();
             moved += 1;
@@ -195,7 +194,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         Ok(moved)
     }
 
-    /// Has the keys of a bucket that is to be moved on their way before they are hashed.
+    /// Has the keys of a bucket that is to be moved on their way before they are hashed. The caller has claimed a bucket.
     fn prefetch_bucket<'a>(&'a self, bucket: usize, prefetch: &impl Fn(G::Content<'a>)) {
         let layout = self.layout();
         if layout.moving {

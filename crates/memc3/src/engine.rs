@@ -143,9 +143,11 @@ impl Shared {
         Probe::new(rapidhash_v3_seeded(key, &self.secrets))
     }
 
-    /// Asks for the item of a payload ahead of its use.
+    /// Asks for the item of a payload ahead of its use, if there is such a place.
     pub fn prefetch_at(&self, payload: u32) {
-        guira_cuckoo::prefetch(self.words(self.arena.payload_place(payload)).address(0));
+        if let Some(words) = self.arena.words(self.arena.payload_place(payload)) {
+            guira_cuckoo::prefetch(words.address(0));
+        }
     }
 
     /// The hash of the key of a payload's item. The caller keeps the item from changing.
