@@ -5,6 +5,7 @@
 //! - [`Batch::replies`] is the [`Sink`](guira_item::Sink) for the answers: it writes them into an [`Output`] as
 //!   memcached 1.6.18 would, byte for byte, and counts them in [`Counters`].
 //! - What is not about single keys comes out as a [`Control`] for the server to carry out.
+//! - [`udp`] unwraps requests from datagrams and wraps answers into them.
 //!
 //! Always true: parsing is a pure function of the session, the settings, the time and the bytes, so a batch can be made
 //! again from the same bytes and a clone of the session; nothing is allocated in proportion to a length a client
@@ -34,6 +35,7 @@ mod settings;
 mod storage;
 mod text;
 mod tokens;
+pub mod udp;
 
 pub use auth::{AuthFile, AuthFileError, Credentials};
 pub use batch::{BATCH_LEN_MAX, Batch};

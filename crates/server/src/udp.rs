@@ -1,28 +1,19 @@
-//! UDP: memcached's frames, a request in one datagram, the answer in as many as it takes.
+//! UDP sockets: datagrams in, each answered as it comes or when its answers do; the frames are `guira_memcache::udp`'s.
 //!
-//! ```text
-//! | request id | sequence | datagrams in all | reserved | payload ... |      16 bits each, network order
-//! ```
 //! Always true: a datagram is a session of its own, so nothing is kept between two; what is malformed, split over several
 //! datagrams or unfinished is dropped without an answer, as memcached does.
 
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use guira_item::{Service, Ticket};
+use guira_memcache::udp::{self, RequestId};
 use guira_memcache::{Next, Session};
 use mio::net::UdpSocket;
 use slab::Slab;
 
 use crate::control::{self, Outcome};
 use crate::desk::{Desk, Progress, Resume};
-
-const HEADER_LEN: usize = 8;
-
-/// The longest datagram sent, in bytes: memcached's, which fits an Ethernet frame.
-const DATAGRAM_LEN_MAX: usize = 1400;
-
-const PAYLOAD_LEN_MAX: usize = DATAGRAM_LEN_MAX - HEADER_LEN;
 
 /// The longest datagram there is.
 const DATAGRAM_LEN_ANY: usize = 64 << 10;
@@ -39,13 +30,10 @@ const ANSWER_LEN_MAX: usize = 8 << 20;
 /// Marks the tickets of datagrams; connections' generations leave it clear.
 const TICKET_BIT: u64 = 1 << 63;
 
-/// Pieces copied out of the output at once.
-const PIECES_MAX: usize = 64;
-
 /// A datagram whose answers come later.
 struct Waiting {
     peer: SocketAddr,
-    request_id: [u8; 2],
+    request_id: RequestId,
     session: Session,
     rest: Vec<u8>,
     resume: Resume,
@@ -88,11 +76,9 @@ impl Datagrams {
             match self.socket.recv_from(&mut buffer) {
                 Ok((len, peer)) => {
                     desk.traffic.bytes_read += len as u64;
-                    // Header: a request in one datagram says "number 0 of 1".
-                    if len > HEADER_LEN && buffer[4..6] == [0, 1] {
-                        let request_id = [buffer[0], buffer[1]];
+                    if let Some((request_id, payload)) = udp::request(&buffer[..len]) {
                         let session = Session::new(&desk.shared.settings.protocol);
-                        self.answer(desk, peer, request_id, session, &buffer[HEADER_LEN..len], None);
+                        self.answer(desk, peer, request_id, session, payload, None);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -117,7 +103,7 @@ impl Datagrams {
         &mut self,
         desk: &mut Desk<S>,
         peer: SocketAddr,
-        request_id: [u8; 2],
+        request_id: RequestId,
         mut session: Session,
         payload: &[u8],
         mut resume: Option<(Ticket, Resume)>,
@@ -186,32 +172,14 @@ impl Datagrams {
     }
 
     /// Sends the output in datagrams; what the socket does not take is lost, as datagrams are.
-    fn send<S: Service>(&mut self, desk: &mut Desk<S>, peer: SocketAddr, request_id: [u8; 2]) {
+    fn send<S: Service>(&mut self, desk: &mut Desk<S>, peer: SocketAddr, request_id: RequestId) {
         desk.publish();
-        let Ok(total) = u16::try_from(desk.outbox.len().div_ceil(PAYLOAD_LEN_MAX)) else {
-            desk.outbox.clear();
-            return;
-        };
-        let mut datagram = [0; DATAGRAM_LEN_MAX];
-        for sequence in 0..total {
-            datagram[..2].copy_from_slice(&request_id);
-            datagram[2..4].copy_from_slice(&sequence.to_be_bytes());
-            datagram[4..6].copy_from_slice(&total.to_be_bytes());
-            let mut len = HEADER_LEN;
-            while len < DATAGRAM_LEN_MAX && !desk.outbox.is_empty() {
-                let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
-                let count = desk.outbox.io_slices(&mut pieces);
-                let before_len = len;
-                for piece in &pieces[..count] {
-                    let part_len = piece.len().min(DATAGRAM_LEN_MAX - len);
-                    datagram[len..len + part_len].copy_from_slice(&piece[..part_len]);
-                    len += part_len;
+        if let Some(mut answer) = udp::Answer::new(request_id, &mut desk.outbox) {
+            while let Some(datagram) = answer.next_datagram() {
+                match self.socket.send_to(datagram, peer) {
+                    Ok(sent) => desk.traffic.bytes_written += sent as u64,
+                    Err(_) => break,
                 }
-                desk.outbox.advance(len - before_len);
-            }
-            match self.socket.send_to(&datagram[..len], peer) {
-                Ok(sent) => desk.traffic.bytes_written += sent as u64,
-                Err(_) => break,
             }
         }
         desk.outbox.clear();
