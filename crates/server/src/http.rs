@@ -6,8 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The longest request head, in bytes: a scrape's is some hundred.
-const HEAD_LEN_MAX: usize = 8 << 10;
+use crate::http_request::{self, HEAD_LEN_MAX, Wanted};
 
 /// How long a client may take for its request, and then for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -45,26 +44,23 @@ pub(crate) fn knock(address: SocketAddr) {
 }
 
 fn answer(mut stream: TcpStream, content_type: &str, render: impl Fn(&mut String) -> bool) -> std::io::Result<()> {
-    let head = read_head(&mut stream)?;
-    let mut words = head.split(|byte| *byte == b' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let request = http_request::parse(&read_head(&mut stream)?);
     let mut body = String::new();
-    let (status, content_type) = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") if render(&mut body) => ("200 OK", content_type),
-        (b"GET" | b"HEAD", b"/metrics") => ("500 Internal Server Error", "text/plain"),
-        (b"GET" | b"HEAD", b"/") => {
+    let (status, content_type) = match request.wanted {
+        Wanted::Metrics if render(&mut body) => ("200 OK", content_type),
+        Wanted::Metrics => ("500 Internal Server Error", "text/plain"),
+        Wanted::Root => {
             body.push_str("Guira serves its metrics under /metrics\n");
             ("200 OK", "text/plain")
         }
-        (b"GET" | b"HEAD", _) => ("404 Not Found", "text/plain"),
-        _ => ("405 Method Not Allowed", "text/plain"),
+        Wanted::UnknownPath => ("404 Not Found", "text/plain"),
+        Wanted::OtherMethod => ("405 Method Not Allowed", "text/plain"),
     };
     let len = body.len();
     let mut text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
     );
-    if method != b"HEAD" {
+    if request.with_body {
         text.push_str(&body);
     }
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -83,7 +79,7 @@ fn read_head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
         stream.set_read_timeout(Some(left))?;
         let read_len = stream.read(&mut head[len..])?;
         len += read_len;
-        if read_len == 0 || head[..len].windows(4).any(|window| window == b"\r\n\r\n") {
+        if read_len == 0 || http_request::is_whole(&head[..len]) {
             head.truncate(len);
             return Ok(head);
         }

@@ -24,6 +24,7 @@ mod cpu_time;
 mod desk;
 mod dump;
 mod http;
+mod http_request;
 mod input_account;
 mod janitor;
 mod limits;
