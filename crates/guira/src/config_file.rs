@@ -1,17 +1,19 @@
 //! The options that hold: command line and environment over the file over the defaults.
 
-use std::path::Path;
-
 use toml::{Table, Value};
 
 use crate::options::{Flags, Options};
 
-/// Puts the layers on top of each other.
+/// Reads the file, if there is one, and puts the layers on top of each other.
 pub(crate) fn resolve(flags: &Flags) -> Result<Options, String> {
-    let mut table = match &flags.config {
-        Some(path) => read(path)?,
-        None => Table::new(),
-    };
+    let Some(path) = &flags.config else { return layered(flags, "") };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    layered(flags, &text).map_err(|line| format!("{}: {line}", path.display()))
+}
+
+/// `flags` over `text`, a file's, over the defaults.
+pub(crate) fn layered(flags: &Flags, text: &str) -> Result<Options, String> {
+    let mut table = text.parse::<Table>().map_err(|error| one_line(&error.to_string()))?;
     let mut flags = flags.clone();
     // clap counts from 0: not given at all.
     flags.verbose = flags.verbose.filter(|count| *count > 0);
@@ -19,21 +21,12 @@ pub(crate) fn resolve(flags: &Flags) -> Result<Options, String> {
     if let Value::Table(said) = said {
         table.extend(said);
     }
-    let options: Result<Options, _> = Value::Table(table).try_into();
-    options.map_err(|error| match &flags.config {
-        Some(path) => format!("{}: {}", path.display(), one_line(&error.to_string())),
-        None => one_line(&error.to_string()),
-    })
+    Value::Table(table).try_into().map_err(|error| one_line(&error.to_string()))
 }
 
 /// The options as a file that would give them again.
 pub(crate) fn print(options: &Options) -> Result<String, String> {
     toml::to_string(options).map_err(|error| one_line(&error.to_string()))
-}
-
-fn read(path: &Path) -> Result<Table, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    text.parse::<Table>().map_err(|error| format!("{}: {}", path.display(), one_line(&error.to_string())))
 }
 
 fn one_line(text: &str) -> String {

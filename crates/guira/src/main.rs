@@ -14,6 +14,7 @@ mod help;
 mod options;
 mod pidfile;
 mod serve;
+mod size;
 mod user;
 
 use std::process::ExitCode;

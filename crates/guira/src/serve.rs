@@ -14,6 +14,7 @@ use tracing_subscriber::prelude::*;
 use crate::extended::Extended;
 use crate::options::{Flags, Options};
 use crate::pidfile::{Pidfile, write_ports};
+use crate::size::size_bytes;
 use crate::{config_file, daemon, engine, extended, user};
 
 const MIB: usize = 1 << 20;
@@ -137,7 +138,7 @@ impl Plan {
         refuse(options)?;
         let extended = extended::parse(&options.extended)?;
         let memory_limit = options.memory_limit.saturating_mul(MIB);
-        let item_len_max = size(&options.max_item_size)
+        let item_len_max = size_bytes(&options.max_item_size)
             .ok_or_else(|| format!("-I {}: not a size; write for instance 512k or 4m", options.max_item_size))?;
         check(item_len_max >= ITEM_LEN_MIN, || format!("-I {}: at least 1k", options.max_item_size))?;
         check(item_len_max <= ITEM_LEN_MAX, || format!("-I {}: at most 1024m", options.max_item_size))?;
@@ -294,31 +295,9 @@ fn absolute(path: &Path) -> Result<std::path::PathBuf, String> {
     std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Bytes of `512`, `64k`, `1m`, `1g`.
-fn size(text: &str) -> Option<usize> {
-    let (digits, unit) = match text.char_indices().next_back()? {
-        (at, 'k' | 'K') => (&text[..at], 1 << 10),
-        (at, 'm' | 'M') => (&text[..at], MIB),
-        (at, 'g' | 'G') => (&text[..at], 1 << 30),
-        _ => (text, 1),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(size("1024"), Some(1024));
-        assert_eq!(size("512k"), Some(512 << 10));
-        assert_eq!(size("4M"), Some(4 << 20));
-        assert_eq!(size("1g"), Some(1 << 30));
-        for bad in ["", "m", "-1", "1.5m", "99999999999999999999g", "1x"] {
-            assert_eq!(size(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn mistakes_are_found_before_anything_is_started() {
