@@ -1,9 +1,12 @@
 //! `guira health`: exit status for probes.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+/// The longest answer that is read, in bytes: a version is some ten.
+const ANSWER_LEN_MAX: u64 = 1024;
 
 /// Whom to ask.
 #[derive(clap::Args, Debug)]
@@ -46,9 +49,21 @@ fn ask(server: &str, timeout: Duration) -> std::io::Result<String> {
     Err(failure)
 }
 
-fn converse(mut out: impl Write, incoming: impl std::io::Read) -> std::io::Result<String> {
+fn converse(mut out: impl Write, incoming: impl Read) -> std::io::Result<String> {
     out.write_all(b"version\r\n")?;
     let mut line = String::new();
-    BufReader::new(incoming).read_line(&mut line)?;
+    BufReader::new(incoming.take(ANSWER_LEN_MAX)).read_line(&mut line)?;
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that sends without ever ending its line was read until memory was full.
+    #[test]
+    fn an_answer_without_an_end_is_not_read_for_ever() {
+        let line = converse(Vec::new(), std::io::repeat(b'x')).expect("an answer");
+        assert_eq!(line.len() as u64, ANSWER_LEN_MAX);
+    }
 }
