@@ -1,16 +1,18 @@
 //! A plain blocking connection: loads keys before a run and asks for a server's counters.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::error::LoadError;
-use crate::protocol::{Protocol, Turn};
+use crate::protocol::{Answered, Protocol, Turn};
 use crate::tally::Tally;
 
 /// Bytes of requests written before their answers are read; below what the two sockets' buffers hold together
 /// with the answers, so that neither side can block the other.
 const BATCH_LEN_BYTES: usize = 32 * 1024;
+/// More than any server has counters for: some ten kilobytes.
+const COUNTERS_LEN_MAX_BYTES: usize = 1 << 20;
 /// Silence after which a server counts as gone.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -57,65 +59,39 @@ impl Blocking {
         self.tally
     }
 
-    fn read_answer(&mut self, turn: Turn) -> Result<crate::protocol::Answered, LoadError> {
+    fn read_answer(&mut self, turn: Turn) -> Result<Answered, LoadError> {
         self.answers.clear();
         loop {
             if let Some(answered) = self.protocol.measure(&self.answers, turn, None)? {
                 return Ok(answered);
             }
-            let start = self.answers.len();
-            self.answers.resize(start + BATCH_LEN_BYTES, 0);
-            let read = self.stream.read(&mut self.answers[start..]);
-            let read = read.map_err(|source| LoadError::Network { doing: "reading answers", source })?;
-            self.answers.truncate(start + read);
-            if read == 0 {
-                return Err(LoadError::Gone("answers were outstanding"));
-            }
+            self.read_more("answers were outstanding")?;
         }
     }
 
-    /// The server's counters as (name, value) pairs: `stats` of memcached, `INFO` of redis.
+    /// Reads on behind what there is of the answers; `missing` says what the server owes.
+    fn read_more(&mut self, missing: &'static str) -> Result<(), LoadError> {
+        let start = self.answers.len();
+        self.answers.resize(start + BATCH_LEN_BYTES, 0);
+        let read = self.stream.read(&mut self.answers[start..]);
+        let read = read.map_err(|source| LoadError::Network { doing: "reading answers", source })?;
+        self.answers.truncate(start + read);
+        if read == 0 { Err(LoadError::Gone(missing)) } else { Ok(()) }
+    }
+
+    /// The server's counters as (name, value) pairs.
     pub fn counters(&mut self) -> Result<Vec<(String, String)>, LoadError> {
         let failed = |source| LoadError::Network { doing: "asking for counters", source };
-        let request: &[u8] = match self.protocol {
-            Protocol::MemcacheText => b"stats\r\n",
-            Protocol::Resp => b"*1\r\n$4\r\nINFO\r\n",
-        };
-        self.stream.write_all(request).map_err(failed)?;
-        let mut reader = BufReader::new(&mut self.stream);
-        let mut counters = Vec::new();
-        let mut line = String::new();
-        let mut left = None;
+        self.stream.write_all(self.protocol.counters_request()).map_err(failed)?;
+        self.answers.clear();
         loop {
-            line.clear();
-            let read = reader.read_line(&mut line).map_err(failed)?;
-            if read == 0 {
-                return Err(LoadError::Gone("counters were asked for"));
+            if let Some(counters) = self.protocol.counters(&self.answers)? {
+                return Ok(counters);
             }
-            let text = line.trim_end();
-            match (self.protocol, left) {
-                (Protocol::MemcacheText, _) if text == "END" => return Ok(counters),
-                (Protocol::MemcacheText, _) => {
-                    let mut words = text.splitn(3, ' ').skip(1);
-                    if let (Some(name), Some(value)) = (words.next(), words.next()) {
-                        counters.push((name.to_string(), value.to_string()));
-                    }
-                }
-                (Protocol::Resp, None) => {
-                    let bad = || LoadError::garbled(text.as_bytes());
-                    left = Some(text.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()).ok_or_else(bad)? + 2);
-                }
-                (Protocol::Resp, Some(bytes)) => {
-                    if let Some((name, value)) = text.split_once(':') {
-                        counters.push((name.to_string(), value.to_string()));
-                    }
-                    let rest = bytes.saturating_sub(read);
-                    if rest == 0 {
-                        return Ok(counters);
-                    }
-                    left = Some(rest);
-                }
+            if self.answers.len() > COUNTERS_LEN_MAX_BYTES {
+                return Err(LoadError::garbled(&self.answers));
             }
+            self.read_more("counters were asked for")?;
         }
     }
 }
@@ -138,19 +114,15 @@ mod tests {
     }
 
     #[test]
-    fn memcached_counters_are_read() {
-        let address = answering(b"STAT pid 1\r\nSTAT version 1.6.18 x\r\nEND\r\n");
-        let mut connection = Blocking::connect(address, Protocol::MemcacheText).expect("connects");
-        let counters = connection.counters().expect("counters");
-        assert_eq!(counters, [("pid".into(), "1".into()), ("version".into(), "1.6.18 x".into())]);
-    }
-
-    #[test]
-    fn redis_counters_are_read() {
-        let address = answering(b"$29\r\n# Server\r\nevicted_keys:12\r\nx:\r\n");
-        let mut connection = Blocking::connect(address, Protocol::Resp).expect("connects");
-        let counters = connection.counters().expect("counters");
-        assert_eq!(counters[0], ("evicted_keys".into(), "12".into()));
+    fn counters_are_read_from_both() {
+        let servers: [(_, &[u8]); 2] = [
+            (Protocol::MemcacheText, b"STAT evicted_keys 12\r\nEND\r\n"),
+            (Protocol::Resp, b"$27\r\n# Server\r\nevicted_keys:12\r\n\r\n"),
+        ];
+        for (protocol, answer) in servers {
+            let mut connection = Blocking::connect(answering(answer), protocol).expect("connects");
+            assert_eq!(connection.counters().expect("counters"), [("evicted_keys".into(), "12".into())]);
+        }
     }
 
     #[test]

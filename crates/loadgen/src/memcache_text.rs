@@ -7,6 +7,7 @@
 use crate::answer_lines::{Verdict, line_of, measure_lines};
 use crate::error::LoadError;
 use crate::mix::Kind;
+use crate::payload::VALUE_LEN_MAX_BYTES;
 use crate::protocol::{Answered, FixedShape, KeyList, Turn};
 
 const STORED: &[u8] = b"STORED\r\n";
@@ -143,6 +144,23 @@ pub fn for_each_value(
     Ok(())
 }
 
+/// Reads the answer to `stats`, lines of `STAT <name> <value>`; `None` while it is incomplete.
+pub fn counters(bytes: &[u8]) -> Result<Option<Vec<(String, String)>>, LoadError> {
+    let mut counters = Vec::new();
+    let mut rest = bytes;
+    while let Some(line) = line_of(rest)? {
+        if line == END {
+            return Ok(Some(counters));
+        }
+        let text = String::from_utf8_lossy(&line[..line.len() - 2]);
+        let pair = text.strip_prefix("STAT ").and_then(|pair| pair.split_once(' '));
+        let (name, value) = pair.ok_or_else(|| LoadError::garbled(line))?;
+        counters.push((name.to_string(), value.to_string()));
+        rest = &rest[line.len()..];
+    }
+    Ok(None)
+}
+
 /// Length of one hit with flags 0: `VALUE <key> 0 <len>\r\n<value>\r\n`, bytes.
 pub fn hit_len_bytes(shape: FixedShape) -> usize {
     let digits = itoa::Buffer::new().format(shape.value_len_bytes).len();
@@ -162,7 +180,8 @@ fn value_header(bytes: &[u8]) -> Result<Option<ValueHeader>, LoadError> {
     let mut words = line[6..line.len() - 2].split(|byte| *byte == b' ');
     let key = words.next().filter(|key| !key.is_empty()).ok_or_else(bad)?;
     let len = words.nth(1).ok_or_else(bad)?;
-    let len = std::str::from_utf8(len).ok().and_then(|len| len.parse::<u32>().ok()).ok_or_else(bad)?;
+    let len = std::str::from_utf8(len).ok().and_then(|len| len.parse().ok());
+    let len: u32 = len.filter(|len| *len <= VALUE_LEN_MAX_BYTES).ok_or_else(bad)?;
     Ok(Some(ValueHeader { key_len_bytes: key.len(), value_len_bytes: len as usize, header_len_bytes: line.len() }))
 }
 
@@ -217,6 +236,19 @@ mod tests {
         assert!(measure(b"WHAT IS THIS\r\n", turn, SHAPE).is_err());
         assert!(measure(&[b'x'; 4096], turn, SHAPE).is_err());
         assert!(measure(b"STORED\r\nVALUE \r\n", turn, None).is_err());
+    }
+
+    #[test]
+    fn counters_are_waited_for_at_every_cut() {
+        let bytes = b"STAT pid 1\r\nSTAT version 1.6.18 x\r\nEND\r\n";
+        for cut in 0..bytes.len() {
+            assert_eq!(counters(&bytes[..cut]).expect("well formed"), None, "cut at {cut}");
+        }
+        let found = counters(bytes).expect("well formed").expect("complete");
+        assert_eq!(found, [("pid".into(), "1".into()), ("version".into(), "1.6.18 x".into())]);
+        for nonsense in ["ERROR\r\n", "STAT pid\r\n", "\r\n"] {
+            assert!(counters(nonsense.as_bytes()).is_err(), "{nonsense:?}");
+        }
     }
 
     #[test]

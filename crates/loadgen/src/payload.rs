@@ -10,6 +10,8 @@ use crate::scramble::mix;
 pub const KEY_LEN_BYTES: usize = 16;
 /// The protocol's longest key, bytes.
 pub const KEY_LEN_MAX_BYTES: usize = 250;
+/// The longest value asked for or believed, bytes: no memcached would store a longer one unasked.
+pub const VALUE_LEN_MAX_BYTES: u32 = 1 << 30;
 const VERSION_LEN_BYTES: usize = 8;
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -138,6 +138,22 @@ impl Protocol {
         }
     }
 
+    /// The request for the server's counters: `stats` of memcached, `INFO` of redis.
+    pub fn counters_request(self) -> &'static [u8] {
+        match self {
+            Self::MemcacheText => b"stats\r\n",
+            Self::Resp => b"*1\r\n$4\r\nINFO\r\n",
+        }
+    }
+
+    /// Reads the answer to it as (name, value) pairs; `None` if it is not complete yet.
+    pub fn counters(self, bytes: &[u8]) -> Result<Option<Vec<(String, String)>>, LoadError> {
+        match self {
+            Self::MemcacheText => memcache_text::counters(bytes),
+            Self::Resp => resp::counters(bytes),
+        }
+    }
+
     /// Calls `found` with index and value of every key found, in order, in the complete answer `bytes` to a turn
     /// that asked for `keys`.
     pub fn for_each_value(

@@ -78,7 +78,7 @@ impl FromStr for Goal {
                     .find_map(|(unit, us)| Some((bound.strip_suffix(unit)?, us)))
                     .ok_or_else(bad)?;
                 let max_us = number(digits)? * us;
-                if quantile > 1.0 || max_us == 0.0 {
+                if quantile > 1.0 || max_us == 0.0 || !max_us.is_finite() {
                     return Err(bad());
                 }
                 Ok(Self::Latency { quantile, max_us })
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!("p99=1ms".parse(), Ok(Goal::Latency { quantile: 0.99, max_us: 1000.0 }));
         assert_eq!("errors=1%".parse(), Ok(Goal::Errors { max: 0.01 }));
         assert_eq!("misses=0.5".parse(), Ok(Goal::Misses { max: 0.5 }));
-        for bad in ["p99", "p99=1", "p200=1ms", "x=1ms", "p99=-1ms", "errors=x"] {
+        for bad in ["p99", "p99=1", "p200=1ms", "x=1ms", "p99=-1ms", "errors=x", "p99=1e308s"] {
             assert!(bad.parse::<Goal>().is_err(), "{bad}");
         }
     }

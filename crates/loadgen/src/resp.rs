@@ -3,6 +3,7 @@
 use crate::answer_lines::{Verdict, line_of, measure_lines};
 use crate::error::LoadError;
 use crate::mix::Kind;
+use crate::payload::VALUE_LEN_MAX_BYTES;
 use crate::protocol::{Answered, KeyList, Turn};
 
 const OK: &[u8] = b"+OK\r\n";
@@ -127,13 +128,29 @@ pub fn for_each_value(
     Ok(())
 }
 
+/// Reads the answer to INFO, lines of `name:value` in one bulk string; `None` while it is incomplete.
+pub fn counters(bytes: &[u8]) -> Result<Option<Vec<(String, String)>>, LoadError> {
+    let Some((header, len)) = bulk_header(bytes)? else { return Ok(None) };
+    let len = len.ok_or_else(|| LoadError::garbled(bytes))?;
+    if bytes.len() < header + len + 2 {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&bytes[header..header + len]);
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    Ok(Some(pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect()))
+}
+
 /// Header length and value length (`None` for a miss) of a bulk string.
 fn bulk_header(bytes: &[u8]) -> Result<Option<(usize, Option<usize>)>, LoadError> {
     let Some(line) = line_of(bytes)? else { return Ok(None) };
     if line[0] != b'$' {
         return Err(LoadError::garbled(line));
     }
-    Ok(Some((line.len(), usize::try_from(number_of(line)?).ok())))
+    match number_of(line)? {
+        -1 => Ok(Some((line.len(), None))),
+        len if (0..=i64::from(VALUE_LEN_MAX_BYTES)).contains(&len) => Ok(Some((line.len(), Some(len as usize)))),
+        _ => Err(LoadError::garbled(line)),
+    }
 }
 
 fn number_of(line: &[u8]) -> Result<i64, LoadError> {
@@ -177,6 +194,28 @@ mod tests {
             for_each_value(b"+OK\r\n-LOADING wait\r\n", 1, &KeyList::of(names), found).expect("an error is an answer");
         }
         assert!(measure(b"*2\r\n", Turn { lines: 0, get_keys: 3 }).is_err());
+    }
+
+    /// Any negative length was taken for a miss, and any positive one waited for, memory permitting.
+    #[test]
+    fn a_length_that_no_value_has_is_nonsense() {
+        for header in ["$-2\r\n", "$1073741825\r\n", "$9223372036854775807\r\n", "$\r\n"] {
+            assert!(measure(header.as_bytes(), Turn { lines: 0, get_keys: 1 }).is_err(), "{header:?}");
+        }
+    }
+
+    /// The length was added to before it was looked at, so that the largest there is ended the program.
+    #[test]
+    fn counters_are_waited_for_at_every_cut() {
+        let bytes = b"$31\r\n# Server\r\nevicted_keys:12\r\nx:\r\n\r\n";
+        for cut in 0..bytes.len() {
+            assert_eq!(counters(&bytes[..cut]).expect("well formed"), None, "cut at {cut}");
+        }
+        let found = counters(bytes).expect("well formed").expect("complete");
+        assert_eq!(found, [("evicted_keys".into(), "12".into()), ("x".into(), String::new())]);
+        for nonsense in ["$18446744073709551615\r\n", "$-1\r\n", "-NOAUTH\r\n", "INFO\r\n"] {
+            assert!(counters(nonsense.as_bytes()).is_err(), "{nonsense:?}");
+        }
     }
 
     #[test]

@@ -82,7 +82,9 @@ impl std::str::FromStr for Sizes {
                 let weight: f64 = weight.trim().parse().map_err(|_| bad())?;
                 if weight.is_finite() && weight >= 0.0 { Ok((number(size)?, weight)) } else { Err(bad()) }
             });
-            return Ok(Self::Weighted(list.collect::<Result<_, _>>()?));
+            let list: Vec<(u32, f64)> = list.collect::<Result<_, _>>()?;
+            let total: f64 = list.iter().map(|(_, weight)| weight).sum();
+            return if total.is_finite() { Ok(Self::Weighted(list)) } else { Err(bad()) };
         }
         match text.split_once('-') {
             None => Ok(Self::Fixed(number(text)?)),
@@ -113,6 +115,12 @@ mod tests {
         let large = (0..10_000).filter(|id| sizes.of(*id, 3) == 1000).count();
         assert!((900..1_100).contains(&large), "{large}");
         assert_eq!(sizes.bounds(), (100, 1000));
+    }
+
+    /// Of weights whose sum is no number any more, only the last size ever came up.
+    #[test]
+    fn weights_that_cannot_be_added_are_refused() {
+        assert!("1:1e308,2:1e308,3:1e308".parse::<Sizes>().is_err());
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use crate::error::LoadError;
 use crate::mix::Kind;
-use crate::payload::KEY_LEN_MAX_BYTES;
+use crate::payload::{KEY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES};
 
 const LINE_LEN_MAX_BYTES: u64 = 4096;
-const VALUE_LEN_MAX_BYTES: u32 = 1 << 30;
 
 /// One recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl Trace<std::fs::File> {
 impl<R: Read> Trace<R> {
     /// Reads `input`, which errors call `file`.
     pub fn new(file: String, input: R) -> Self {
-        Self { file, input: BufReader::with_capacity(1 << 20, input), line: 0, text: Vec::new() }
+        Self { file, input: BufReader::with_capacity(64 << 10, input), line: 0, text: Vec::new() }
     }
 
     fn bad(&self, column: &'static str, problem: impl Into<String>) -> LoadError {

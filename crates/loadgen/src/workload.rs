@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::LoadError;
 use crate::key_source::{KeySource, Popularity};
 use crate::mix::{Kind, Mix};
-use crate::payload::{KEY_LEN_MAX_BYTES, key_len_min_bytes, push_key, push_value};
+use crate::payload::{KEY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, key_len_min_bytes, push_key, push_value};
 use crate::size::Sizes;
 
 const KEY_SALT: u64 = 1;
@@ -68,7 +68,7 @@ impl Workload {
             format!("{shortest}-byte keys cannot tell {} keys apart; use {needed} bytes or more", self.keys)
         } else if longest as usize > KEY_LEN_MAX_BYTES {
             format!("{longest}-byte keys are longer than the protocol's {KEY_LEN_MAX_BYTES}")
-        } else if self.value_size.bounds().1 > 1 << 30 {
+        } else if self.value_size.bounds().1 > VALUE_LEN_MAX_BYTES {
             "values are at most 1 GiB".to_string()
         } else if self.keys_per_get == 0 || self.writes_per_turn == 0 || self.keys_per_get > 10_000 {
             "a turn has 1 to 10000 keys".to_string()

@@ -10,12 +10,10 @@ use std::path::Path;
 use crate::error::LoadError;
 use crate::key_source::Popularity;
 use crate::mix::{Kind, Mix};
-use crate::payload::{KEY_LEN_MAX_BYTES, key_len_min_bytes};
+use crate::payload::{KEY_LEN_MAX_BYTES, VALUE_LEN_MAX_BYTES, key_len_min_bytes};
 use crate::size::Sizes;
 use crate::workload::Workload;
 
-/// Values larger than this are refused: no memcached would store them unasked.
-const VALUE_LEN_MAX_BYTES: u32 = 1 << 30;
 /// The largest zipf exponent believed.
 const EXPONENT_MAX: f64 = 10.0;
 const COLUMNS: [&str; 6] = ["cluster", "key_size_bytes", "value_size_bytes", "common_ttl", "operations", "zipf_alpha"];
