@@ -2,7 +2,7 @@
 //! true of a batch.
 
 use guira_item::{Answer, Clock, Expiry, Hit, KEY_LEN_MAX, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
-use guira_memcache::{BATCH_LEN_MAX, Batch, Counters, Next, Output, Scratch, Session, Settings};
+use guira_memcache::{AuthFile, BATCH_LEN_MAX, Batch, Counters, Credentials, Next, Output, Scratch, Session, Settings};
 
 const NOW: Time = Time(1000);
 
@@ -19,9 +19,10 @@ pub struct Outcome {
 }
 
 /// Parses `input`, cut after each of `lens` bytes again and again; with `refuses`, as if there were no memory for any value
-/// that is not all there.
-pub fn hold(input: &[u8], lens: &[u8], refuses: bool) -> Outcome {
-    let settings = Settings { item_len_max: 4096, shutdown_enabled: true, ..Settings::default() };
+/// that is not all there; with `users`, for a client that must say first that it is one of them.
+pub fn hold(users: Option<&AuthFile>, input: &[u8], lens: &[u8], refuses: bool) -> Outcome {
+    let auth = users.cloned().map(Credentials::new);
+    let settings = Settings { item_len_max: 4096, shutdown_enabled: true, auth, ..Settings::default() };
     let clock = Clock::starting_at(1_700_000_000);
     let mut session = Session::new(&settings);
     let mut scratch = Scratch::new();
@@ -54,7 +55,9 @@ pub fn hold(input: &[u8], lens: &[u8], refuses: bool) -> Outcome {
             match parsed.next {
                 Next::NeedInput { total_len } => {
                     assert!(total_len > to - from, "asks for what is there");
-                    assert!(!refuses || total_len == to - from + 1, "waits for a value it has no memory for");
+                    // A user's name and password, which are short, are waited for in any case.
+                    let waits = total_len != to - from + 1;
+                    assert!(!refuses || users.is_some() || !waits, "waits for a value it has no memory for");
                     break;
                 }
                 Next::More => {}
@@ -123,12 +126,14 @@ fn answer(index: usize, request: &Request<'_>, sink: &mut impl Sink) {
     }
 }
 
-/// Whole and in pieces, the same must come of it. Lines that memcached's bound cuts off while incomplete are left out.
-pub fn check(input: &[u8], lens: &[u8]) {
+/// Whole and in pieces, the same must come of it, and is returned. Lines that memcached's bound cuts off while incomplete are
+/// left out.
+pub fn check(users: Option<&AuthFile>, input: &[u8], lens: &[u8]) -> Outcome {
     const UNENDED_LEN_MAX: usize = 2048;
-    hold(input, lens, true);
-    let whole = hold(input, &[], false);
+    hold(users, input, lens, true);
+    let whole = hold(users, input, &[], false);
     if input.split(|byte| *byte == b'\n').all(|line| line.len() < UNENDED_LEN_MAX) {
-        assert_eq!(hold(input, lens, false), whole);
+        assert_eq!(hold(users, input, lens, false), whole);
     }
+    whole
 }

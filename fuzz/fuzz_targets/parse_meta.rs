@@ -8,5 +8,5 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let name = [&b"mg a "[..], b"ms a 3 ", b"md a ", b"ma a ", b"me a ", b"mg YQ== b ", b"ms AAAA 3 b "]
         [usize::from(pick % 7)];
     let input = [name, rest, b"\r\nabc\r\nmn\r\n"].concat();
-    conversation::check(&input, &[*pick]);
+    conversation::check(None, &input, &[*pick]);
 });

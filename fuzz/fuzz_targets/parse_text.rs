@@ -6,5 +6,5 @@ mod conversation;
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((count, rest)) = data.split_first() else { return };
     let (lens, input) = rest.split_at(usize::from(count % 8).min(rest.len()));
-    conversation::check(input, lens);
+    conversation::check(None, input, lens);
 });

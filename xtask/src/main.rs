@@ -23,7 +23,7 @@ usage: cargo xtask CHORE
   check                          formatting, clippy and documentation, warnings being errors
   test                           everything CI runs: check, the tests, model, fuzz, deny, tiny benchmarks
   model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of the table
-  fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default 1000000)
+  fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)
   deny                           licences, bans and sources of the dependencies; advisories where the network allows
   bench ARGUMENTS...             `guira bench ARGUMENTS...`, optimised (see `cargo xtask bench --help`)";
 
