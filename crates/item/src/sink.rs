@@ -3,7 +3,7 @@
 //! Always true: indexes arrive in ascending order, each request's answer exactly once; a read hit of a small value is
 //! `reserve` (repeated if the engine's optimistic read failed) and then `commit`.
 
-use crate::{Answer, Hit};
+use crate::{Answer, Expiry, Hit};
 
 /// Free bytes in front of and behind a reserved value, so that an engine may copy in whole aligned words.
 pub const VALUE_SLACK_LEN: usize = 8;
@@ -20,6 +20,26 @@ pub trait PinnedValue: Send {
 
     /// The longest contiguous run of the value that starts at byte `offset`; empty only at the end.
     fn piece(&self, offset: usize) -> &[u8];
+}
+
+/// An item in memory, as far as statistics and logs tell of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Footprint {
+    /// Its slab class.
+    pub class: u32,
+    /// Length of its value in bytes.
+    pub value_len: usize,
+    /// When it ends.
+    pub expiry: Expiry,
+}
+
+/// What a change found, and what it came with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Footprints {
+    /// The item that was there.
+    pub before: Option<Footprint>,
+    /// The item that was stored or, if the answer says that it was not, would have been.
+    pub after: Option<Footprint>,
 }
 
 /// Takes the answers of one batch.
@@ -41,4 +61,9 @@ pub trait Sink {
 
     /// Any other answer.
     fn answer(&mut self, index: usize, answer: Answer);
+
+    /// An answer from an engine that knows about the items; to a sink that does not ask it is like any other.
+    fn answer_change(&mut self, index: usize, answer: Answer, _items: &Footprints) {
+        self.answer(index, answer);
+    }
 }

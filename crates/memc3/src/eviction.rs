@@ -146,7 +146,7 @@ impl Shared {
             expiry: more.expiry,
             idle_s: self.slabs.idle_s(page, now),
             fetched: header.is_fetched(),
-            class: self.slabs.class_of(page).map_or(0, |class| u32::from(class.0) + 1),
+            class: self.slabs.class_of(page).map_or(0, ClassId::number),
             total_len: self.total_len(header, words),
         }
     }

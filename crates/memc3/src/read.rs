@@ -9,6 +9,7 @@ use crate::{
     arena::Place,
     engine::{Shared, Worker},
     item::{self, Header, More},
+    size_classes::ClassId,
     slabs::Event,
 };
 
@@ -60,6 +61,7 @@ impl Shared {
                 return Some(Found::NeedsLock);
             }
             let value_len = header.value_len();
+            let value = header.key_offset() + header.key_len();
             // The classic commands tell nothing that would need another cache line.
             let hit = if get.wins || !get.value {
                 self.hit(place, header, more, value_len, header.chunk_len(), now)
@@ -73,11 +75,11 @@ impl Shared {
                     fetched: header.is_fetched(),
                     stale: more.stale,
                     win_sent: more.win_sent,
+                    class: self.slabs.sizes.number_fitting(value + value_len),
                     ..Hit::default()
                 }
             };
             if get.value {
-                let value = header.key_offset() + header.key_len();
                 item::copy_out(words, value, hit.value_len, sink.reserve(index, &hit), VALUE_SLACK_LEN);
             }
             Some(Found::Value(hit, header, place))
@@ -126,7 +128,7 @@ impl Shared {
             win_sent: more.win_sent,
             won: false,
             created: false,
-            class: self.slabs.class_of(page).map_or(0, |class| u32::from(class.0) + 1),
+            class: self.slabs.class_of(page).map_or(0, ClassId::number),
             total_len,
         }
     }

@@ -14,6 +14,14 @@ const FINE_LEN_MAX: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ClassId(pub u8);
 
+impl ClassId {
+    /// What users see.
+    #[inline]
+    pub fn number(self) -> u32 {
+        u32::from(self.0) + 1
+    }
+}
+
 /// The sizes, and which one fits.
 #[derive(Debug)]
 pub(crate) struct SizeClasses {
@@ -59,6 +67,13 @@ impl SizeClasses {
     #[inline]
     pub fn fitting(&self, len: usize) -> Option<ClassId> {
         self.by_eights.get(len.div_ceil(8)).map(|class| ClassId(*class))
+    }
+
+    /// The number by which users know the class of an item of `len` bytes; 0 if there is none. What small items need of the
+    /// table is a cache line or two.
+    #[inline]
+    pub fn number_fitting(&self, len: usize) -> u32 {
+        self.fitting(len).map_or(0, ClassId::number)
     }
 
     /// Bytes of a chunk.

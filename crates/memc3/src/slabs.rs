@@ -387,7 +387,7 @@ impl Slabs {
         let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max()?;
         let chunks = self.sizes.chunks_per_page(class);
         Some(ClassStats {
-            class: u32::from(class.0) + 1,
+            class: class.number(),
             chunk_size: self.sizes.chunk_len(class),
             chunks_per_page: chunks,
             total_pages: locked.pages.len() as u64,

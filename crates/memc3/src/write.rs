@@ -9,8 +9,8 @@ use std::sync::{Arc, atomic::Ordering};
 
 use guira_cuckoo::{Full, GrowError, Place as Slot, Probe, SEGMENT_BUCKETS};
 use guira_item::{
-    Answer, Change, Current, Expiry, Get, Hit, Key, NewValue, Operation, Request, Sink, Store, StoreMode, Time,
-    VALUE_SLACK_LEN, apply,
+    Answer, Change, Current, Expiry, Footprint, Footprints, Get, Hit, Key, NewValue, Operation, Request, Sink, Store,
+    StoreMode, Time, VALUE_SLACK_LEN, apply,
 };
 
 use crate::{
@@ -312,6 +312,7 @@ impl Shared {
         });
         let version = self.next_version(probe);
         let (change, answer) = apply(&request.operation, current.as_ref(), now, version);
+        let items = self.footprints(request, current.as_ref(), &change);
         let mut old = None;
         let mut stored = None;
         let mut moved_from = None;
@@ -392,7 +393,7 @@ impl Shared {
                     found.words.store(0, Header::of(found.words).used().0);
                 }
                 drop(locked);
-                sink.answer(index, answer);
+                sink.answer_change(index, answer, &items);
             }
             Ok(hit) => self.answer_read(locked, probe, request, hit, now, index, sink),
         }
@@ -407,6 +408,25 @@ impl Shared {
             self.free_item(Unlinked { place, header }, &worker.counters);
         }
         Attempt::Done
+    }
+
+    /// What is told about the items of a change.
+    fn footprints(&self, request: &Request<'_>, current: Option<&Current<'_>>, change: &Change<'_>) -> Footprints {
+        let before =
+            current.map(|item| Footprint { class: item.class, value_len: item.value_len, expiry: item.expiry });
+        let come = match (change, &request.operation) {
+            (Change::Rewrite { value, flags, expiry, stale, win_sent }, _) => {
+                let more = More { flags: *flags, expiry: *expiry, stale: *stale, win_sent: *win_sent };
+                Some((value.len_with(before.map_or(0, |item| item.value_len)), more))
+            }
+            (_, Operation::Store(store)) => Some((store.value.len(), fresh_more(store))),
+            _ => None,
+        };
+        let after = come.and_then(|(value_len, more)| {
+            let class = self.shape(request.key, value_len, more)?.class.number();
+            Some(Footprint { class, value_len, expiry: more.expiry })
+        });
+        Footprints { before, after }
     }
 
     /// Notes the use of an item that was read under the lock and delivers it: what is sent is copied or pinned before the lock

@@ -1,6 +1,7 @@
 //! Numbers about commands, under memcached's names. Plain words: every worker has its own, the server adds them up.
 
 use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! counters {
     ($($name:ident: $meaning:literal,)*) => {
@@ -48,4 +49,64 @@ counters! {
     store_no_memory: "Values refused for lack of memory.",
     auth_cmds: "Authentication attempts.",
     auth_errors: "Failed authentication attempts.",
+}
+
+/// What is counted by slab class, under memcached's names and in the order of `stats slabs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names of `Counters`")]
+pub enum ClassCounter {
+    GetHits,
+    CmdSet,
+    DeleteHits,
+    IncrHits,
+    DecrHits,
+    CasHits,
+    CasBadval,
+    TouchHits,
+}
+
+impl ClassCounter {
+    /// The name of each.
+    pub const NAMES: [&str; CLASS_COUNTERS] =
+        ["get_hits", "cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits", "cas_badval", "touch_hits"];
+}
+
+/// How many counters a class has: a cache line.
+const CLASS_COUNTERS: usize = 8;
+
+/// Slab classes have numbers below this (memcached's, which are fewer, below 64).
+pub(crate) const CLASSES_MAX: usize = 256;
+
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct ClassLine([AtomicU64; CLASS_COUNTERS]);
+
+/// One worker's counts by slab class, a cache line a class. The worker alone counts; anyone may read meanwhile, so that there
+/// are not thousands of numbers to be shown to others with every batch.
+#[derive(Debug)]
+pub struct ClassCounters {
+    lines: Box<[ClassLine; CLASSES_MAX]>,
+}
+
+impl Default for ClassCounters {
+    fn default() -> Self {
+        Self { lines: Box::new(std::array::from_fn(|_| ClassLine::default())) }
+    }
+}
+
+impl ClassCounters {
+    /// One more. Class 0 stands for no class: nobody asks for it.
+    #[inline]
+    pub(crate) fn count(&self, class: u32, what: ClassCounter) {
+        if let Some(line) = self.lines.get(class as usize) {
+            let counter = &line.0[what as usize];
+            // One writer: a plain addition in two steps.
+            counter.store(counter.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// The counts of each class, in the order of [`ClassCounter::NAMES`].
+    pub fn iter(&self) -> impl Iterator<Item = [u64; CLASS_COUNTERS]> {
+        self.lines.iter().map(|line| std::array::from_fn(|index| line.0[index].load(Relaxed)))
+    }
 }

@@ -40,7 +40,7 @@ pub mod udp;
 pub use auth::{AuthFile, AuthFileError, Credentials};
 pub use batch::{BATCH_LEN_MAX, Batch};
 pub use control::{Control, Crawler, Stats, WatchSet};
-pub use counters::Counters;
+pub use counters::{ClassCounter, ClassCounters, Counters};
 pub use foresight::first_key;
 pub use output::Output;
 pub use replies::Replies;

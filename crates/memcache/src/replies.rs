@@ -3,7 +3,7 @@
 //! Always true: what has been written ends with a whole answer, except between `reserve` and `commit`; then the reserved
 //! bytes lie behind it and do not count.
 
-use guira_item::{Answer, Hit, PinnedValue, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Footprints, Hit, PinnedValue, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::batch::{MetaCommand, MetaPlan, Plan};
 use crate::error_lines::{
@@ -11,7 +11,7 @@ use crate::error_lines::{
 };
 use crate::meta_reply::{self, Facts, META_LINE_LEN_MAX};
 use crate::text::Text;
-use crate::{Batch, Counters, Output};
+use crate::{Batch, ClassCounter, ClassCounters, Counters, Output};
 
 /// The longest `VALUE` line: word, key, and three numbers.
 const VALUE_LINE_LEN_MAX: usize = 6 + 250 + 11 + 21 + 21 + 2;
@@ -28,6 +28,7 @@ pub struct Replies<'r, 'a> {
     now: Time,
     output: &'r mut Output,
     counters: &'r mut Counters,
+    classes: Option<&'r ClassCounters>,
     reserved: Option<Reserved>,
 }
 
@@ -51,10 +52,31 @@ impl<'r, 'a> Replies<'r, 'a> {
     ) -> Self {
         // Those before an answer that has been written have been written with it.
         let literal = if first == 0 { 0 } else { batch.literals.partition_point(|it| (it.before as usize) < first) };
-        let mut replies =
-            Self { batch, answered: first, literal, literal_before: 0, now, output, counters, reserved: None };
+        let mut replies = Self {
+            batch,
+            answered: first,
+            literal,
+            literal_before: 0,
+            now,
+            output,
+            counters,
+            classes: None,
+            reserved: None,
+        };
         replies.literal_before = replies.next_literal_before();
         replies
+    }
+
+    /// Counts by slab class too.
+    pub fn by_class(self, classes: &'r ClassCounters) -> Self {
+        Self { classes: Some(classes), ..self }
+    }
+
+    #[inline]
+    fn count_class(&self, class: u32, what: ClassCounter) {
+        if let Some(classes) = self.classes {
+            classes.count(class, what);
+        }
     }
 
     /// Writes what stands behind the last request, if all have been answered.
@@ -133,10 +155,11 @@ impl<'r, 'a> Replies<'r, 'a> {
         }
     }
 
-    /// Counts a read and ends its answer.
+    /// Counts a read, with the class of what it found, and ends its answer.
     #[inline]
-    fn end_read(&mut self, index: usize, is_hit: bool) {
+    fn end_read(&mut self, index: usize, found: Option<u32>) {
         self.answered = index + 1;
+        let is_hit = found.is_some();
         let (touches, ends) = match self.batch.plans[index] {
             Plan::Value { touches, ends, .. } => (touches, ends),
             Plan::Meta(meta) => match self.batch.metas[usize::from(meta)].command {
@@ -148,6 +171,9 @@ impl<'r, 'a> Replies<'r, 'a> {
             },
             _ => return,
         };
+        if let Some(class) = found {
+            self.count_class(class, if touches { ClassCounter::TouchHits } else { ClassCounter::GetHits });
+        }
         let counters = &mut *self.counters;
         if touches {
             counters.cmd_touch += 1;
@@ -172,18 +198,18 @@ impl<'r, 'a> Replies<'r, 'a> {
         self.output.push(text);
     }
 
-    fn classic(&mut self, index: usize, plan: Plan, answer: Answer) {
+    fn classic(&mut self, index: usize, plan: Plan, answer: Answer, items: &Footprints) {
         let text: &[u8] = match plan {
             Plan::Value { .. } => {
                 if let Answer::Failed { unknown } = answer {
                     self.output.failed_get = Some(unknown);
                 }
-                self.end_read(index, false);
+                self.end_read(index, None);
                 return;
             }
             Plan::Silent => return,
             Plan::Store { with_cas, extends, noreply } => {
-                self.count_store(with_cas, answer);
+                self.count_store(with_cas, answer, items);
                 if noreply {
                     return;
                 }
@@ -198,7 +224,7 @@ impl<'r, 'a> Replies<'r, 'a> {
                 }
             }
             Plan::Delete { noreply } => {
-                self.count_delete(answer);
+                self.count_delete(answer, items);
                 if noreply {
                     return;
                 }
@@ -209,9 +235,7 @@ impl<'r, 'a> Replies<'r, 'a> {
                 }
             }
             Plan::Touch { noreply } => {
-                let counters = &mut *self.counters;
-                counters.cmd_touch += 1;
-                *if answer == Answer::Touched { &mut counters.touch_hits } else { &mut counters.touch_misses } += 1;
+                self.count_touch(answer, items);
                 if noreply {
                     return;
                 }
@@ -222,7 +246,7 @@ impl<'r, 'a> Replies<'r, 'a> {
                 }
             }
             Plan::Arithmetic { up, noreply } => {
-                self.count_arithmetic(up, answer);
+                self.count_arithmetic(up, answer, items);
                 if noreply {
                     return;
                 }
@@ -301,37 +325,77 @@ impl<'r, 'a> Replies<'r, 'a> {
         }
     }
 
-    fn count_store(&mut self, with_cas: bool, answer: Answer) {
+    fn count_store(&mut self, with_cas: bool, answer: Answer, items: &Footprints) {
         let counters = &mut *self.counters;
         counters.cmd_set += 1;
-        match answer {
-            Answer::Stored { .. } if with_cas => counters.cas_hits += 1,
-            Answer::Exists if with_cas => counters.cas_badval += 1,
-            Answer::NotFound if with_cas => counters.cas_misses += 1,
-            Answer::TooLarge => counters.store_too_large += 1,
-            Answer::OutOfMemory => counters.store_no_memory += 1,
-            _ => {}
+        let of_class = match answer {
+            Answer::Stored { .. } if with_cas => {
+                counters.cas_hits += 1;
+                Some(ClassCounter::CasHits)
+            }
+            Answer::Exists if with_cas => {
+                counters.cas_badval += 1;
+                Some(ClassCounter::CasBadval)
+            }
+            Answer::NotFound if with_cas => {
+                counters.cas_misses += 1;
+                None
+            }
+            Answer::TooLarge => {
+                counters.store_too_large += 1;
+                None
+            }
+            Answer::OutOfMemory => {
+                counters.store_no_memory += 1;
+                None
+            }
+            _ => None,
+        };
+        // A set counts where its value belongs, everything else where the item was that it found.
+        if let Some(item) = items.after {
+            self.count_class(item.class, ClassCounter::CmdSet);
         }
+        self.count_found(of_class, items);
     }
 
-    fn count_delete(&mut self, answer: Answer) {
+    fn count_delete(&mut self, answer: Answer, items: &Footprints) {
         match answer {
-            Answer::Deleted => self.counters.delete_hits += 1,
+            Answer::Deleted => {
+                self.counters.delete_hits += 1;
+                self.count_found(Some(ClassCounter::DeleteHits), items);
+            }
             Answer::NotFound | Answer::Exists => self.counters.delete_misses += 1,
             _ => {}
         }
     }
 
-    fn count_arithmetic(&mut self, up: bool, answer: Answer) {
+    fn count_touch(&mut self, answer: Answer, items: &Footprints) {
+        self.counters.cmd_touch += 1;
+        if answer == Answer::Touched {
+            self.counters.touch_hits += 1;
+            self.count_found(Some(ClassCounter::TouchHits), items);
+        } else {
+            self.counters.touch_misses += 1;
+        }
+    }
+
+    fn count_arithmetic(&mut self, up: bool, answer: Answer, items: &Footprints) {
         let counters = &mut *self.counters;
-        let place = match (up, answer) {
-            (true, Answer::Number { created: false, .. }) => &mut counters.incr_hits,
-            (false, Answer::Number { created: false, .. }) => &mut counters.decr_hits,
-            (true, Answer::NotFound) => &mut counters.incr_misses,
-            (false, Answer::NotFound) => &mut counters.decr_misses,
+        let (place, of_class) = match (up, answer) {
+            (true, Answer::Number { created: false, .. }) => (&mut counters.incr_hits, Some(ClassCounter::IncrHits)),
+            (false, Answer::Number { created: false, .. }) => (&mut counters.decr_hits, Some(ClassCounter::DecrHits)),
+            (true, Answer::NotFound) => (&mut counters.incr_misses, None),
+            (false, Answer::NotFound) => (&mut counters.decr_misses, None),
             _ => return,
         };
         *place += 1;
+        self.count_found(of_class, items);
+    }
+
+    fn count_found(&self, what: Option<ClassCounter>, items: &Footprints) {
+        if let (Some(what), Some(item)) = (what, items.before) {
+            self.count_class(item.class, what);
+        }
     }
 }
 
@@ -367,7 +431,7 @@ impl Sink for Replies<'_, '_> {
     }
 
     #[inline]
-    fn commit(&mut self, index: usize, _hit: &Hit) {
+    fn commit(&mut self, index: usize, hit: &Hit) {
         let Some(reserved) = self.reserved.take() else { unreachable!("commit without reserve") };
         self.output.write_behind_end(reserved.line_len, &reserved.before);
         if reserved.line_len == 0 {
@@ -376,7 +440,7 @@ impl Sink for Replies<'_, '_> {
             self.output.extend(reserved.line_len + reserved.value_len);
             self.output.push(b"\r\n");
         }
-        self.end_read(index, true);
+        self.end_read(index, Some(hit.class));
     }
 
     fn pinned(&mut self, index: usize, hit: &Hit, value: Box<dyn PinnedValue>) {
@@ -390,7 +454,7 @@ impl Sink for Replies<'_, '_> {
                 self.output.push(b"\r\n");
             }
         }
-        self.end_read(index, true);
+        self.end_read(index, Some(hit.class));
     }
 
     fn metadata(&mut self, index: usize, hit: &Hit) {
@@ -413,24 +477,29 @@ impl Sink for Replies<'_, '_> {
             Ok(len) => self.output.extend(len),
             Err(_) => self.output.push(OPAQUE_TOO_LONG),
         }
-        self.end_read(index, true);
+        self.end_read(index, Some(hit.class));
     }
 
     #[inline]
     fn answer(&mut self, index: usize, answer: Answer) {
+        self.answer_change(index, answer, &Footprints::default());
+    }
+
+    #[inline]
+    fn answer_change(&mut self, index: usize, answer: Answer, items: &Footprints) {
         self.reach(index);
         match self.batch.plans[index] {
             Plan::Meta(meta) => {
                 let plan = &self.batch.metas[usize::from(meta)];
                 match plan.command {
-                    MetaCommand::Get { .. } | MetaCommand::Debug => self.end_read(index, false),
-                    MetaCommand::Set { with_cas, .. } => self.count_store(with_cas, answer),
-                    MetaCommand::Delete => self.count_delete(answer),
-                    MetaCommand::Arithmetic { up, .. } => self.count_arithmetic(up, answer),
+                    MetaCommand::Get { .. } | MetaCommand::Debug => self.end_read(index, None),
+                    MetaCommand::Set { with_cas, .. } => self.count_store(with_cas, answer, items),
+                    MetaCommand::Delete => self.count_delete(answer, items),
+                    MetaCommand::Arithmetic { up, .. } => self.count_arithmetic(up, answer, items),
                 }
                 self.meta(index, plan, answer);
             }
-            plan => self.classic(index, plan, answer),
+            plan => self.classic(index, plan, answer, items),
         }
         self.answered = index + 1;
     }

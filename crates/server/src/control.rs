@@ -88,8 +88,8 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
     match which {
         Stats::General => stats::write(&stats::general(shared), output),
         Stats::Settings => stats::write(&stats::settings(shared), output),
-        Stats::Items => stats::write(&stats::items(&shared.service.stats()), output),
-        Stats::Slabs => stats::write(&stats::slabs(&shared.service.stats()), output),
+        Stats::Items => stats::write(&stats::items(&shared.service.stats(), &shared.tallies.class_totals()), output),
+        Stats::Slabs => stats::write(&stats::slabs(&shared.service.stats(), &shared.tallies.class_totals()), output),
         Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
         Stats::SizesEnable => output.push(b"STAT sizes_status error\r\nSTAT sizes_error not_supported\r\nEND\r\n"),
         Stats::SizesDisable => stats::write(&[("sizes_status".into(), "disabled".into())], output),

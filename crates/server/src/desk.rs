@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use guira_item::{Answer, Hit, PinnedValue, Request, Service, Sink, Ticket, Time};
+use guira_item::{Answer, Footprints, Hit, PinnedValue, Request, Service, Sink, Ticket, Time};
 use guira_memcache::{Batch, Counters, Output, Scratch};
 use mio::Registry;
 
@@ -118,6 +118,11 @@ impl<T: Sink> Sink for SliceSink<'_, T> {
     fn answer(&mut self, index: usize, answer: Answer) {
         self.inner.answer(self.first + index, answer);
     }
+
+    #[inline]
+    fn answer_change(&mut self, index: usize, answer: Answer, items: &Footprints) {
+        self.inner.answer_change(self.first + index, answer, items);
+    }
 }
 
 impl<S: Service> Desk<S> {
@@ -197,7 +202,8 @@ impl<S: Service> Desk<S> {
         fd: i32,
     ) -> usize {
         let requests = &batch.requests()[slice.first..slice.end];
-        let mut replies = batch.replies(answered, now, &mut self.outbox, &mut self.counters);
+        let by_class = &self.shared.tallies.workers[self.index].classes;
+        let mut replies = batch.replies(answered, now, &mut self.outbox, &mut self.counters).by_class(by_class);
         let mut sink = SliceSink { inner: &mut replies, first: slice.first };
         let service = &self.shared.service;
         let answered = if self.shared.watchers.wants_items() || self.shared.prefixes.is_on() {

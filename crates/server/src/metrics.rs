@@ -164,11 +164,12 @@ impl<S: Service> Collector for Snapshot<S> {
         let labels = [("command", "set"), ("status", "hit")];
         write_one(commands.encode_family(&labels)?, Counter, sets.max(0.0))?;
 
+        let counted = shared.tallies.class_totals();
         let mut classes: Vec<(String, HashMap<String, f64>)> = Vec::new();
         for class in &engine.classes {
             let mut values = HashMap::new();
             let one = guira_item::EngineStats { classes: vec![*class], ..Default::default() };
-            for (name, value) in stats::items(&one).into_iter().chain(stats::slabs(&one)) {
+            for (name, value) in stats::items(&one, &counted).into_iter().chain(stats::slabs(&one, &counted)) {
                 let name = name.rsplit(':').next().unwrap_or_default().to_owned();
                 values.insert(name, value.parse().unwrap_or(0.0));
             }

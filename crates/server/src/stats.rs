@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use guira_item::{EngineStats, Service};
-use guira_memcache::Output;
+use guira_memcache::{ClassCounter, Output};
 
 use crate::cpu_time::CpuTime;
 use crate::shared::Shared;
+use crate::tally::ClassTotals;
 
 /// A name and what it stands at.
 pub(crate) type Row = (Cow<'static, str>, Cow<'static, str>);
@@ -229,7 +230,7 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
 }
 
 /// `stats items`.
-pub(crate) fn items(engine: &EngineStats) -> Vec<Row> {
+pub(crate) fn items(engine: &EngineStats, counted: &ClassTotals) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     for class in engine.classes.iter().filter(|class| class.used_chunks > 0) {
         let name = |what: &str| format!("items:{}:{what}", class.class);
@@ -261,7 +262,7 @@ pub(crate) fn items(engine: &EngineStats) -> Vec<Row> {
             ("direct_reclaims", 0),
             ("hits_to_hot", 0),
             ("hits_to_warm", 0),
-            ("hits_to_cold", 0),
+            ("hits_to_cold", counted.of(class.class)[ClassCounter::GetHits as usize]),
             ("hits_to_temp", 0),
         ] {
             rows.add(name(what), value);
@@ -271,7 +272,7 @@ pub(crate) fn items(engine: &EngineStats) -> Vec<Row> {
 }
 
 /// `stats slabs`.
-pub(crate) fn slabs(engine: &EngineStats) -> Vec<Row> {
+pub(crate) fn slabs(engine: &EngineStats, counted: &ClassTotals) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     for class in &engine.classes {
         let name = |what: &str| format!("{}:{what}", class.class);
@@ -283,15 +284,10 @@ pub(crate) fn slabs(engine: &EngineStats) -> Vec<Row> {
             ("used_chunks", class.used_chunks),
             ("free_chunks", class.free_chunks),
             ("free_chunks_end", 0),
-            ("get_hits", 0),
-            ("cmd_set", 0),
-            ("delete_hits", 0),
-            ("incr_hits", 0),
-            ("decr_hits", 0),
-            ("cas_hits", 0),
-            ("cas_badval", 0),
-            ("touch_hits", 0),
         ] {
+            rows.add(name(what), value);
+        }
+        for (what, value) in ClassCounter::NAMES.into_iter().zip(counted.of(class.class)) {
             rows.add(name(what), value);
         }
     }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use guira_memcache::Counters;
+use guira_memcache::{ClassCounter, ClassCounters, Counters};
+
+use crate::shared::locked;
 
 const WORDS_PER_LINE: usize = 8;
 
@@ -45,6 +47,8 @@ traffic! {
 #[derive(Debug)]
 pub(crate) struct WorkerTally {
     lines: Box<[Line]>,
+    /// What it counts by slab class.
+    pub(crate) classes: ClassCounters,
     /// Connections this worker holds or is about to be handed.
     pub(crate) connections: AtomicUsize,
 }
@@ -53,7 +57,7 @@ impl WorkerTally {
     pub(crate) fn new() -> Self {
         let words = Counters::default().iter().count() + Traffic::default().iter().count();
         let lines = (0..words.div_ceil(WORDS_PER_LINE)).map(|_| Line::default()).collect();
-        Self { lines, connections: AtomicUsize::new(0) }
+        Self { lines, classes: ClassCounters::default(), connections: AtomicUsize::new(0) }
     }
 
     /// Shows the owner's numbers to the others.
@@ -88,11 +92,30 @@ pub(crate) struct Tallies {
     pub(crate) workers: Vec<WorkerTally>,
     pub(crate) rare: Rare,
     /// Subtracted since `stats reset`.
-    baseline: Mutex<Vec<u64>>,
+    baseline: Mutex<Baseline>,
+}
+
+#[derive(Debug, Default)]
+struct Baseline {
+    sums: Vec<u64>,
+    classes: ClassTotals,
 }
 
 /// The sums, by name.
 pub(crate) type Totals = HashMap<&'static str, u64>;
+
+/// The sums of a slab class, in the order of [`ClassCounter::NAMES`](guira_memcache::ClassCounter::NAMES).
+pub(crate) type ClassTotal = [u64; ClassCounter::NAMES.len()];
+
+/// The sums by the number of the class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClassTotals(Vec<ClassTotal>);
+
+impl ClassTotals {
+    pub(crate) fn of(&self, class: u32) -> ClassTotal {
+        self.0.get(class as usize).copied().unwrap_or_default()
+    }
+}
 
 impl Tallies {
     pub(crate) fn new(workers: usize) -> Self {
@@ -122,17 +145,41 @@ impl Tallies {
     }
 
     pub(crate) fn totals(&self) -> Totals {
+        // Before the sums: no reset comes between, which would leave less than it subtracts.
+        let baseline = locked(&self.baseline);
         let sums = self.sums();
-        let baseline = self.baseline.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (commands, traffic) = (Counters::default(), Traffic::default());
         let names = commands.iter().chain(traffic.iter()).map(|(name, _)| name);
-        let since = |index: usize, sum: u64| sum - baseline.get(index).copied().unwrap_or(0);
+        let since = |index: usize, sum: u64| sum - baseline.sums.get(index).copied().unwrap_or(0);
         names.zip(sums.iter().enumerate()).map(|(name, (index, sum))| (name, since(index, *sum))).collect()
+    }
+
+    /// The sums by slab class since the last reset.
+    pub(crate) fn class_totals(&self) -> ClassTotals {
+        let baseline = locked(&self.baseline);
+        let mut sums = self.class_sums();
+        for (sums, before) in sums.0.iter_mut().zip(&baseline.classes.0) {
+            sums.iter_mut().zip(before).for_each(|(sum, before)| *sum -= before);
+        }
+        sums
+    }
+
+    fn class_sums(&self) -> ClassTotals {
+        let mut sums = Vec::<ClassTotal>::new();
+        for worker in &self.workers {
+            for (class, numbers) in worker.classes.iter().enumerate() {
+                match sums.get_mut(class) {
+                    Some(sums) => sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number),
+                    None => sums.push(numbers),
+                }
+            }
+        }
+        ClassTotals(sums)
     }
 
     /// Starts counting from zero.
     pub(crate) fn reset(&self) {
-        *self.baseline.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = self.sums();
+        *locked(&self.baseline) = Baseline { sums: self.sums(), classes: self.class_sums() };
         let rare = &self.rare;
         for number in [&rare.connections_total, &rare.connections_rejected, &rare.listen_disabled] {
             number.store(0, Relaxed);

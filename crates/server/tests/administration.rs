@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use guira_item::Immediate;
@@ -47,6 +48,34 @@ fn stats_have_memcacheds_names() {
     );
     client.ask("stats reset\r\nstats detail dump\r\n", "RESET\r\nEND\r\n");
     client.ask("stats nonsense\r\n", "ERROR\r\n");
+}
+
+#[test]
+fn commands_are_counted_by_class() {
+    let server = start(settings());
+    let mut clients = [Client::connect(&server), Client::connect(&server)];
+    let counts = |client: &mut Client<TcpStream>| {
+        let stats = client.stats("slabs");
+        let names =
+            ["get_hits", "cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits", "cas_badval", "touch_hits"];
+        names.map(|name| stats[&format!("1:{name}")].parse::<u32>().unwrap())
+    };
+    // The clients are different workers', whose counts are added up.
+    for client in &mut clients {
+        client.ask("set a 0 0 1\r\n1\r\n", "STORED\r\n");
+        client.ask("get a a none\r\n", "VALUE a 0 1\r\n1\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
+        client.ask("mg a v\r\nmg none v\r\nme a\r\n", "VA 1\r\n1\r\nEN\r\nME a exp=-1 la=");
+        client.read_to("\r\n");
+        client.ask("incr a 1\r\ndecr a 1\r\ndecr none 1\r\n", "2\r\n1\r\nNOT_FOUND\r\n");
+        client.ask("touch a 0\r\ngat 0 a\r\n", "TOUCHED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
+        client.ask("cas a 0 0 1 999999\r\n1\r\nadd a 0 0 1\r\n1\r\n", "EXISTS\r\nNOT_STORED\r\n");
+        client.ask("delete a\r\ndelete a\r\nset a 0 0 1\r\n1\r\n", "DELETED\r\nNOT_FOUND\r\nSTORED\r\n");
+    }
+    let [client, _] = &mut clients;
+    assert_eq!(counts(client), [6, 8, 2, 2, 2, 0, 2, 4]);
+    assert_eq!(client.stats("items")["items:1:hits_to_cold"], "6");
+    client.ask("stats reset\r\nget a\r\n", "RESET\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
+    assert_eq!(counts(client), [1, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use guira_item::{
-    Answer, Engine, EngineStats, EvictionLog, Hit, ItemInfo, Key, MemoryLimitError, Operation, PinnedValue, Request,
-    ScanCursor, Service, Sink, Store, Ticket, Time, Wake,
+    Answer, Engine, EngineStats, EvictionLog, Footprints, Hit, ItemInfo, Key, MemoryLimitError, Operation, PinnedValue,
+    Request, ScanCursor, Service, Sink, Store, Ticket, Time, Wake,
 };
 
 use super::reference::Reference;
@@ -121,6 +121,10 @@ impl<S: Sink> Sink for Shifted<'_, S> {
 
     fn answer(&mut self, index: usize, answer: Answer) {
         self.0.answer(index + self.1, answer);
+    }
+
+    fn answer_change(&mut self, index: usize, answer: Answer, items: &Footprints) {
+        self.0.answer_change(index + self.1, answer, items);
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use guira_item::{
-    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Hit, ItemInfo, Loan, MemoryLimitError,
-    PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
+    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Footprint, Footprints, Hit, ItemInfo, Loan,
+    MemoryLimitError, Operation, PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
 };
 
 /// Values longer than this are handed out pinned.
@@ -103,6 +103,15 @@ impl Reference {
         });
         let next_cas = self.next_cas.fetch_add(1, Relaxed) + 1;
         let (change, outcome) = apply(&request.operation, current.as_ref(), now, next_cas);
+        let footprint = |value_len, expiry| Footprint { class: 1, value_len, expiry };
+        let before = item.as_ref().map(|item| footprint(item.value.len(), item.expiry));
+        let after = match (&change, &request.operation) {
+            (Change::Rewrite { value, expiry, .. }, _) => {
+                Some(footprint(value.len_with(before.map_or(0, |item| item.value_len)), *expiry))
+            }
+            (_, Operation::Store(store)) => Some(footprint(store.value.len(), store.expiry)),
+            _ => None,
+        };
         match change {
             Change::Keep => {}
             Change::Remove => drop(items.remove(key)),
@@ -121,7 +130,7 @@ impl Reference {
             }
         }
         match outcome {
-            Err(answer) => sink.answer(index, answer),
+            Err(answer) => sink.answer_change(index, answer, &Footprints { before, after }),
             Ok(hit) => {
                 let value = items.get_mut(key).map_or_else(Vec::new, |item| {
                     item.fetched = true;
