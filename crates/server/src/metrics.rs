@@ -57,6 +57,14 @@ const GENERAL: &[(&str, &str, Kind, &str)] = &[
     ("moves_to_warm", "memcached_lru_crawler_moves_to_warm", Counter, "Items moved to the warm LRU (none here)"),
     ("moves_within_lru", "memcached_lru_crawler_moves_within_lru", Counter, "Items moved within an LRU (none here)"),
     ("direct_reclaims", "memcached_direct_reclaims", Counter, "Times workers had to evict directly"),
+    ("lru_crawler", "memcached_lru_crawler_enabled", Gauge, "Whether the crawler may be asked for anything"),
+    ("lru_crawler_sleep", "memcached_lru_crawler_sleep", Gauge, "Microseconds between items (unused here)"),
+    ("lru_crawler_tocrawl", "memcached_lru_crawler_to_crawl", Gauge, "Items a run and class, 0: no limit"),
+    ("lru_maintainer_thread", "memcached_lru_crawler_maintainer_thread", Gauge, "Whether a thread looks after items"),
+    ("hot_lru_pct", "memcached_lru_crawler_hot_percent", Gauge, "Share of the hot LRU (none here)"),
+    ("warm_lru_pct", "memcached_lru_crawler_warm_percent", Gauge, "Share of the warm LRU (none here)"),
+    ("hot_max_factor", "memcached_lru_crawler_hot_max_factor", Gauge, "Idle age of the hot LRU (none here)"),
+    ("warm_max_factor", "memcached_lru_crawler_warm_max_factor", Gauge, "Idle age of the warm LRU (none here)"),
     ("total_malloced", "memcached_malloced_bytes", Gauge, "Bytes of memory in slab pages"),
     ("hash_bytes", "memcached_hash_bytes", Gauge, "Bytes of the index"),
 ];
@@ -79,6 +87,21 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("cmd_flush", "flush", "hit"),
 ];
 
+/// The same of a class, for `memcached_slab_commands_total`.
+const CLASS_COMMANDS: &[(&str, &str, &str)] = &[
+    ("get_hits", "get", "hit"),
+    ("delete_hits", "delete", "hit"),
+    ("incr_hits", "incr", "hit"),
+    ("decr_hits", "decr", "hit"),
+    ("cas_hits", "cas", "hit"),
+    ("cas_badval", "cas", "badval"),
+    ("touch_hits", "touch", "hit"),
+];
+
+/// Row of `stats items` of a class, label `lru` of `memcached_slab_lru_hits_total`.
+const CLASS_LRUS: &[(&str, &str)] =
+    &[("hits_to_hot", "hot"), ("hits_to_warm", "warm"), ("hits_to_cold", "cold"), ("hits_to_temp", "temporary")];
+
 /// Row of `stats items` or `stats slabs` of a class, metric, kind, help; the label is `slab`.
 const CLASSES: &[(&str, &str, Kind, &str)] = &[
     ("number", "memcached_slab_current_items", Gauge, "Items in this class"),
@@ -98,6 +121,7 @@ const CLASSES: &[(&str, &str, Kind, &str)] = &[
     ("number_hot", "memcached_slab_hot_items", Gauge, "Items in the hot LRU (none here)"),
     ("number_warm", "memcached_slab_warm_items", Gauge, "Items in the warm LRU (none here)"),
     ("number_cold", "memcached_slab_cold_items", Gauge, "Items in the cold LRU (all)"),
+    ("number_temp", "memcached_slab_temporary_items", Gauge, "Items in the temporary LRU (none here)"),
     ("age_hot", "memcached_slab_hot_age_seconds", Gauge, "Age of the oldest hot item"),
     ("age_warm", "memcached_slab_warm_age_seconds", Gauge, "Age of the oldest warm item"),
     ("mem_requested", "memcached_slab_mem_requested_bytes", Gauge, "Bytes of items in this class"),
@@ -132,6 +156,11 @@ fn write_one(encoder: prometheus_client::encoding::MetricEncoder<'_>, kind: Kind
     }
 }
 
+/// A row's value; what is on is 1.
+fn number(text: &str) -> f64 {
+    if text == "yes" { 1.0 } else { text.parse().unwrap_or(0.0) }
+}
+
 fn metric_type(kind: Kind) -> MetricType {
     if kind == Counter { MetricType::Counter } else { MetricType::Gauge }
 }
@@ -139,11 +168,13 @@ fn metric_type(kind: Kind) -> MetricType {
 impl<S: Service> Collector for Snapshot<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let shared = &self.0;
-        let mut rows = stats::general(shared);
+        // A name that both have, `evictions`, is the number.
+        let mut rows = stats::settings(shared);
+        rows.extend(stats::general(shared));
         let engine = shared.service.stats();
         rows.push(("total_malloced".into(), engine.total_malloced.to_string().into()));
         let rows: HashMap<_, _> = rows.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
-        let value = |name: &str| rows.get(name).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+        let value = |name: &str| rows.get(name).map_or(0.0, |text| number(text));
 
         let up = encoder.encode_descriptor("memcached_up", "Whether the server answers", None, MetricType::Gauge)?;
         write_one(up, Gauge, 1.0)?;
@@ -171,15 +202,38 @@ impl<S: Service> Collector for Snapshot<S> {
             let one = guira_item::EngineStats { classes: vec![*class], ..Default::default() };
             for (name, value) in stats::items(&one, &counted).into_iter().chain(stats::slabs(&one, &counted)) {
                 let name = name.rsplit(':').next().unwrap_or_default().to_owned();
-                values.insert(name, value.parse().unwrap_or(0.0));
+                values.insert(name, number(&value));
             }
             classes.push((class.class.to_string(), values));
         }
-        for (row, metric, kind, help) in CLASSES.iter().filter(|_| !classes.is_empty()) {
+        if classes.is_empty() {
+            return Ok(());
+        }
+        for (row, metric, kind, help) in CLASSES {
             let mut family = encoder.encode_descriptor(metric, help, None, metric_type(*kind))?;
             for (class, values) in &classes {
                 let value = values.get(*row).copied().unwrap_or(0.0);
                 write_one(family.encode_family(&[("slab", class.as_str())])?, *kind, value)?;
+            }
+        }
+        let help = "Requests by class, command and status";
+        let mut commands = encoder.encode_descriptor("memcached_slab_commands", help, None, MetricType::Counter)?;
+        for (class, values) in &classes {
+            let value = |row: &str| values.get(row).copied().unwrap_or(0.0);
+            for (row, command, status) in CLASS_COMMANDS {
+                let labels = [("slab", class.as_str()), ("command", *command), ("status", *status)];
+                write_one(commands.encode_family(&labels)?, Counter, value(row))?;
+            }
+            let sets = value("cmd_set") - value("cas_hits") - value("cas_badval");
+            let labels = [("slab", class.as_str()), ("command", "set"), ("status", "hit")];
+            write_one(commands.encode_family(&labels)?, Counter, sets.max(0.0))?;
+        }
+        let help = "Reads that found their item, by class and LRU";
+        let mut hits = encoder.encode_descriptor("memcached_slab_lru_hits", help, None, MetricType::Counter)?;
+        for (class, values) in &classes {
+            for (row, lru) in CLASS_LRUS {
+                let value = values.get(*row).copied().unwrap_or(0.0);
+                write_one(hits.encode_family(&[("slab", class.as_str()), ("lru", *lru)])?, Counter, value)?;
             }
         }
         Ok(())

@@ -101,6 +101,24 @@ fn udp_answers_in_frames() {
     }
 }
 
+/// The names that prometheus/memcached_exporter has for a server without extstore and proxy, each behind `memcached_`.
+const EXPORTER_NAMES: &str = "\
+    accepting_connections commands_total connections_listener_disabled_total connections_rejected_total connections_total \
+    connections_yielded_total current_bytes current_connections current_items direct_reclaims_total item_no_memory_total \
+    item_too_large_total items_evicted_total items_reclaimed_total items_total limit_bytes lru_crawler_enabled \
+    lru_crawler_hot_max_factor lru_crawler_hot_percent lru_crawler_items_checked_total lru_crawler_maintainer_thread \
+    lru_crawler_moves_to_cold_total lru_crawler_moves_to_warm_total lru_crawler_moves_within_lru_total \
+    lru_crawler_reclaimed_total lru_crawler_sleep lru_crawler_starts_total lru_crawler_to_crawl lru_crawler_warm_max_factor \
+    lru_crawler_warm_percent malloced_bytes max_connections process_system_cpu_seconds_total process_user_cpu_seconds_total \
+    read_bytes_total slab_chunk_size_bytes slab_chunks_free slab_chunks_free_end slab_chunks_per_page slab_chunks_used \
+    slab_cold_items slab_commands_total slab_current_chunks slab_current_items slab_current_pages slab_hot_age_seconds \
+    slab_hot_items slab_items_age_seconds slab_items_crawler_reclaimed_total slab_items_evicted_nonzero_total \
+    slab_items_evicted_time_seconds slab_items_evicted_total slab_items_evicted_unfetched_total \
+    slab_items_expired_unfetched_total slab_items_moves_to_cold slab_items_moves_to_warm slab_items_moves_within_lru \
+    slab_items_outofmemory_total slab_items_reclaimed_total slab_items_tailrepairs_total slab_lru_hits_total \
+    slab_mem_requested_bytes slab_temporary_items slab_warm_age_seconds slab_warm_items time_seconds up uptime_seconds version \
+    written_bytes_total";
+
 #[test]
 fn prometheus_finds_the_exporters_names() {
     let server = start(Settings { metrics: Some("127.0.0.1:0".parse().unwrap()), ..settings() });
@@ -128,9 +146,18 @@ fn prometheus_finds_the_exporters_names() {
         "memcached_connections_total 1",
         "memcached_slab_chunk_size_bytes{slab=\"1\"} 96",
         "memcached_slab_items_evicted_total{slab=\"1\"} 0",
+        "memcached_slab_commands_total{slab=\"1\",command=\"get\",status=\"hit\"} 1",
+        "memcached_slab_commands_total{slab=\"1\",command=\"set\",status=\"hit\"} 1",
+        "memcached_slab_lru_hits_total{slab=\"1\",lru=\"cold\"} 1",
+        "memcached_lru_crawler_enabled 1",
+        "memcached_lru_crawler_sleep 100",
     ] {
         let found = text.lines().any(|got| got == line || got == format!("{line}.0"));
         assert!(found, "{line} is missing in\n{text}");
+    }
+    for name in EXPORTER_NAMES.split_whitespace().map(|name| format!("memcached_{name}")) {
+        let is_it = |line: &str| line.strip_prefix(&name).is_some_and(|rest| rest.starts_with([' ', '{']));
+        assert!(text.lines().any(is_it), "{name} is missing in\n{text}");
     }
     assert!(scrape("/nowhere").starts_with("HTTP/1.1 404"));
 }
