@@ -80,6 +80,8 @@ pub struct ItemInfo<'a> {
     pub class: u32,
     /// Header, key and value, in bytes.
     pub total_len: usize,
+    /// The value alone, in bytes.
+    pub value_len: usize,
 }
 
 /// Why a memory limit was refused.

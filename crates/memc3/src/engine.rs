@@ -235,6 +235,11 @@ impl Shared {
         header.chunk_len() + value_len
     }
 
+    /// Bytes of an item's value.
+    pub fn value_len(&self, header: Header, words: Words<'_>) -> usize {
+        if header.is_large() { crate::large::value_len(header, words) } else { header.value_len() }
+    }
+
     fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for counters in self.counters.lock().unwrap_or_else(PoisonError::into_inner).iter() {

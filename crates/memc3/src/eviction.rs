@@ -148,6 +148,7 @@ impl Shared {
             fetched: header.is_fetched(),
             class: self.slabs.class_of(page).map_or(0, ClassId::number),
             total_len: self.total_len(header, words),
+            value_len: self.value_len(header, words),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     engine::{LockedKey, Shared, Worker},
     eviction::Unlinked,
     item::{self, Header, More, Writer},
-    large::{self, Pin},
+    large::Pin,
     size_classes::ClassId,
     slabs::Event,
 };
@@ -263,7 +263,7 @@ impl Shared {
         })?;
         let (place, words, header) = found?;
         let more = More::of(header, words);
-        let value_len = if header.is_large() { large::value_len(header, words) } else { header.value_len() };
+        let value_len = self.value_len(header, words);
         Some(Found { slot, place, words, header, more, is_live: self.is_live(probe, header, more, now), value_len })
     }
 

@@ -100,7 +100,7 @@ fn write_item(form: Form, lines: &mut u32, item: &ItemInfo<'_>, now: Time, clock
                 return;
             }
             let exp = if item.expiry.to_raw() == 0 { 0 } else { unix_of(item.expiry.to_raw()) };
-            write!(text, "ITEM {key} [{} b; {exp} s]\r\n", item.total_len - item.key.len())
+            write!(text, "ITEM {key} [{} b; {exp} s]\r\n", item.value_len)
         }
     };
     debug_assert!(written.is_ok(), "writing to a String");

@@ -160,7 +160,7 @@ impl Watchers {
                 UriText(item.key),
                 item.idle_s,
                 item.class,
-                item.total_len - item.key.len(),
+                item.value_len,
             );
             post(&list, Topic::Evictions, line.as_bytes(), queue_len_max, &skipped);
         })

@@ -114,7 +114,7 @@ fn a_metadump_shows_every_item_and_the_pipeline_goes_on() {
     client.ask("lru_crawler metadump all\r\n", "CLIENT_ERROR lru crawler disabled\r\n");
     client.ask("lru_crawler enable\r\nlru_crawler crawl all\r\n", "OK\r\nOK\r\n");
     client.say("stats cachedump 1 3\r\n");
-    assert_eq!(client.read_to("END\r\n").matches("ITEM ").count(), 3);
+    assert_eq!(client.read_to("END\r\n").matches(" [1 b; ").count(), 3);
 }
 
 #[test]

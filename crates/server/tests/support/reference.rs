@@ -166,6 +166,7 @@ fn info<'a>(key: &'a [u8], item: &Item) -> ItemInfo<'a> {
         fetched: item.fetched,
         class: 1,
         total_len: key.len() + item.value.len(),
+        value_len: item.value.len(),
     }
 }
 
