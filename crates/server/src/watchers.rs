@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use guira_item::{
-    Answer, EvictionLog, Expiry, Hit, ItemInfo, Operation, PinnedValue, Request, Service, Sink, StoreMode, Time,
+    Answer, EvictionLog, Footprint, Footprints, Hit, ItemInfo, Operation, PinnedValue, Request, Service, Sink, Store,
+    StoreMode, Time,
 };
 use guira_memcache::{Output, WatchSet};
 use mio::Waker;
@@ -268,54 +269,64 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
 
     fn fetched(&mut self, index: usize, hit: &Hit) {
         self.count(index, true);
+        let found = Footprint { class: hit.class, value_len: hit.value_len, expiry: hit.expiry };
+        // What the read itself has made was not there.
+        self.looked_for(index, (!hit.created).then_some(found));
+    }
+
+    /// memcached logs whatever it looks for, whichever command it is for.
+    fn looked_for(&mut self, index: usize, found: Option<Footprint>) {
         let (key, fd) = (UriText(self.requests[index].key.as_bytes()), self.fd);
-        let (class, len) = (hit.class, hit.value_len);
+        let (status, class, len) = found.map_or(("not_found", 0, 0), |item| ("found", item.class, item.value_len));
         self.say(
             Topic::Fetchers,
-            format_args!("type=item_get key={key} status=found clsid={class} cfd={fd} size={len}"),
+            format_args!("type=item_get key={key} status={status} clsid={class} cfd={fd} size={len}"),
         );
     }
 
-    fn answered(&mut self, index: usize, answer: Answer) {
+    fn answered(&mut self, index: usize, answer: Answer, items: &Footprints) {
         self.count(index, false);
-        let Request { key, operation } = &self.requests[index];
-        let (key, fd) = (UriText(key.as_bytes()), self.fd);
-        match operation {
-            Operation::Get(_) => self
-                .say(Topic::Fetchers, format_args!("type=item_get key={key} status=not_found clsid=0 cfd={fd} size=0")),
-            Operation::Store(store) => {
-                let status = match answer {
-                    Answer::Stored { .. } => "stored",
-                    Answer::Exists => "exists",
-                    Answer::NotFound => "not_found",
-                    Answer::TooLarge => "too_large",
-                    Answer::OutOfMemory => "no_memory",
-                    _ => "not_stored",
-                };
-                let command = match store.mode {
-                    StoreMode::Set if store.cas.is_some() => "cas",
-                    StoreMode::Set => "set",
-                    StoreMode::Add => "add",
-                    StoreMode::Replace => "replace",
-                    StoreMode::Append => "append",
-                    StoreMode::Prepend => "prepend",
-                };
-                let ttl =
-                    if store.expiry == Expiry::NEVER { 0 } else { store.expiry.remaining_s(self.now).unwrap_or(0) };
-                let len = store.value.len();
-                self.say(
-                    Topic::Mutations,
-                    format_args!(
-                        "type=item_store key={key} status={status} cmd={command} ttl={ttl} clsid=0 cfd={fd} size={len}"
-                    ),
-                );
+        self.looked_for(index, items.before);
+        let (status, command) = match &self.requests[index].operation {
+            Operation::Store(store) => (store_status(answer), store_command(store)),
+            Operation::Arithmetic(_) if matches!(answer, Answer::Number { created: true, .. }) => {
+                self.looked_for(index, None);
+                ("stored", "add")
             }
-            Operation::Arithmetic(_) if matches!(answer, Answer::Number { .. }) => self.say(
-                Topic::Mutations,
-                format_args!("type=item_store key={key} status=stored cmd=arithmetic ttl=0 clsid=0 cfd={fd} size=0"),
+            Operation::Get(_) | Operation::Arithmetic(_) | Operation::Delete(_) | Operation::Touch(_) => return,
+        };
+        let (key, fd) = (UriText(self.requests[index].key.as_bytes()), self.fd);
+        let (ttl, class, len) = items
+            .after
+            .map_or((0, 0, 0), |item| (item.expiry.remaining_s(self.now).unwrap_or(0), item.class, item.value_len));
+        self.say(
+            Topic::Mutations,
+            format_args!(
+                "type=item_store key={key} status={status} cmd={command} ttl={ttl} clsid={class} cfd={fd} size={len}"
             ),
-            Operation::Arithmetic(_) | Operation::Delete(_) | Operation::Touch(_) => {}
-        }
+        );
+    }
+}
+
+fn store_status(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Stored { .. } => "stored",
+        Answer::Exists => "exists",
+        Answer::NotFound => "not_found",
+        Answer::TooLarge => "too_large",
+        Answer::OutOfMemory => "no_memory",
+        _ => "not_stored",
+    }
+}
+
+fn store_command(store: &Store<'_>) -> &'static str {
+    match store.mode {
+        StoreMode::Set if store.cas.is_some() => "cas",
+        StoreMode::Set => "set",
+        StoreMode::Add => "add",
+        StoreMode::Replace => "replace",
+        StoreMode::Append => "append",
+        StoreMode::Prepend => "prepend",
     }
 }
 
@@ -340,7 +351,11 @@ impl<T: Sink> Sink for Observed<'_, '_, T> {
     }
 
     fn answer(&mut self, index: usize, answer: Answer) {
-        self.inner.answer(index, answer);
-        self.answered(index, answer);
+        self.answer_change(index, answer, &Footprints::default());
+    }
+
+    fn answer_change(&mut self, index: usize, answer: Answer, items: &Footprints) {
+        self.inner.answer_change(index, answer, items);
+        self.answered(index, answer, items);
     }
 }

@@ -127,7 +127,8 @@ fn a_watcher_sees_reads_writes_evictions_and_connections() {
     client.ask("set a,b 0 60 1\r\n1\r\nget a,b c\r\n", "STORED\r\nVALUE a,b 0 1\r\n1\r\nEND\r\n");
     let port = client.stream.local_addr().unwrap().port();
     watcher.read_to(&format!("type=conn_new rip=127.0.0.1 rport={port} transport=tcp cfd="));
-    watcher.read_to("type=item_store key=a%2Cb status=stored cmd=set ttl=60 clsid=0 cfd=");
+    watcher.read_to("type=item_get key=a%2Cb status=not_found clsid=0 cfd=");
+    watcher.read_to("type=item_store key=a%2Cb status=stored cmd=set ttl=60 clsid=1 cfd=");
     watcher.read_to("type=item_get key=a%2Cb status=found clsid=1 cfd=");
     watcher.read_to("type=item_get key=c status=not_found clsid=0 cfd=");
     engine.evict(b"a,b");
