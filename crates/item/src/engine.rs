@@ -38,6 +38,21 @@ pub trait Engine: Send + Sync + 'static {
     /// [`MemoryLimitError`] if that much cannot be had.
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError>;
 
+    /// Has a page of memory go from one slab class to another (`slabs reassign`), with the items in it if they find no other
+    /// place. Class 0 is the pool of free pages; no `from`: any class that has a page to spare.
+    ///
+    /// # Errors
+    /// [`ReassignError`] if that cannot be; always, from an engine without classes.
+    fn reassign_page(
+        &self,
+        _worker: &mut Self::Worker,
+        _now: Time,
+        _from: Option<u32>,
+        _to: u32,
+    ) -> Result<(), ReassignError> {
+        Err(ReassignError::BadClass)
+    }
+
     /// Gives `bytes` of the engine's memory to the caller, who may use as much of the process's memory until the loan is
     /// dropped; evicts items for it. `None` if that much cannot be had, or if more would be lent than is good for the items.
     fn lend(&self, _worker: &mut Self::Worker, _now: Time, _bytes: usize) -> Option<Loan> {
@@ -97,6 +112,17 @@ pub enum MemoryLimitError {
         /// Largest limit in bytes.
         max: usize,
     },
+}
+
+/// Why a page was not reassigned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReassignError {
+    /// There is no such class, or none to choose.
+    BadClass,
+    /// The class that should give has no second page, or none that may be emptied.
+    NoSpare,
+    /// A page of that class is being emptied already.
+    Busy,
 }
 
 /// Numbers about an engine, with memcached's names where it has them.

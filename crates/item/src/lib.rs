@@ -18,7 +18,9 @@ mod sink;
 mod time;
 
 pub use apply::{Change, Current, Decimal, NewValue, apply};
-pub use engine::{ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ScanCursor};
+pub use engine::{
+    ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, ScanCursor,
+};
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use operation::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Store, StoreMode,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Request, ScanCursor, Sink, Time};
+use crate::{
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor, Sink, Time,
+};
 
 /// Names a batch whose answers come later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +69,20 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// [`MemoryLimitError`] if that much cannot be had.
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError>;
+
+    /// See [`Engine::reassign_page`].
+    ///
+    /// # Errors
+    /// [`ReassignError`] if that cannot be.
+    fn reassign_page(
+        &self,
+        _worker: &mut Self::Worker,
+        _now: Time,
+        _from: Option<u32>,
+        _to: u32,
+    ) -> Result<(), ReassignError> {
+        Err(ReassignError::BadClass)
+    }
 
     /// See [`Engine::lend`].
     fn lend(&self, _worker: &mut Self::Worker, _now: Time, _bytes: usize) -> Option<Loan> {
@@ -139,6 +155,16 @@ impl<E: Engine> Service for Immediate<E> {
 
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {
         self.0.set_memory_limit(bytes)
+    }
+
+    fn reassign_page(
+        &self,
+        worker: &mut E::Worker,
+        now: Time,
+        from: Option<u32>,
+        to: u32,
+    ) -> Result<(), ReassignError> {
+        self.0.reassign_page(worker, now, from, to)
     }
 
     fn lend(&self, worker: &mut E::Worker, now: Time, bytes: usize) -> Option<Loan> {

@@ -8,7 +8,8 @@ use std::sync::{
 
 use guira_cuckoo::{Index, LockedPayload, Probe, SegmentSource};
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, Request, ScanCursor, Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, ReassignError, Request,
+    ScanCursor, Sink, Time,
 };
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
@@ -382,6 +383,10 @@ impl Engine for Memc3 {
                 Ok(())
             }
         }
+    }
+
+    fn reassign_page(&self, worker: &mut Worker, now: Time, from: Option<u32>, to: u32) -> Result<(), ReassignError> {
+        self.shared.reassign(from, to, now, &worker.counters)
     }
 
     fn lend(&self, worker: &mut Worker, now: Time, bytes: usize) -> Option<Loan> {

@@ -7,7 +7,7 @@ use std::{
 
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Change, Current, Delete, Engine, Expiry, Get, Hit, Invalidate, Key,
-    Operation, PinnedValue, Request, ScanCursor, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN, apply,
+    Operation, PinnedValue, ReassignError, Request, ScanCursor, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN, apply,
 };
 use proptest::prelude::*;
 
@@ -109,6 +109,54 @@ fn values_of_every_length_come_back() {
         }
     }
     assert_eq!(engine.stats().curr_items, 3);
+}
+
+/// A plain read derives the class from the item's length; the others ask the page.
+#[test]
+fn every_read_tells_the_class_that_the_item_lies_in() {
+    let engine = engine(64, Eviction::Clock);
+    let mut worker = engine.worker();
+    let mut class_of = |len: usize, flags: u32, get: Get| {
+        let value = vec![1; len];
+        let set = Store { mode: StoreMode::Set, flags, expiry: Expiry::NEVER, cas: None, vivify: None, value: &value };
+        run(&engine, &mut worker, NOW, b"key", Operation::Store(set));
+        match run(&engine, &mut worker, NOW, b"key", Operation::Get(get)) {
+            Reply::Hit(hit, _) => hit.class,
+            other => panic!("{len}: {other:?}"),
+        }
+    };
+    for len in (0..600).chain((600..20_000).step_by(97)) {
+        for flags in [0, 1] {
+            let plain = class_of(len, flags, Get::PLAIN);
+            assert_eq!(plain, class_of(len, flags, Get { value: false, ..Get::PLAIN }), "{len}");
+            assert_ne!(plain, 0, "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_page_is_reassigned_but_for_no_item_that_must_stay() {
+    let config = Config { evictions_enabled: false, hash_seed: 7, ..Config::new(8 << 20) };
+    let engine = Memc3::new(config).expect("memory");
+    let mut worker = engine.worker();
+    let key = |i: u32| format!("key{i:09}").into_bytes();
+    let stored = (0..100_000).take_while(|i| set(&engine, &mut worker, &key(*i), &[7; 100])).count() as u32;
+    let classes = engine.stats().classes;
+    let full = classes.iter().max_by_key(|class| class.total_pages).expect("a class").class;
+    let mut reassign = |from, to| engine.reassign_page(&mut worker, NOW, from, to);
+    assert_eq!(reassign(Some(full), full + 1), Err(ReassignError::NoSpare));
+    assert_eq!(reassign(None, full + 1), Err(ReassignError::BadClass));
+    assert_eq!(reassign(Some(200), full), Err(ReassignError::BadClass));
+    assert_eq!(reassign(Some(full), 200), Err(ReassignError::BadClass));
+    assert!((0..stored).all(|i| get(&engine, &mut worker, &key(i)).is_some()));
+    // Once there is nothing in them any more, pages may go: to the pool, and from there.
+    for i in 0..stored {
+        run(&engine, &mut worker, NOW, &key(i), Operation::Delete(Delete { cas: None, invalidate: None }));
+    }
+    let mut reassign = |from, to| engine.reassign_page(&mut worker, NOW, from, to);
+    assert_eq!((reassign(Some(full), 0), reassign(Some(0), full + 1)), (Ok(()), Ok(())));
+    let classes = engine.stats().classes;
+    assert!(classes.iter().any(|class| class.class == full + 1 && class.total_pages == 1), "{classes:?}");
 }
 
 #[test]

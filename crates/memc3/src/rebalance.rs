@@ -5,7 +5,7 @@
 //! item lasts there, in units of work, so that it says the same at any speed. A class that nobody stores to grows old by
 //! itself and gives its pages to those that are in use: memory is never stuck in the wrong class.
 
-use guira_item::Time;
+use guira_item::{ReassignError, Time};
 
 use crate::{arena::PageId, counters::Counters, engine::Shared, size_classes::ClassId};
 
@@ -57,6 +57,60 @@ impl Shared {
             };
             page.is_some_and(|page| !self.slabs.is_draining(page) || self.drain(class, page, now, counters))
         })
+    }
+
+    /// Moves a page as an operator says, classes by the numbers users see: 0 is the pool, no `from` is any class. A page that
+    /// cannot be emptied at once goes to the pool when the values in it have been sent.
+    pub(crate) fn reassign(
+        &self,
+        from: Option<u32>,
+        to: u32,
+        now: Time,
+        counters: &Counters,
+    ) -> Result<(), ReassignError> {
+        let class_of = |number: u32| match self.slabs.ids().find(|class| class.number() == number) {
+            None if number > 0 => Err(ReassignError::BadClass),
+            class => Ok(class),
+        };
+        let to = class_of(to)?;
+        let taken = match from {
+            Some(number) => class_of(number)?.map(|from| self.page_to_give(from).map(|(_, page)| (from, page))),
+            None => {
+                let others = self.slabs.ids().filter(|class| Some(*class) != to);
+                let offers = others.filter_map(|class| self.page_to_give(class).ok().map(|offer| (offer, class)));
+                let ((_, page), class) = offers.max_by_key(|((age, _), _)| *age).ok_or(ReassignError::BadClass)?;
+                Some(Ok((class, page)))
+            }
+        };
+        let is_in_pool = match taken {
+            Some(taken) => {
+                let (class, page) = taken?;
+                self.drain(class, page, now, counters)
+            }
+            None if self.arena.has_free_page() => true,
+            None => return Err(ReassignError::NoSpare),
+        };
+        if let Some(to) = to.filter(|_| is_in_pool)
+            && let Some(page) = self.arena.take_page()
+        {
+            self.slabs.adopt(&self.arena, to, page);
+        }
+        Ok(())
+    }
+
+    /// The page that a class would give of two or more, and its age in turns.
+    fn page_to_give(&self, class: ClassId) -> Result<(u32, PageId), ReassignError> {
+        let locked = self.slabs.lock(class);
+        let (age, oldest) = self.slabs.age_turns(&locked).ok_or(ReassignError::NoSpare)?;
+        if self.slabs.has_draining(&locked) {
+            return Err(ReassignError::Busy);
+        }
+        let page = match self.slabs.empty_page(&locked) {
+            Some(page) => page,
+            None if self.config.evictions_enabled => self.slabs.spare_page(&locked, 1).unwrap_or(oldest),
+            None => return Err(ReassignError::NoSpare),
+        };
+        if self.slabs.has_several_pages(&locked) { Ok((age, page)) } else { Err(ReassignError::NoSpare) }
     }
 
     /// The class and page to take: one with pages to spare, or else the one whose oldest page is oldest, above `age_min`.

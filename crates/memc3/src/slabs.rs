@@ -381,6 +381,16 @@ impl Slabs {
         })
     }
 
+    /// Whether a page of the class is being emptied.
+    pub fn has_draining(&self, class: &Class) -> bool {
+        class.pages.iter().any(|page| self.page(*page).is_draining())
+    }
+
+    /// Whether the class would have a page left if it gave one.
+    pub fn has_several_pages(&self, class: &Class) -> bool {
+        class.pages.len() > 1
+    }
+
     /// Numbers about a class; `None` for one without pages.
     pub fn stats(&self, class: ClassId, now: Time) -> Option<ClassStats> {
         let locked = self.lock(class);

@@ -443,7 +443,8 @@ impl Connection {
                 Next::More => {}
                 Next::Control(command) => {
                     desk.publish();
-                    let outcome = control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox);
+                    let outcome =
+                        control::carry_out(&shared, &mut desk.worker, &command, desk.now.time, &mut desk.outbox);
                     self.follow(desk, outcome);
                 }
                 Next::Close => {

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use guira_item::{Service, Time};
+use guira_item::{MemoryLimitError, ReassignError, Service, Time};
 use guira_memcache::{Control, Crawler, Output, Stats, WatchSet};
 
 use crate::connections_report::RollCall;
@@ -37,6 +37,7 @@ pub(crate) enum Outcome {
 /// Carries out `command` at `now`.
 pub(crate) fn carry_out<S: Service>(
     shared: &Shared<S>,
+    worker: &mut S::Worker,
     command: &Control<'_>,
     now: Time,
     output: &mut Output,
@@ -66,7 +67,9 @@ pub(crate) fn carry_out<S: Service>(
             Outcome::Close
         }
         Control::Crawler(crawler) => crawl(shared, crawler, output),
-        Control::SlabsReassign { .. } => say(b"OK\r\n", false),
+        Control::SlabsReassign { source, destination } => {
+            say(reassign(&shared.service, worker, now, source, destination), false)
+        }
         Control::Watch { .. } if shared.watchers.count() >= WATCHERS_MAX => {
             say(b"WATCHER_TOO_MANY log watcher limit reached\r\n", false)
         }
@@ -78,9 +81,46 @@ pub(crate) fn carry_out<S: Service>(
             let bytes = (megabytes as usize).saturating_mul(1 << 20);
             match shared.service.set_memory_limit(bytes) {
                 Ok(()) => say(b"OK\r\n", noreply),
-                Err(_) => say(b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n", noreply),
+                Err(error) => say(memory_limit_refusal(error).as_bytes(), noreply),
             }
         }
+    }
+}
+
+/// memcached's word for it, then what can be had here.
+fn memory_limit_refusal(error: MemoryLimitError) -> String {
+    const MIB: usize = 1 << 20;
+    match error {
+        MemoryLimitError::TooLarge { max } => {
+            format!("MEMLIMIT_ADJUST_FAILED at most the {}m of -m: restart with a larger one\r\n", max / MIB)
+        }
+        MemoryLimitError::TooSmall { min } => {
+            format!("MEMLIMIT_ADJUST_FAILED at least {}m are needed now\r\n", min.div_ceil(MIB))
+        }
+    }
+}
+
+/// `slabs reassign`; source -1 is any class.
+fn reassign<S: Service>(
+    service: &S,
+    worker: &mut S::Worker,
+    now: Time,
+    source: i32,
+    destination: i32,
+) -> &'static [u8] {
+    if source == destination {
+        return b"SAME src and dst class are identical\r\n";
+    }
+    let from = if source == -1 { Ok(None) } else { u32::try_from(source).map(Some) };
+    let outcome = match (from, u32::try_from(destination)) {
+        (Ok(from), Ok(to)) => service.reassign_page(worker, now, from, to),
+        _ => Err(ReassignError::BadClass),
+    };
+    match outcome {
+        Ok(()) => b"OK\r\n",
+        Err(ReassignError::BadClass) => b"BADCLASS invalid src or dst class id\r\n",
+        Err(ReassignError::NoSpare) => b"NOSPARE source class has no spare pages\r\n",
+        Err(ReassignError::Busy) => b"BUSY currently processing reassign request\r\n",
     }
 }
 

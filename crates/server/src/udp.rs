@@ -153,7 +153,7 @@ impl Datagrams {
                 Next::More if consumes => {}
                 Next::Control(command) => {
                     desk.publish();
-                    match control::carry_out(&shared, &command, desk.now.time, &mut desk.outbox) {
+                    match control::carry_out(&shared, &mut desk.worker, &command, desk.now.time, &mut desk.outbox) {
                         Outcome::Done => {}
                         Outcome::Close => break,
                         // What takes a connection is not to be had over UDP.

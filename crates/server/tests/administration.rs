@@ -162,7 +162,8 @@ fn settings_change_on_command() {
     client.ask("verbosity 2\r\n", "OK\r\n");
     assert_eq!(*levels.lock().unwrap(), [2]);
     client.ask("cache_memlimit 32\r\n", "OK\r\n");
-    client.ask("cache_memlimit 100\r\n", "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+    let refusal = "MEMLIMIT_ADJUST_FAILED at most the 64m of -m: restart with a larger one\r\n";
+    client.ask("cache_memlimit 100\r\n", refusal);
     client.ask("set a 0 0 1\r\n1\r\nflush_all\r\nget a\r\n", "STORED\r\nOK\r\nEND\r\n");
     client.ask("set a 0 0 1\r\n1\r\nflush_all 1000 noreply\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
     assert_eq!(client.stats("")["cmd_flush"], "2");
