@@ -11,6 +11,7 @@ pub(crate) struct Extended {
     pub(crate) read_buf_mem_limit: Option<usize>,
     /// Bytes.
     pub(crate) watcher_logbuf_size: Option<usize>,
+    pub(crate) track_sizes: bool,
     /// Accepted, and without effect.
     pub(crate) ignored: Vec<String>,
 }
@@ -38,7 +39,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "slab_automove_window",
     "slab_automove_freeratio",
     "worker_logbuf_size",
-    "track_sizes",
     "hashexpand",
     "sock_cookie_id",
     "inline_ascii_resp",
@@ -62,6 +62,7 @@ pub(crate) fn parse(lists: &[String]) -> Result<Extended, String> {
         idle_timeout: None,
         read_buf_mem_limit: None,
         watcher_logbuf_size: None,
+        track_sizes: false,
         ignored: Vec::new(),
     };
     for option in lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|option| !option.is_empty()) {
@@ -73,6 +74,7 @@ pub(crate) fn parse(lists: &[String]) -> Result<Extended, String> {
         match name {
             "maxconns_fast" => extended.maxconns_fast = true,
             "no_maxconns_fast" => extended.maxconns_fast = false,
+            "track_sizes" => extended.track_sizes = true,
             "idle_timeout" => {
                 let seconds = number()?;
                 extended.idle_timeout = (seconds > 0).then(|| Duration::from_secs(seconds as u64));

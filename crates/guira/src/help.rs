@@ -65,7 +65,8 @@ const FLAGS: &str = "\
                           them (default: 0, derived from -m and -I)
    - watcher_logbuf_size: size in kilobytes of per-watcher write buffer
                           (default: 256)
-   - modern, slab_*, lru_*, hot_*, warm_*, hash*, tail_repair_time, track_sizes...:
+   - track_sizes:         let stats sizes work without stats sizes_enable
+   - modern, slab_*, lru_*, hot_*, warm_*, hash*, tail_repair_time...:
                           accepted, without effect
 -N, --napi_ids            accepted, without effect
     --engine=<name>       what holds the items: memc3 (default)

@@ -253,6 +253,7 @@ fn settings(
         watcher_queue_len_max: extended.watcher_logbuf_size.unwrap_or(defaults.watcher_queue_len_max),
         metrics,
         prefix_stats: delimiter.is_some(),
+        track_sizes: extended.track_sizes,
         shown: Shown {
             verbosity: options.verbose.into(),
             evictions: !options.disable_evictions,

@@ -6,12 +6,10 @@
 use guira_item::Time;
 
 use crate::command::{Context, Step};
+use crate::counters::CLASSES_MAX;
 use crate::error_lines::{BAD_EXPTIME, BAD_FORMAT, END, ERROR, OK};
 use crate::tokens::{Tokens, parse_i32, parse_u32, parse_u64};
 use crate::{Control, Crawler, Stats, WatchSet};
-
-/// memcached's slab classes are numbered below this.
-const CLASSES_MAX: u32 = 64;
 
 /// Bounds of `cache_memlimit`, in megabytes.
 const MEMLIMIT_MIN_MB: u32 = 8;
@@ -46,7 +44,9 @@ pub(crate) fn stats<'a>(context: &mut Context<'_, 'a>, words: &Tokens<'a>) -> St
                 return say(context, b"CLIENT_ERROR bad command line\r\n");
             }
             match (parse_u32(words.get(2)), parse_u32(words.get(3))) {
-                (Some(CLASSES_MAX..), Some(_)) => return say(context, b"CLIENT_ERROR Illegal slab id\r\n"),
+                (Some(class), Some(_)) if class as usize >= CLASSES_MAX => {
+                    return say(context, b"CLIENT_ERROR Illegal slab id\r\n");
+                }
                 (Some(class), Some(limit)) => Stats::Cachedump { class, limit },
                 _ => return say(context, BAD_FORMAT),
             }
@@ -170,7 +170,7 @@ pub(crate) fn lru_crawler<'a>(context: &mut Context<'_, 'a>, words: &Tokens<'a>)
 }
 
 fn are_classes(text: &[u8]) -> bool {
-    let is_class = |number: &[u8]| parse_u64(number).is_some_and(|class| (1..u64::from(CLASSES_MAX)).contains(&class));
+    let is_class = |number: &[u8]| parse_u64(number).is_some_and(|class| (1..CLASSES_MAX as u64).contains(&class));
     text == b"all" || text.split(|byte| *byte == b',').filter(|number| !number.is_empty()).all(is_class)
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn extstore<'a>(context: &mut Context<'_, 'a>, words: &Tokens<'a>) ->
 
 /// `refresh_certs`
 pub(crate) fn refresh_certs<'a>(context: &mut Context<'_, 'a>) -> Step<'a> {
-    say(context, b"ERROR TLS not enabled\r\n")
+    say(context, b"Error TLS not enabled\r\n")
 }
 
 fn parse_decimal(word: &[u8]) -> Option<f64> {

@@ -65,9 +65,9 @@ pub enum Stats<'a> {
     Slabs,
     /// `stats sizes`.
     Sizes,
-    /// `stats sizes_enable`.
+    /// `stats sizes_enable`. Answer: one line, no `END`.
     SizesEnable,
-    /// `stats sizes_disable`.
+    /// `stats sizes_disable`. Answer: one line, no `END`.
     SizesDisable,
     /// `stats conns`.
     Conns,
@@ -82,7 +82,7 @@ pub enum Stats<'a> {
     DetailDump,
     /// `stats cachedump <class> <limit>`: `ITEM <key> [<bytes> b; <unix time> s]` each.
     Cachedump {
-        /// Slab class, 0 to 63.
+        /// Slab class, 0 to 255.
         class: u32,
         /// At most so many; 0: no limit.
         limit: u32,

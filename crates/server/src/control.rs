@@ -130,9 +130,15 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         Stats::Settings => stats::write(&stats::settings(shared), output),
         Stats::Items => stats::write(&stats::items(&shared.service.stats(), &shared.tallies.class_totals()), output),
         Stats::Slabs => stats::write(&stats::slabs(&shared.service.stats(), &shared.tallies.class_totals()), output),
+        Stats::Sizes if shared.sizes_enabled.load(Relaxed) => return Outcome::Dump(Dump::of_all(Form::Sizes)),
         Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
-        Stats::SizesEnable => output.push(b"STAT sizes_status error\r\nSTAT sizes_error not_supported\r\nEND\r\n"),
-        Stats::SizesDisable => stats::write(&[("sizes_status".into(), "disabled".into())], output),
+        Stats::SizesEnable | Stats::SizesDisable => {
+            let enabled = which == Stats::SizesEnable;
+            shared.sizes_enabled.store(enabled, Relaxed);
+            // Without an end line, as memcached says it.
+            let status = if enabled { "enabled" } else { "disabled" };
+            output.push(format!("STAT sizes_status {status}\r\n").as_bytes());
+        }
         Stats::Conns if RollCall::may_start(shared) => return Outcome::RollCall,
         Stats::Conns => output.push(OUT_OF_MEMORY_STATS),
         Stats::Reset => {
@@ -155,21 +161,18 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
 }
 
 fn crawl<S: Service>(shared: &Shared<S>, crawler: Crawler<'_>, output: &mut Output) -> Outcome {
-    let mut dump = |form, classes| {
-        if !shared.crawler_enabled.load(Relaxed) {
+    match crawler {
+        Crawler::Metadump { .. } | Crawler::Crawl { .. } if !shared.crawler_enabled.load(Relaxed) => {
             output.push(b"CLIENT_ERROR lru crawler disabled\r\n");
             return Outcome::Done;
         }
-        match Dump::of(form, classes) {
-            Some(dump) => Outcome::Dump(dump),
+        Crawler::Metadump { classes } => match Dump::of(Form::Metadata, classes) {
+            Some(dump) => return Outcome::Dump(dump),
             None => {
                 output.push(b"BADCLASS invalid class id\r\n");
-                Outcome::Done
+                return Outcome::Done;
             }
-        }
-    };
-    match crawler {
-        Crawler::Metadump { classes } => return dump(Form::Metadata, classes),
+        },
         Crawler::Enable => shared.crawler_enabled.store(true, Relaxed),
         Crawler::Disable => shared.crawler_enabled.store(false, Relaxed),
         Crawler::Crawl { .. } => {

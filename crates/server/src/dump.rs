@@ -1,13 +1,15 @@
-//! Dumps of the items, a piece at a time: `lru_crawler metadump` and `stats cachedump`.
+//! Dumps of the items, a piece at a time: `lru_crawler metadump`, `stats cachedump`, `stats sizes`.
 //!
 //! Always true: a piece looks at a bounded number of places and is sent before the next is made, so that a dump of any
 //! length costs little memory and keeps nobody waiting.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use guira_item::{Clock, ItemInfo, ScanCursor, Service, Time};
 use guira_memcache::Output;
 
+use crate::stats;
 use crate::watchers::UriText;
 
 /// Places of the index that a piece looks at: some 10^2 microseconds of work.
@@ -15,6 +17,9 @@ const PLACES_PER_PIECE: usize = 2048;
 
 /// memcached's bound on the length of a cachedump, in bytes.
 const CACHEDUMP_LEN_MAX: usize = 2 << 20;
+
+/// Sizes are counted in steps of so many bytes, as memcached counts them.
+const SIZE_STEP: usize = 32;
 
 /// How an item is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +31,8 @@ pub(crate) enum Form {
         /// Lines still allowed.
         limit: u32,
     },
+    /// `STAT <bytes> <items>`, a line a step of [`SIZE_STEP`], then `END`.
+    Sizes,
 }
 
 /// A dump under way.
@@ -38,6 +45,8 @@ pub(crate) struct Dump {
     /// Lines and bytes written so far.
     lines: u32,
     bytes: usize,
+    /// Items by the steps of their size.
+    sizes: BTreeMap<usize, u64>,
 }
 
 impl Dump {
@@ -48,18 +57,29 @@ impl Dump {
             b"all" | b"hash" => Vec::new(),
             list => std::str::from_utf8(list).ok()?.split(',').map(str::parse).collect::<Result<_, _>>().ok()?,
         };
-        Some(Box::new(Self { form, classes, cursor: ScanCursor::default(), lines: 0, bytes: 0 }))
+        Some(Self::of_classes(form, classes))
     }
 
     pub(crate) fn of_class(form: Form, class: u32) -> Box<Self> {
-        Box::new(Self { form, classes: vec![class], cursor: ScanCursor::default(), lines: 0, bytes: 0 })
+        Self::of_classes(form, vec![class])
+    }
+
+    pub(crate) fn of_all(form: Form) -> Box<Self> {
+        Self::of_classes(form, Vec::new())
+    }
+
+    fn of_classes(form: Form, classes: Vec<u32>) -> Box<Self> {
+        let (cursor, sizes) = (ScanCursor::default(), BTreeMap::new());
+        Box::new(Self { form, classes, cursor, lines: 0, bytes: 0, sizes })
     }
 
     /// Writes the next piece; returns whether it was the last.
     pub(crate) fn step(&mut self, service: &impl Service, now: Time, clock: &Clock, output: &mut Output) -> bool {
         let mut text = String::new();
         let next = service.scan(self.cursor, PLACES_PER_PIECE, now, &mut |item| {
-            if self.classes.is_empty() || self.classes.contains(&item.class) {
+            if self.form == Form::Sizes {
+                *self.sizes.entry(item.total_len.next_multiple_of(SIZE_STEP)).or_default() += 1;
+            } else if self.classes.is_empty() || self.classes.contains(&item.class) {
                 write_item(self.form, &mut self.lines, item, now, clock, &mut text);
             }
         });
@@ -67,12 +87,17 @@ impl Dump {
         self.bytes += text.len();
         let full = match self.form {
             Form::Cachedump { limit } => self.bytes > CACHEDUMP_LEN_MAX || (limit > 0 && self.lines >= limit),
-            Form::Metadata => false,
+            Form::Metadata | Form::Sizes => false,
         };
         match next {
             Some(cursor) if !full => self.cursor = cursor,
             _ => {
-                output.push(b"END\r\n");
+                let rows: Vec<_> = self
+                    .sizes
+                    .iter()
+                    .map(|(size, items)| (size.to_string().into(), items.to_string().into()))
+                    .collect();
+                stats::write(&rows, output);
                 return true;
             }
         }
@@ -102,6 +127,7 @@ fn write_item(form: Form, lines: &mut u32, item: &ItemInfo<'_>, now: Time, clock
             let exp = if item.expiry.to_raw() == 0 { 0 } else { unix_of(item.expiry.to_raw()) };
             write!(text, "ITEM {key} [{} b; {exp} s]\r\n", item.value_len)
         }
+        Form::Sizes => unreachable!("counted, not written one by one"),
     };
     debug_assert!(written.is_ok(), "writing to a String");
     *lines += 1;

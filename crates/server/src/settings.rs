@@ -60,6 +60,8 @@ pub struct Settings {
     pub on_verbosity: Option<VerbosityHook>,
     /// Count by prefix of the key from the start on (`stats detail`).
     pub prefix_stats: bool,
+    /// `stats sizes` works from the start on (`-o track_sizes`).
+    pub track_sizes: bool,
     /// What `stats settings` shows of the engine's options.
     pub shown: Shown,
 }
@@ -104,6 +106,7 @@ impl Default for Settings {
             version: MEMCACHED_VERSION,
             on_verbosity: None,
             prefix_stats: false,
+            track_sizes: false,
             shown: Shown {
                 verbosity: 0,
                 evictions: true,

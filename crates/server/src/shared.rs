@@ -88,6 +88,8 @@ pub(crate) struct Shared<S> {
     pub(crate) output_len: AtomicUsize,
     pub(crate) verbosity: AtomicU32,
     pub(crate) crawler_enabled: AtomicBool,
+    /// `stats sizes` tells the sizes: a walk past all items, which who asks for all of `stats` should not set off.
+    pub(crate) sizes_enabled: AtomicBool,
     pub(crate) prefixes: Prefixes,
     /// The acceptor waits for a connection to end.
     pub(crate) accept_paused: AtomicBool,
@@ -127,6 +129,7 @@ impl<S: Service> Shared<S> {
             output_len: AtomicUsize::new(0),
             verbosity: AtomicU32::new(settings.shown.verbosity),
             crawler_enabled: AtomicBool::new(true),
+            sizes_enabled: AtomicBool::new(settings.track_sizes),
             prefixes: Prefixes::new(settings.shown.prefix_delimiter, settings.prefix_stats),
             accept_paused: AtomicBool::new(false),
             acceptor,

@@ -219,7 +219,7 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("watcher_logbuf_size", settings.watcher_queue_len_max);
     rows.add("worker_logbuf_size", settings.watcher_queue_len_max);
     rows.add("read_buf_mem_limit", settings.input_len_max);
-    rows.add("track_sizes", "no");
+    rows.add("track_sizes", yes_no(shared.sizes_enabled.load(Relaxed)));
     rows.add("inline_ascii_response", "no");
     rows.add("ssl_enabled", "no");
     rows.add("num_napi_ids", "(null)");

@@ -37,6 +37,11 @@ fn stats_have_memcacheds_names() {
     client.ask("stats reset\r\n", "RESET\r\n");
     assert_eq!(client.stats("")["cmd_get"], "0");
     client.ask("stats sizes\r\n", "STAT sizes_status disabled\r\nEND\r\n");
+    client.ask("stats sizes_enable\r\n", "STAT sizes_status enabled\r\n");
+    client.ask("set big 0 0 62\r\n".to_owned() + &"b".repeat(62) + "\r\n", "STORED\r\n");
+    client.ask("stats sizes\r\n", "STAT 32 1\r\nSTAT 96 1\r\nEND\r\n");
+    assert_eq!(client.stats("settings")["track_sizes"], "yes");
+    client.ask("stats sizes_disable\r\n", "STAT sizes_status disabled\r\n");
     client.ask("stats detail on\r\nstats detail dump\r\n", "OK\r\nEND\r\n");
     client.ask("set user:1 0 0 1\r\n1\r\nset user:2 0 0 1\r\n2\r\n", "STORED\r\nSTORED\r\n");
     client.ask("get user:1 user:3 none\r\n", "VALUE user:1 0 1\r\n1\r\nEND\r\n");
@@ -112,6 +117,7 @@ fn a_metadump_shows_every_item_and_the_pipeline_goes_on() {
     client.ask("lru_crawler metadump 7\r\n", "END\r\n");
     client.ask("lru_crawler disable\r\n", "OK\r\n");
     client.ask("lru_crawler metadump all\r\n", "CLIENT_ERROR lru crawler disabled\r\n");
+    client.ask("lru_crawler crawl all\r\n", "CLIENT_ERROR lru crawler disabled\r\n");
     client.ask("lru_crawler enable\r\nlru_crawler crawl all\r\n", "OK\r\nOK\r\n");
     client.say("stats cachedump 1 3\r\n");
     assert_eq!(client.read_to("END\r\n").matches(" [1 b; ").count(), 3);
