@@ -7,6 +7,8 @@
 mod config_file;
 #[path = "../../crates/guira/src/extended.rs"]
 mod extended;
+#[path = "../../crates/guira/src/mistake.rs"]
+mod mistake;
 #[path = "../../crates/guira/src/options.rs"]
 mod options;
 #[path = "../../crates/guira/src/size.rs"]
@@ -79,15 +81,16 @@ fn check_size(text: &str) {
 
 /// A mistake is one line; what was understood can be printed and read again; a flag beats the file.
 fn check_config(text: &str) {
-    let options = match config_file::layered(&Flags::default(), text) {
+    let config = || Flags { config: Some("guira.toml".into()), ..Flags::default() };
+    let options = match config_file::layered(&mut config(), text) {
         Ok(options) => options,
         Err(line) => return assert!(!line.is_empty() && line.lines().count() == 1, "{line}"),
     };
     let printed = config_file::print(&options).expect("what a file can say can be printed");
-    let again = config_file::layered(&Flags::default(), &printed).expect("what is printed can be read");
+    let again = config_file::layered(&mut config(), &printed).expect("what is printed can be read");
     // As text, where no number differs from itself.
     assert_eq!(config_file::print(&again).as_ref(), Ok(&printed));
-    let flags = Flags { port: Some(7), enable_shutdown: Some(false), ..Flags::default() };
-    let over = config_file::layered(&flags, text).expect("flags that are sound");
+    let mut flags = Flags { port: Some(7), enable_shutdown: Some(false), ..config() };
+    let over = config_file::layered(&mut flags, text).expect("flags that are sound");
     assert_eq!((over.port, over.enable_shutdown, over.listen), (7, false, options.listen));
 }

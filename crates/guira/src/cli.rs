@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::mistake::{self, Origins};
 use crate::options::Flags;
 use crate::{bench, health, help};
 
@@ -50,50 +51,99 @@ pub(crate) fn version() -> String {
     format!("guira {} (speaks memcached {})\n", env!("CARGO_PKG_VERSION"), guira_server::MEMCACHED_VERSION)
 }
 
+/// The version line for those who call memcached, some of which are scripts that look for its second word.
+fn memcached_version() -> String {
+    format!("memcached {}\n", guira_server::MEMCACHED_VERSION)
+}
+
 /// Reads a command line.
 pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Call, String> {
     let arguments: Vec<OsString> = arguments.collect();
     let name = arguments.first().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();
-    let command = if name == "memcached" {
-        let command = Direct::augment_args(clap::Command::new("memcached"))
-            .args_override_self(true)
-            .disable_help_flag(true)
-            .disable_version_flag(true)
-            .infer_long_args(true);
-        let matches = command.try_get_matches_from(arguments);
-        matches
-            .and_then(|matches| Direct::from_arg_matches(&matches))
-            .map(|direct| Command::Serve(Box::new(direct.flags)))
-    } else if arguments.len() == 1 {
+    if name == "memcached" {
+        return parse_direct(&arguments);
+    }
+    if arguments.len() == 1 {
         return Ok(Call::Say(Cli::command().render_help().to_string()));
-    } else if arguments.len() == 2 && (arguments[1] == "-V" || arguments[1] == "--version") {
+    }
+    if arguments.len() == 2 && (arguments[1] == "-V" || arguments[1] == "--version") {
         return Ok(Call::Say(version()));
-    } else {
-        Cli::try_parse_from(arguments).map(|cli| cli.command)
-    };
-    match command {
-        Ok(Command::Serve(flags)) if flags.help => Ok(Call::Say(help::text())),
-        Ok(Command::Serve(flags)) if flags.show_version => Ok(Call::Say(version())),
-        Ok(Command::Serve(flags)) if flags.license => Ok(Call::Say(help::LICENSE.into())),
+    }
+    let command = Cli::command().mut_subcommand(SERVE, with_numbers);
+    let parsed = command.clone().try_get_matches_from(&arguments).and_then(|matches| {
+        let mut cli = Cli::from_arg_matches(&matches)?;
+        if let (Command::Serve(flags), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
+            flags.origins = serve(&command).map(|serve| Origins::of(serve, matches)).unwrap_or_default();
+        }
+        Ok(cli.command)
+    });
+    match parsed {
+        Ok(Command::Serve(flags)) => Ok(serve_or_say(flags, &version())),
         Ok(command) => Ok(Call::Run(command)),
-        Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Call::Say(error.render().to_string())),
-            _ => Err(one_line(&error)),
-        },
+        Err(error) => {
+            let words = arguments.iter().skip(1).map_while(|word| word.to_str());
+            let flags = words.scan(&command, |command, word| {
+                *command = command.find_subcommand(word)?;
+                Some(*command)
+            });
+            let flags = flags.last().unwrap_or(&command).clone();
+            let parse = |flags: clap::Command| {
+                let name = flags.get_name().to_owned();
+                let command = command.mut_subcommand(&name, |_| flags);
+                command.try_get_matches_from(&arguments).map(drop)
+            };
+            refuse(&error, &flags, parse)
+        }
     }
 }
 
-/// clap's explanation without its tips and usage.
-fn one_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut line = lines.next().unwrap_or("bad command line").trim_start_matches("error: ").to_owned();
-    if line.ends_with(':')
-        && let Some(next) = lines.next()
-    {
-        line = format!("{line} {next}");
+/// Reads memcached's own command line.
+fn parse_direct(arguments: &[OsString]) -> Result<Call, String> {
+    let command = with_numbers(Direct::augment_args(clap::Command::new("memcached")))
+        .args_override_self(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .infer_long_args(true);
+    let parsed = command.clone().try_get_matches_from(arguments).and_then(|matches| {
+        let mut flags = Direct::from_arg_matches(&matches)?.flags;
+        flags.origins = Origins::of(&command, &matches);
+        Ok(flags)
+    });
+    match parsed {
+        Ok(flags) => Ok(serve_or_say(Box::new(flags), &memcached_version())),
+        Err(error) => refuse(&error, &command, |command| command.try_get_matches_from(arguments).map(drop)),
     }
-    format!("{line}; -h lists the flags")
+}
+
+const SERVE: &str = "serve";
+
+fn serve(command: &clap::Command) -> Option<&clap::Command> {
+    command.find_subcommand(SERVE)
+}
+
+/// What looks like a negative number is a value, to be refused as one, and no flag.
+fn with_numbers(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg })
+}
+
+fn serve_or_say(flags: Box<Flags>, version: &str) -> Call {
+    match &*flags {
+        flags if flags.help => Call::Say(help::text(version)),
+        flags if flags.show_version => Call::Say(version.to_owned()),
+        flags if flags.license => Call::Say(help::LICENSE.into()),
+        _ => Call::Run(Command::Serve(flags)),
+    }
+}
+
+fn refuse(
+    error: &clap::Error,
+    flags: &clap::Command,
+    parse: impl FnOnce(clap::Command) -> Result<(), clap::Error>,
+) -> Result<Call, String> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Call::Say(error.render().to_string())),
+        _ => Err(mistake::explain(error, flags, parse)),
+    }
 }
 
 #[cfg(test)]
@@ -128,9 +178,21 @@ mod tests {
 
     #[test]
     fn a_mistake_is_one_line() {
-        for line in ["memcached --nonsense", "guira serve -p x", "guira nonsense", "guira serve -m"] {
+        for (line, told) in [
+            ("memcached --nonsense", "--nonsense: no such flag; -h lists the flags"),
+            ("guira serve -p x", "-p x: write a port, a number up to 65535 (0: off)"),
+            ("memcached -m -5", "-m -5: write a whole number"),
+            ("guira serve -m", "-m needs a value: write a whole number"),
+            ("guira serve --metrics", "--metrics needs a value: write it behind the flag"),
+            ("guira serve -A=perhaps", "-A perhaps: write true or false"),
+            ("guira serve --print-config=x", "--print-config: takes no value"),
+            ("guira nonsense", "nonsense: no such command; --help lists them"),
+            ("guira serve nonsense", "nonsense: no flag stands before it; -h lists the flags"),
+            ("guira bench", "what to do is missing; --help lists it"),
+            ("guira health --timeout-ms x", "--timeout-ms x: write a whole number"),
+        ] {
             let error = parse(line.split(' ').map(OsString::from)).expect_err(line);
-            assert_eq!(error.lines().count(), 1, "{error}");
+            assert_eq!(error, told, "{line}");
         }
     }
 
@@ -142,7 +204,9 @@ mod tests {
         };
         assert!(said("memcached -h").contains("-p, --port=<num>"));
         assert!(said("guira serve --help").contains("--eviction=<name>"));
-        assert!(said("memcached -V").contains("(speaks memcached 1.6.18)"));
+        assert_eq!(said("memcached -V"), "memcached 1.6.18\n");
+        assert!(said("memcached -h").starts_with("memcached 1.6.18\n-p, "));
+        assert!(said("guira -V").contains("(speaks memcached 1.6.18)"));
         assert_eq!(said("guira -V"), said("guira serve --version"));
         assert!(said("memcached -i").contains("Apache"));
     }

@@ -69,7 +69,9 @@ pub(crate) fn parse(lists: &[String]) -> Result<Extended, String> {
         let (name, value) = option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
         let number = || -> Result<usize, String> {
             let value = value.ok_or_else(|| format!("-o {name} needs a number: -o {name}=<num>"))?;
-            value.parse().map_err(|_| format!("-o {name}={value}: {value:?} is not a number"))
+            value
+                .parse()
+                .map_err(|_| format!("-o {name}={value}: {value:?} is not a number; write for instance -o {name}=5"))
         };
         match name {
             "maxconns_fast" => extended.maxconns_fast = true,

@@ -7,9 +7,9 @@ Guira is licensed under the Apache License, Version 2.0:
 It is a new program that speaks memcached's protocols and contains no code of memcached.
 ";
 
-/// The text of `-h`.
-pub(crate) fn text() -> String {
-    format!("{}{FLAGS}", crate::cli::version())
+/// The text of `-h`, with this line at its head.
+pub(crate) fn text(version: &str) -> String {
+    format!("{version}{FLAGS}")
 }
 
 const FLAGS: &str = "\
@@ -77,5 +77,6 @@ const FLAGS: &str = "\
     --config=<file>       read options from a TOML file: long names as keys
     --print-config        print what flags, environment (GUIRA_*), file and
                           defaults come to, and exit
+This is Guira, which speaks memcached's protocols.
 Not supported, and refused: -S (SASL), -e (memory file), -Z (TLS), -o ext_*, -o proxy*
 ";

@@ -11,6 +11,7 @@ mod engine;
 mod extended;
 mod health;
 mod help;
+mod mistake;
 mod options;
 mod pidfile;
 mod serve;

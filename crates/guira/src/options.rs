@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use serde::{Deserialize, Serialize};
 
+use crate::mistake::Origins;
+
 macro_rules! options {
     (
         $(value [$($value_attr:tt)*] $value:ident: $value_type:ty = $default:expr, $value_doc:literal;)*
@@ -46,6 +48,10 @@ macro_rules! options {
             #[arg(long = "print-config", action = clap::ArgAction::SetTrue)]
             #[serde(skip)]
             pub(crate) print_config: bool,
+            /// By which names to tell mistakes.
+            #[arg(skip)]
+            #[serde(skip)]
+            pub(crate) origins: Origins,
         }
 
         /// What holds: flag, else environment, else file, else default.

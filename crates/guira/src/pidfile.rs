@@ -10,7 +10,7 @@ pub(crate) struct Pidfile(PathBuf);
 impl Pidfile {
     pub(crate) fn write(path: &Path) -> Result<Self, String> {
         std::fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|error| format!("cannot write the pid file {}: {error}", path.display()))?;
+            .map_err(|error| format!("-P {}: cannot be written ({error}): choose another path", path.display()))?;
         Ok(Self(path.to_owned()))
     }
 }
@@ -31,7 +31,8 @@ pub(crate) fn write_ports(tcp: &[SocketAddr], udp: &[SocketAddr]) -> Result<(), 
     let tcp = tcp.iter().map(|address| line("TCP", address));
     let text: String = tcp.chain(udp.iter().map(|address| line("UDP", address))).collect();
     let draft = path.with_extension("new");
-    std::fs::write(&draft, text)
-        .and_then(|()| std::fs::rename(&draft, &path))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path)).map_err(|error| {
+        let path = path.display();
+        format!("MEMCACHED_PORT_FILENAME={path}: cannot be written ({error}): choose another path or unset it")
+    })
 }

@@ -29,8 +29,13 @@ const BUFFER_SHARE: usize = 48;
 const BUFFER_LEN_MIN: usize = 8 * MIB;
 
 /// Runs a server until it is stopped.
-pub(crate) fn run(flags: Flags) -> Result<(), String> {
-    let options = config_file::resolve(&flags)?;
+pub(crate) fn run(mut flags: Flags) -> Result<(), String> {
+    let ended = resolve_and_serve(&mut flags);
+    ended.map_err(|line| flags.origins.rename(&line))
+}
+
+fn resolve_and_serve(flags: &mut Flags) -> Result<(), String> {
+    let options = config_file::resolve(flags)?;
     if flags.print_config {
         print!("{}", config_file::print(&options)?);
         return Ok(());
@@ -154,6 +159,7 @@ impl Plan {
         check(options.conn_limit > 0, || "-c 0: at least one connection is needed".into())?;
         check(options.max_reqs_per_event > 0, || "-R 0: at least 1 is needed".into())?;
         check(options.slab_growth_factor.is_none_or(|factor| factor > 1.0), || "-f: must be greater than 1".into())?;
+        check(options.slab_min_size != Some(0), || "-n 0: at least 1 byte is needed".into())?;
         let user = match &options.user {
             Some(name) if user::is_root() => Some(user::find(name)?),
             _ => None,
@@ -266,7 +272,9 @@ fn settings(
 }
 
 fn auth_file(path: &Path) -> Result<AuthFile, String> {
-    let text = std::fs::read(path).map_err(|error| format!("-Y: cannot read {}: {error}", path.display()))?;
+    let text = std::fs::read(path).map_err(|error| {
+        format!("-Y {}: cannot be read ({error}): give a file of user:password lines", path.display())
+    })?;
     AuthFile::parse(&text).map_err(|error| format!("-Y {}: {error}", path.display()))
 }
 

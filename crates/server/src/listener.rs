@@ -53,11 +53,15 @@ pub enum ListenError {
     },
     /// A port below 1024 without the right to it.
     Forbidden {
+        /// `TCP`, `UDP` or `metrics`.
+        kind: &'static str,
         /// Where.
         address: SocketAddr,
     },
     /// No interface has this address.
     NotHere {
+        /// `TCP`, `UDP` or `metrics`.
+        kind: &'static str,
         /// Where.
         address: SocketAddr,
     },
@@ -91,15 +95,19 @@ impl fmt::Display for ListenError {
                 write!(f, "{address} is taken: choose another address with --metrics")
             }
             Self::Taken { kind, address } => {
-                let flag = if *kind == "UDP" { "-U" } else { "-p" };
-                let (port, ip) = (address.port(), address.ip());
+                let (port, ip, flag) = (address.port(), address.ip(), port_flag(kind));
                 write!(f, "{kind} port {port} on {ip} is taken: stop the other server or choose another with {flag}")
             }
-            Self::Forbidden { address } => {
-                write!(f, "no permission to listen on {address}: choose a port above 1023 with -p, or start as root")
+            Self::Forbidden { kind, address } => {
+                let flag = port_flag(kind);
+                write!(
+                    f,
+                    "no permission to listen on {address}: choose a port above 1023 with {flag}, or start as root"
+                )
             }
-            Self::NotHere { address } => {
-                write!(f, "no interface of this machine has the address {}: check -l", address.ip())
+            Self::NotHere { kind, address } => {
+                let flag = if *kind == "metrics" { "--metrics" } else { "-l" };
+                write!(f, "no interface of this machine has the address {}: check {flag}", address.ip())
             }
             Self::UnknownHost { host } => write!(f, "the host {host:?} is unknown: check -l"),
             Self::Unix { path, error } => {
@@ -195,11 +203,19 @@ fn resolve(address: &ListenAddress, port: u16) -> Result<Vec<SocketAddr>, Listen
     if found.is_empty() { Err(unknown()) } else { Ok(found) }
 }
 
+fn port_flag(kind: &str) -> &'static str {
+    match kind {
+        "metrics" => "--metrics",
+        "UDP" => "-U",
+        _ => "-p",
+    }
+}
+
 fn explain(kind: &'static str, address: SocketAddr, error: io::Error) -> ListenError {
     match error.kind() {
         io::ErrorKind::AddrInUse => ListenError::Taken { kind, address },
-        io::ErrorKind::PermissionDenied => ListenError::Forbidden { address },
-        io::ErrorKind::AddrNotAvailable => ListenError::NotHere { address },
+        io::ErrorKind::PermissionDenied => ListenError::Forbidden { kind, address },
+        io::ErrorKind::AddrNotAvailable => ListenError::NotHere { kind, address },
         _ => ListenError::Other { address, error },
     }
 }

@@ -58,6 +58,11 @@ fn bad_flags_are_told_in_one_line() {
         (["-t", "0"], "-t"),
         (["-t", "many"], "many"),
         (["-c", "none"], "none"),
+        (["-m", "-5"], "-m -5: write a whole number"),
+        (["-f", "steep"], "-f steep: write a number, such as 1.25"),
+        (["-n", "0"], "-n 0: at least 1 byte"),
+        (["-P", "/nonexistent/pid"], "choose another path"),
+        (["-s", "/nonexistent/socket"], "choose another path with -s"),
         (["-I", "1"], "-I"),
         (["-I", "huge"], "huge"),
         (["--engine", "steam"], "steam"),
@@ -66,6 +71,36 @@ fn bad_flags_are_told_in_one_line() {
     ] {
         refuses(&arguments, about);
     }
+}
+
+#[test]
+fn a_mistake_is_told_by_the_name_it_was_made_under() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let complaint = |mut command: Command, variable: &str, value: &str| {
+        command.env(variable, value);
+        let mut process = Process::start(command);
+        assert_eq!(process.wait().code(), Some(1));
+        process.complaints()
+    };
+    let serve = |arguments: &[&str]| Program::Guira.command(arguments);
+    for (variable, value, told) in [
+        ("GUIRA_PORT", "x", "guira: GUIRA_PORT x: write a port, a number up to 65535 (0: off)\n"),
+        ("GUIRA_PORT", "70000", "guira: GUIRA_PORT 70000: a port is a number up to 65535 (0: off)\n"),
+        ("GUIRA_THREADS", "", "guira: GUIRA_THREADS needs a value: write a whole number\n"),
+        ("GUIRA_ENABLE_SHUTDOWN", "perhaps", "guira: GUIRA_ENABLE_SHUTDOWN perhaps: write true or false\n"),
+    ] {
+        assert_eq!(complaint(serve(&[]), variable, value), told);
+    }
+    // The flag goes before the variable, and its mistake is the flag's.
+    assert!(complaint(serve(&["-t", "x"]), "GUIRA_THREADS", "x").starts_with("guira: -t x: "));
+    assert!(complaint(serve(&["-t", "0"]), "GUIRA_THREADS", "2").starts_with("guira: -t 0: "));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guira.toml");
+    fs::write(&file, "port = 70000\n").unwrap();
+    let told = format!("guira: {}: port 70000: a port is a number up to 65535 (0: off)\n", file.display());
+    assert_eq!(complaint(serve(&["--config", file.to_str().unwrap()]), "GUIRA_THREADS", "2"), told);
 }
 
 #[test]
@@ -126,6 +161,14 @@ fn called_memcached_it_takes_memcacheds_flags() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("memcached");
     symlink(fs::canonicalize(Program::Guira.path()).unwrap(), &link).unwrap();
+    let said = |program: &str, flag: &str| {
+        let output = Command::new(program).arg(flag).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (ours, theirs) = (link.to_str().unwrap(), "memcached");
+    assert_eq!(said(ours, "-V"), said(theirs, "-V"));
+    assert_eq!(said(ours, "-h").lines().next(), said(theirs, "-h").lines().next());
     let port = free_port();
     let mut command = Command::new(&link);
     command.args([

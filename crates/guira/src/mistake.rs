@@ -1,0 +1,146 @@
+//! A user's mistake in one line that says what to do, about the option under the name that the user wrote: a flag, a variable
+//! of the environment, or a key of the file.
+
+use std::any::TypeId;
+use std::path::Path;
+
+use clap::builder::{Resettable, ValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+
+/// Names of options whose value does not come from the command line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Origins(Vec<Origin>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Origin {
+    /// `memory-limit`: the key in the file.
+    key: String,
+    /// `-m`, `--memory-limit`: what lines call it.
+    flags: Vec<String>,
+    /// The variable, or the file and the key.
+    name: Option<String>,
+}
+
+impl Origins {
+    /// The options of `command`, of which those in `matches` may come from the environment.
+    pub(crate) fn of(command: &Command, matches: &ArgMatches) -> Self {
+        let options = command.get_arguments().map(|arg| {
+            let id = arg.get_id().as_str();
+            let is_variable = matches.value_source(id) == Some(ValueSource::EnvVariable);
+            let variable = arg.get_env().filter(|_| is_variable).map(|name| name.to_string_lossy().into_owned());
+            Origin { key: id.replace('_', "-"), flags: flags(arg), name: variable }
+        });
+        Self(options.collect())
+    }
+
+    /// These keys hold as the file at `path` has them.
+    pub(crate) fn add_file<'k>(&mut self, path: &Path, keys: impl Iterator<Item = &'k String>) {
+        for key in keys {
+            if let Some(origin) = self.0.iter_mut().find(|origin| origin.key == *key) {
+                origin.name = Some(format!("{}: {key}", path.display()));
+            }
+        }
+    }
+
+    /// `line` with the flags in it called what the user knows them as.
+    pub(crate) fn rename(&self, line: &str) -> String {
+        let name = |word: &str| {
+            let origin = self.0.iter().find(|origin| origin.flags.iter().any(|flag| flag == word));
+            origin.and_then(|origin| origin.name.clone())
+        };
+        let words = line.split(' ').map(|word| {
+            let bare = word.trim_end_matches([':', ',', ';', ')']);
+            name(bare).map_or_else(|| word.to_owned(), |name| name + &word[bare.len()..])
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn flags(arg: &Arg) -> Vec<String> {
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    short.into_iter().chain(long).collect()
+}
+
+/// What clap found wrong with `arguments`, which name the flags of `command`; `parse` tries them on a changed command.
+pub(crate) fn explain(
+    error: &clap::Error,
+    command: &Command,
+    parse: impl FnOnce(Command) -> Result<(), clap::Error>,
+) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let (said, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
+    // `--port <PORT>`, `--daemon[=<DAEMON>]`, `--verbose...`
+    let flag = said.and_then(|said| said.split([' ', '[', '.']).next()).unwrap_or_default();
+    let arg = command.get_arguments().find(|arg| flags(arg).iter().any(|own| own == flag));
+    match (error.kind(), arg, said) {
+        (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(arg), _)
+            if error.get(ContextKind::ValidValue).is_none() || value.is_none_or(str::is_empty) =>
+        {
+            let (name, wanted) = (name(arg, error, command, parse), wanted(arg.get_value_parser()));
+            match value.filter(|value| !value.is_empty()) {
+                Some(value) => format!("{name} {value}: write {wanted}"),
+                None => format!("{name} needs a value: write {wanted}"),
+            }
+        }
+        (ErrorKind::TooManyValues, Some(arg), _) => format!("{}: takes no value", flags(arg).join(", ")),
+        (ErrorKind::UnknownArgument, _, Some(said)) if said.starts_with('-') => {
+            format!("{said}: no such flag; -h lists the flags")
+        }
+        (ErrorKind::UnknownArgument, _, Some(said)) => format!("{said}: no flag stands before it; -h lists the flags"),
+        (ErrorKind::InvalidSubcommand, ..) => {
+            let said = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            format!("{said}: no such command; --help lists them")
+        }
+        (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ..) => "what to do is missing; --help lists it".into(),
+        _ => format!("{}; -h lists the flags", first_line(error)),
+    }
+}
+
+/// The variable if the value is wrong only as long as there is one; the flag otherwise.
+fn name(
+    arg: &Arg,
+    error: &clap::Error,
+    command: &Command,
+    parse: impl FnOnce(Command) -> Result<(), clap::Error>,
+) -> String {
+    let without = command.clone().mut_arg(arg.get_id(), |arg| arg.env(Resettable::Reset));
+    let is_same = |other: clap::Error| other.render().to_string() == error.render().to_string();
+    match arg.get_env() {
+        Some(variable) if std::env::var_os(variable).is_some() && !parse(without).is_err_and(is_same) => {
+            variable.to_string_lossy().into_owned()
+        }
+        _ => flags(arg).swap_remove(0),
+    }
+}
+
+/// What a value has to look like.
+fn wanted(parser: &ValueParser) -> &'static str {
+    let kinds = [
+        (TypeId::of::<bool>(), "true or false"),
+        (TypeId::of::<char>(), "one character, such as :"),
+        (TypeId::of::<f64>(), "a number, such as 1.25"),
+        (TypeId::of::<i32>(), "a port, a number up to 65535 (0: off)"),
+        (TypeId::of::<u8>(), "a number, such as 1"),
+        (TypeId::of::<u32>(), "a whole number up to 4294967295"),
+        (TypeId::of::<u64>(), "a whole number"),
+        (TypeId::of::<usize>(), "a whole number"),
+    ];
+    kinds.iter().find(|(kind, _)| parser.type_id() == *kind).map_or("it behind the flag", |(_, wanted)| wanted)
+}
+
+/// clap's explanation without its tips and usage.
+fn first_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.next().unwrap_or("bad command line").trim_start_matches("error: ").to_owned();
+    match lines.next() {
+        Some(next) if line.ends_with(':') => format!("{line} {next}"),
+        _ => line,
+    }
+}
