@@ -6,6 +6,7 @@
 //! Always true: a test waits for a condition with a deadline, never for time to pass.
 #![forbid(unsafe_code)]
 
+mod administration;
 mod authentication;
 mod clients;
 mod command_stream;
