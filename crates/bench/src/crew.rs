@@ -38,6 +38,11 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
+/// How long workers work to be measured for `measure`: a quarter of it to warm up, then all of it.
+pub(crate) fn whole(measure: Duration) -> Duration {
+    measure / 4 + measure
+}
+
 /// Lets every worker work on its core: a quarter of `measure` to warm up, then for `measure`. A worker does a small piece of
 /// work a call and says how many operations it was.
 pub(crate) fn run<W>(cores: &[usize], measure: Duration, workers: Vec<W>) -> Result<Rate, BenchError>

@@ -12,6 +12,7 @@ use crate::{
     engine::{KeyCopy, Shared, Worker},
     eviction::Verdict,
     item::{Header, More},
+    magazine::Station,
 };
 
 /// Pages looked through for expired items in one slice: 4 MiB, so that the slice is over before another thread misses
@@ -27,12 +28,12 @@ const SMALL_INDEX_PAGES: usize = 64;
 impl Shared {
     /// One slice of background work; true if there is more to do at once.
     pub(crate) fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
-        let counters = std::sync::Arc::clone(&worker.counters);
-        if (self.index.should_grow() || self.index.is_growing()) && self.grow(usize::MAX, now, &counters) {
+        let station = std::sync::Arc::clone(&worker.station);
+        if (self.index.should_grow() || self.index.is_growing()) && self.grow(usize::MAX, now, &station) {
             return true;
         }
         let (taken, limit) = self.arena.usage();
-        if taken > limit && self.steal_page(None, now, &counters) {
+        if taken > limit && self.steal_page(None, now, &station) {
             return true;
         }
         self.crawl(worker, now)
@@ -40,7 +41,7 @@ impl Shared {
 
     /// A step of growth of at most so many buckets, or a segment; true if it went on. Growth takes memory from items if there is
     /// no other.
-    pub(crate) fn grow(&self, buckets: usize, now: Time, counters: &Counters) -> bool {
+    pub(crate) fn grow(&self, buckets: usize, now: Time, station: &Station) -> bool {
         let segments = self.index.segments();
         let more = if segments < self.arena.pages() / SMALL_INDEX_PAGES { segments } else { segments.div_ceil(4) };
         match self.index.begin_growth(segments + more) {
@@ -51,7 +52,7 @@ impl Shared {
         }
         let step = || self.index.grow_by(buckets, |payload| self.prefetch_at(payload), |payload| self.hash_of(payload));
         let outcome = match step() {
-            Err(GrowError::NoMemory) if self.reserve_for_index(now, counters) => step(),
+            Err(GrowError::NoMemory) if self.reserve_for_index(now, station) => step(),
             outcome => outcome,
         };
         match outcome {
@@ -61,10 +62,10 @@ impl Shared {
     }
 
     /// Sets a page aside for the index's next segment, from items if there is no other; false if there is none to be had.
-    fn reserve_for_index(&self, now: Time, counters: &Counters) -> bool {
+    fn reserve_for_index(&self, now: Time, station: &Station) -> bool {
         if self.arena.reserved_for_index() == 0 {
             let may_steal = self.config.evictions_enabled;
-            if !(self.arena.has_free_page() || may_steal && self.steal_page(None, now, counters)) {
+            if !(self.arena.has_free_page() || may_steal && self.steal_page(None, now, station)) {
                 return false;
             }
             if let Some(page) = self.arena.take_page() {
@@ -89,7 +90,7 @@ impl Shared {
                 && let Some(class) = self.slabs.class_of(page)
             {
                 // An item that was being stored when the page was emptied is in it still.
-                self.empty_page(class, page, now, &worker.counters);
+                self.empty_page(class, page, now, &worker.station);
             }
             // After a flush every page is looked through once, since any item may be dead.
             let is_swept = self.pages_to_sweep.load(Ordering::Relaxed) > 0;
@@ -98,7 +99,7 @@ impl Shared {
             }
             if is_swept || self.slabs.is_expiring(page) {
                 looked_through += 1;
-                freed += self.crawl_page(page, now, &worker.counters);
+                freed += self.crawl_page(page, now, &worker.station.counters);
             }
         }
         freed > FREED_TO_GO_ON || self.pages_to_sweep.load(Ordering::Relaxed) > 0

@@ -2,7 +2,7 @@
 //! order, by the optimistic read or by the locked change.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
@@ -16,9 +16,10 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 use crate::{
     arena::{Arena, PAGE_LEN, Place, Words},
     config::{Config, ConfigError},
-    counters::{Counters, Totals},
+    counters::Totals,
     item::{self, Header, More},
     lending::PageLoan,
+    magazine::Station,
     policy,
     slabs::Slabs,
 };
@@ -38,7 +39,7 @@ pub struct Memc3 {
 /// What one thread needs to use the engine.
 #[derive(Debug)]
 pub struct Worker {
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) station: Arc<Station>,
     probes: Vec<Probe>,
     /// Bytes of a value that is being put together.
     pub(crate) scratch: Vec<u8>,
@@ -72,7 +73,7 @@ pub(crate) struct Shared {
     pub keeps_nodes: bool,
     pub is_logging: AtomicBool,
     pub eviction_log: Mutex<Option<EvictionLog>>,
-    counters: Mutex<Vec<Arc<Counters>>>,
+    stations: Mutex<Vec<Arc<Station>>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -125,7 +126,7 @@ impl Memc3 {
             keeps_nodes: policy::node_len(config.eviction) > 0,
             is_logging: AtomicBool::new(false),
             eviction_log: Mutex::new(None),
-            counters: Mutex::default(),
+            stations: Mutex::default(),
             config,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -243,10 +244,13 @@ impl Shared {
 
     fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for counters in self.counters.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            totals.add(counters);
-        }
+        self.stations().iter().for_each(|station| totals.add(&station.counters));
         totals
+    }
+
+    /// Every worker's own.
+    pub fn stations(&self) -> MutexGuard<'_, Vec<Arc<Station>>> {
+        self.stations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -274,9 +278,16 @@ impl Engine for Memc3 {
     type Worker = Worker;
 
     fn worker(&self) -> Worker {
-        let counters = Arc::new(Counters::default());
-        self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
-        Worker { counters, probes: Vec::with_capacity(PIPELINE_LEN), scratch: Vec::new(), crawl_page: 0 }
+        let mut stations = self.shared.stations();
+        // One whose worker has gone goes on being counted, and may have chunks.
+        let unmanned = stations.iter_mut().position(|station| Arc::get_mut(station).is_some());
+        let number = unmanned.unwrap_or_else(|| {
+            stations.push(Arc::default());
+            stations.len() - 1
+        });
+        let station = Arc::clone(&stations[number]);
+        drop(stations);
+        Worker { station, probes: Vec::with_capacity(PIPELINE_LEN), scratch: Vec::new(), crawl_page: 0 }
     }
 
     fn execute<S: Sink>(&self, worker: &mut Worker, now: Time, requests: &[Request<'_>], sink: &mut S) {
@@ -336,7 +347,9 @@ impl Engine for Memc3 {
         let shared = &self.shared;
         let totals = shared.totals();
         let now = shared.slabs.now();
-        let classes: Vec<_> = shared.slabs.ids().filter_map(|class| shared.slabs.stats(class, now)).collect();
+        let set_aside = |class| shared.stations().iter().map(|station| station.magazine.len(class) as u64).sum::<u64>();
+        let classes: Vec<_> =
+            shared.slabs.ids().filter_map(|class| shared.slabs.stats(class, set_aside(class), now)).collect();
         let slots = shared.index.capacity() as u64;
         EngineStats {
             engine: "memc3",
@@ -386,11 +399,11 @@ impl Engine for Memc3 {
     }
 
     fn reassign_page(&self, worker: &mut Worker, now: Time, from: Option<u32>, to: u32) -> Result<(), ReassignError> {
-        self.shared.reassign(from, to, now, &worker.counters)
+        self.shared.reassign(from, to, now, &worker.station)
     }
 
     fn lend(&self, worker: &mut Worker, now: Time, bytes: usize) -> Option<Loan> {
-        let loan = PageLoan::new(&self.shared, bytes, now, &worker.counters)?;
+        let loan = PageLoan::new(&self.shared, bytes, now, &worker.station)?;
         Some(Box::new(loan))
     }
 

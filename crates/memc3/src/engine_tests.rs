@@ -1,9 +1,6 @@
 //! The engine against a reference map, under a hard limit, with large items, expiry, flush, and several threads.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::collections::HashMap;
 
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Change, Current, Delete, Engine, Expiry, Get, Hit, Invalidate, Key,
@@ -13,8 +10,9 @@ use proptest::prelude::*;
 
 use crate::{Config, Eviction, Memc3, Worker};
 
-const NOW: Time = Time(1_000);
-const POLICIES: [Eviction; 5] = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
+pub(crate) const NOW: Time = Time(1_000);
+pub(crate) const POLICIES: [Eviction; 5] =
+    [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
 
 /// Keeps answers as they come.
 #[derive(Default)]
@@ -25,7 +23,7 @@ struct Answers {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Reply {
+pub(crate) enum Reply {
     Hit(Hit, Vec<u8>),
     Other(Answer),
 }
@@ -68,25 +66,25 @@ fn bytes_of(value: &dyn PinnedValue) -> Vec<u8> {
     bytes
 }
 
-fn engine(megabytes: usize, eviction: Eviction) -> Memc3 {
+pub(crate) fn engine(megabytes: usize, eviction: Eviction) -> Memc3 {
     Memc3::new(Config { eviction, hash_seed: 7, ..Config::new(megabytes << 20) }).expect("memory")
 }
 
-fn run(engine: &Memc3, worker: &mut Worker, now: Time, key: &[u8], operation: Operation<'_>) -> Reply {
+pub(crate) fn run(engine: &Memc3, worker: &mut Worker, now: Time, key: &[u8], operation: Operation<'_>) -> Reply {
     let mut answers = Answers::default();
     engine.execute(worker, now, &[Request { key: Key::new(key).expect("key"), operation }], &mut answers);
     answers.list.pop().expect("one answer")
 }
 
-fn store(mode: StoreMode, value: &[u8]) -> Operation<'_> {
+pub(crate) fn store(mode: StoreMode, value: &[u8]) -> Operation<'_> {
     Operation::Store(Store { mode, flags: 0, expiry: Expiry::NEVER, cas: None, vivify: None, value })
 }
 
-fn set(engine: &Memc3, worker: &mut Worker, key: &[u8], value: &[u8]) -> bool {
+pub(crate) fn set(engine: &Memc3, worker: &mut Worker, key: &[u8], value: &[u8]) -> bool {
     matches!(run(engine, worker, NOW, key, store(StoreMode::Set, value)), Reply::Other(Answer::Stored { .. }))
 }
 
-fn get(engine: &Memc3, worker: &mut Worker, key: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn get(engine: &Memc3, worker: &mut Worker, key: &[u8]) -> Option<Vec<u8>> {
     match run(engine, worker, NOW, key, Operation::Get(Get::PLAIN)) {
         Reply::Hit(_, value) => Some(value),
         Reply::Other(answer) => {
@@ -290,6 +288,48 @@ fn memory_is_never_stuck_in_the_wrong_class() {
             );
         }
     }
+}
+
+/// Of another worker, which does nothing any more: the chunk of its one item and those that wait in its magazine.
+#[test]
+fn what_waits_for_an_idle_worker_serves_others_when_memory_is_short() {
+    let config = Config { evictions_enabled: false, hash_seed: 7, ..Config::new(4 << 20) };
+    let engine = Memc3::new(config).expect("memory");
+    let (mut idle, mut busy) = (engine.worker(), engine.worker());
+    assert!(set(&engine, &mut idle, b"the idle one's", &[1; 32]));
+    let stored = (0..).take_while(|i| set(&engine, &mut busy, format!("{i:014}").as_bytes(), &[2; 32])).count();
+    let stats = engine.stats();
+    assert_eq!(stats.curr_items, stored as u64 + 1);
+    assert_eq!(stats.classes.iter().map(|class| class.free_chunks).sum::<u64>(), 0, "{stats:#?}");
+}
+
+#[test]
+fn a_page_does_not_wait_for_an_idle_worker_either() {
+    for eviction in POLICIES {
+        let engine = engine(4, eviction);
+        let (mut idle, mut busy) = (engine.worker(), engine.worker());
+        assert!(set(&engine, &mut idle, b"small", &[1; 32]));
+        let small = engine.stats().classes[0];
+        assert_eq!((small.total_pages, small.used_chunks), (1, 1), "what waits is not in use");
+        for i in 0..20_000 {
+            assert!(set(&engine, &mut busy, format!("{i:014}").as_bytes(), &[2; 3_000]), "{eviction:?} {i}");
+        }
+        let pages =
+            engine.stats().classes.iter().find(|class| class.class == small.class).map(|class| class.total_pages);
+        assert_eq!(pages, None, "{eviction:?}");
+    }
+}
+
+#[test]
+fn a_worker_takes_the_place_of_one_that_has_gone() {
+    let engine = engine(4, Eviction::Clock);
+    for i in 0..100 {
+        assert!(set(&engine, &mut engine.worker(), format!("{i}").as_bytes(), &[1; 32]));
+    }
+    assert_eq!(engine.shared().stations().len(), 1);
+    assert_eq!(engine.stats().total_items, 100);
+    let _both = (engine.worker(), engine.worker());
+    assert_eq!(engine.shared().stations().len(), 2);
 }
 
 #[test]
@@ -647,112 +687,4 @@ proptest! {
             }
         }
     }
-}
-
-/// All cores, values that carry their own checksum, eviction, growth and rebalancing going on: no value is torn, none is
-/// another key's.
-#[test]
-fn no_value_is_torn_under_stress() {
-    let seconds: u64 = std::env::var("GUIRA_STRESS_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
-    for eviction in POLICIES {
-        stress(eviction, std::time::Duration::from_secs(seconds));
-    }
-}
-
-fn checked_value(key: u64, version: u64, len: usize) -> Vec<u8> {
-    let mut value = Vec::with_capacity(len + 16);
-    value.extend_from_slice(&key.to_le_bytes());
-    value.extend_from_slice(&version.to_le_bytes());
-    let mut state = key ^ version.rotate_left(32);
-    while value.len() < len + 16 {
-        state = state.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x1234_5678_9abc_def1);
-        value.extend_from_slice(&state.to_le_bytes());
-    }
-    value.truncate(len + 16);
-    value
-}
-
-fn stress(eviction: Eviction, duration: std::time::Duration) {
-    let engine = engine(6, eviction);
-    let stop = AtomicBool::new(false);
-    let checked = AtomicU64::new(0);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(3) as u64;
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (engine, stop, checked) = (&engine, &stop, &checked);
-            scope.spawn(move || {
-                let mut worker = engine.worker();
-                let mut random = thread + 1;
-                let mut version = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    random ^= random << 13;
-                    random ^= random >> 7;
-                    random ^= random << 17;
-                    let key = random % 60_000 * (random >> 60) % 60_000;
-                    let name = format!("stress{key:010}");
-                    version += 1;
-                    match random >> 32 & 15 {
-                        0..=4 => {
-                            let len = match random >> 40 & 255 {
-                                0 => 20_000 + (random >> 50) as usize,
-                                1..=7 => 2_000,
-                                other => other as usize % 90,
-                            };
-                            let value = checked_value(key, version, len);
-                            assert!(set(engine, &mut worker, name.as_bytes(), &value), "{eviction:?}: no memory");
-                        }
-                        5 => {
-                            run(
-                                engine,
-                                &mut worker,
-                                NOW,
-                                name.as_bytes(),
-                                Operation::Delete(Delete { cas: None, invalidate: None }),
-                            );
-                        }
-                        6 => {
-                            run(engine, &mut worker, NOW, name.as_bytes(), Operation::Touch(Expiry::at(Time(5_000))));
-                        }
-                        7 if thread == 0 => {
-                            engine.maintain(&mut worker, NOW);
-                        }
-                        7 if thread == 1 => {
-                            drop(engine.lend(&mut worker, NOW, (random >> 44) as usize & 0xf_ffff));
-                        }
-                        _ => {
-                            if let Some(value) = get(engine, &mut worker, name.as_bytes()) {
-                                let stored_version = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
-                                assert!(
-                                    value == checked_value(key, stored_version, value.len() - 16),
-                                    "torn: {key} {value:?}"
-                                );
-                                checked.fetch_add(1, Ordering::Relaxed);
-                            }
-                        }
-                    }
-                }
-            });
-        }
-        let end = std::time::Instant::now() + duration;
-        while std::time::Instant::now() < end {
-            std::thread::park_timeout(end - std::time::Instant::now());
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert!(checked.load(Ordering::Relaxed) > 1_000);
-    let stats = engine.stats();
-    assert!(stats.evictions > 0 && stats.total_malloced + stats.hash_bytes <= 6 << 20);
-    let mut worker = engine.worker();
-    for key in 0..60_000u64 {
-        run(
-            &engine,
-            &mut worker,
-            NOW,
-            format!("stress{key:010}").as_bytes(),
-            Operation::Delete(Delete { cas: None, invalidate: None }),
-        );
-    }
-    let stats = engine.stats();
-    assert_eq!((stats.curr_items, stats.bytes), (0, 0), "{eviction:?}: nothing is left over");
-    assert_eq!(stats.classes.iter().map(|class| class.used_chunks).sum::<u64>(), 0, "{eviction:?}: no chunk is lost");
 }

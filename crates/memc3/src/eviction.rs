@@ -4,7 +4,7 @@
 //! Always true: an item leaves the index under its stripe before its chunk is free; whoever finds a victim verifies under the
 //! stripe that it is still the item in that chunk.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use guira_cuckoo::Probe;
 use guira_item::{ItemInfo, Key, Time};
@@ -15,12 +15,14 @@ use crate::{
     counters::Counters,
     engine::{KeyCopy, Shared},
     item::{Header, More},
+    magazine::Station,
     size_classes::ClassId,
     slabs::Event,
 };
 
-/// Items evicted at a time, at most: their buckets are asked for together, and the chunks serve the next stores.
-const VICTIMS_LEN: usize = 16;
+/// Items evicted, or free chunks taken, at a time, at most: the buckets of the victims are asked for together, the lock of the
+/// class is taken once, and the chunks serve the worker's next stores.
+const BATCH_LEN: usize = 16;
 
 /// Attempts to find memory before a store is refused: each evicts or moves a page unless others are faster.
 const ATTEMPTS_MAX: usize = 64;
@@ -30,6 +32,15 @@ const ATTEMPTS_MAX: usize = 64;
 pub(crate) struct Unlinked {
     pub place: Place,
     pub header: Header,
+}
+
+/// Items of one class that were evicted together: their chunks, how many of them had not expired, and how many of these were
+/// never read.
+#[derive(Debug, Default)]
+struct Batch {
+    places: Vec<Place>,
+    evicted: u64,
+    unfetched: u64,
 }
 
 /// What to do with an item that was found.
@@ -45,9 +56,9 @@ pub(crate) enum Verdict {
 
 impl Shared {
     /// A chunk of a class: a free one, one of a fresh page, or one from which an item was evicted.
-    pub(crate) fn allocate(&self, class: ClassId, now: Time, counters: &Counters) -> Option<Place> {
+    pub(crate) fn allocate(&self, class: ClassId, now: Time, station: &Station) -> Option<Place> {
         for _ in 0..ATTEMPTS_MAX {
-            if let Some(place) = self.slabs.take(&self.arena, class) {
+            if let Some(place) = self.take_chunk(class, station) {
                 return Some(place);
             }
             if let Some(page) = self.arena.take_page() {
@@ -55,47 +66,76 @@ impl Shared {
                 continue;
             }
             if !self.config.evictions_enabled {
-                // No item goes, but a page that another class has to spare may come.
-                if self.take_spare_page(class, now, counters) {
+                // No item goes, but others may have chunks, or another class a page to spare.
+                if self.recall(|_| true) || self.take_spare_page(class, now, station) {
                     continue;
                 }
                 break;
             }
-            self.review(class, now, counters);
-            if self.evict_from(class, now, counters) == 0 {
-                self.steal_page(Some(class), now, counters);
+            self.review(class, now, station);
+            if self.evict_from(class, now, station) == 0 {
+                self.steal_page(Some(class), now, station);
             }
         }
-        counters.out_of_memory(1);
+        station.counters.out_of_memory(1);
         self.slabs.lock(class).stats.out_of_memory += 1;
         None
     }
 
-    /// Evicts a batch from a class; returns how many items went.
-    fn evict_from(&self, class: ClassId, now: Time, counters: &Counters) -> usize {
-        // Of large chunks one is enough: the next store may not need another.
-        let wanted = (PAGE_LEN / 4 / self.slabs.sizes.chunk_len(class)).clamp(1, VICTIMS_LEN);
-        let mut victims = Vec::with_capacity(wanted);
-        self.slabs.victims(&self.arena, &mut self.slabs.lock(class), wanted, &mut victims);
-        self.evict(&victims, Some(class), now, counters)
+    /// A free chunk of a class: from the worker's magazine, or else from the class, and others for the magazine with it.
+    fn take_chunk(&self, class: ClassId, station: &Station) -> Option<Place> {
+        let place = station.magazine.take(class);
+        if place.is_some() {
+            return place;
+        }
+        // What a magazine holds for another class stays: two classes in turns would empty and fill it at every store.
+        let wanted = if station.magazine.is_empty() { self.batch_len(class) } else { 1 };
+        let mut places = self.slabs.take(&self.arena, class, wanted);
+        let place = places.pop();
+        self.slabs.free(&self.arena, &station.magazine.fill(class, places));
+        place
     }
 
-    /// Evicts the items in `victims`, as far as they are still there; returns how many went.
-    fn evict(&self, victims: &[Place], reviewed: Option<ClassId>, now: Time, counters: &Counters) -> usize {
+    /// Chunks of a class that are taken or freed at a time. Of large ones it is one: the next store may not need another.
+    fn batch_len(&self, class: ClassId) -> usize {
+        (PAGE_LEN / 4 / self.slabs.sizes.chunk_len(class)).clamp(1, BATCH_LEN)
+    }
+
+    /// Frees what the magazines hold as far as `is_wanted`; true if there was any.
+    pub(crate) fn recall(&self, mut is_wanted: impl FnMut(&mut Place) -> bool) -> bool {
+        let magazines = |station: &Arc<Station>| station.magazine.recall(&mut is_wanted);
+        let chunks: Vec<Place> = self.stations().iter().flat_map(magazines).collect();
+        self.slabs.free(&self.arena, &chunks);
+        !chunks.is_empty()
+    }
+
+    /// Evicts a batch from a class; returns how many items went.
+    fn evict_from(&self, class: ClassId, now: Time, station: &Station) -> usize {
+        let wanted = self.batch_len(class);
+        let mut victims = Vec::with_capacity(wanted);
+        self.slabs.victims(&self.arena, &mut self.slabs.lock(class), wanted, &mut victims);
+        self.evict(&victims, Some(class), now, station)
+    }
+
+    /// Evicts the items in `victims`, as far as they are still there; returns how many went. Those of the class that needs memory
+    /// leave their chunks in the worker's magazine.
+    fn evict(&self, victims: &[Place], needing: Option<ClassId>, now: Time, station: &Station) -> usize {
         for place in victims {
             if let Some(words) = self.arena.words(*place) {
                 let mut key = KeyCopy::default();
                 self.index.prefetch(&self.probe(key.of(words, Header::of(words))));
             }
         }
-        let spares_recent = !matches!(self.config.eviction, Eviction::Lru | Eviction::Random) && reviewed.is_some();
+        let spares_recent = !matches!(self.config.eviction, Eviction::Lru | Eviction::Random) && needing.is_some();
         let verdict = |header: Header, is_live: bool| match is_live && header.is_recent() && spares_recent {
             false => Verdict::Take,
             // Only the class of its head would ever age a large item, so the hand that meets a piece does.
             true if header.is_large() => Verdict::SpareAndAge,
             true => Verdict::Spare,
         };
+        let counters = &station.counters;
         let mut gone = 0;
+        let mut batch = Batch::default();
         for place in victims {
             let Some(unlinked) = self.unlink(*place, now, verdict) else { continue };
             gone += 1;
@@ -103,27 +143,53 @@ impl Shared {
                 // Policies without a hand that passes pages: a page is as old as its last victim.
                 self.slabs.swept(self.arena.locate(*place).0);
             }
-            self.count_eviction(unlinked, now, counters);
+            let is_expired = self.note_eviction(unlinked, now, counters);
+            let evicted = u64::from(!is_expired);
+            let unfetched = u64::from(!is_expired && !unlinked.header.is_fetched());
+            // An item out of the index keeps its chunk, and so its page its class, until the chunk is freed.
+            let class = self.slabs.class_of(self.arena.locate(unlinked.place).0);
+            if needing.is_some() && class == needing && !unlinked.header.is_large() {
+                counters.bytes(0u64.wrapping_sub(self.total_len(unlinked.header, self.words(unlinked.place)) as u64));
+                batch.places.push(unlinked.place);
+                batch.evicted += evicted;
+                batch.unfetched += unfetched;
+                continue;
+            }
+            if let Some(class) = class {
+                let mut class = self.slabs.lock(class);
+                class.stats.evicted += evicted;
+                class.stats.evicted_unfetched += unfetched;
+            }
             self.free_item(unlinked, counters);
         }
-        if let Some(class) = reviewed {
-            self.slabs.lock(class).evicted_since_review += gone;
+        if let Some(class) = needing {
+            self.set_aside(class, batch, gone, station);
         }
         gone
     }
 
-    fn count_eviction(&self, unlinked: Unlinked, now: Time, counters: &Counters) {
+    /// Leaves the chunks of a batch in the worker's magazine, but those of pages that are being emptied.
+    fn set_aside(&self, class: ClassId, batch: Batch, gone: usize, station: &Station) {
+        {
+            let mut class = self.slabs.lock(class);
+            class.stats.evicted += batch.evicted;
+            class.stats.evicted_unfetched += batch.unfetched;
+            class.evicted_since_review += gone;
+            batch.places.iter().for_each(|place| self.slabs.set_aside(&self.arena, &mut class, *place));
+        }
+        let mut rest = station.magazine.fill(class, batch.places);
+        rest.extend(station.magazine.recall(|place| self.slabs.is_draining(self.arena.locate(*place).0)));
+        self.slabs.free(&self.arena, &rest);
+    }
+
+    /// Counts an item that had expired, and logs one that had not; true if it had.
+    fn note_eviction(&self, unlinked: Unlinked, now: Time, counters: &Counters) -> bool {
         let words = self.words(unlinked.place);
         let more = More::of(unlinked.header, words);
         if more.expiry.is_past(now) {
             counters.reclaimed(1);
             counters.expired_unfetched(u64::from(!unlinked.header.is_fetched()));
-            return;
-        }
-        if let Some(class) = self.slabs.class_of(self.arena.locate(unlinked.place).0) {
-            let mut class = self.slabs.lock(class);
-            class.stats.evicted += 1;
-            class.stats.evicted_unfetched += u64::from(!unlinked.header.is_fetched());
+            return true;
         }
         if self.is_logging.load(Ordering::Relaxed) {
             let mut key = KeyCopy::default();
@@ -132,6 +198,7 @@ impl Shared {
                 log(&info);
             }
         }
+        false
     }
 
     /// What is told about an item that the caller keeps from changing.
@@ -215,16 +282,17 @@ impl Shared {
     }
 
     /// Makes room in the two buckets of `probe` by evicting one of the keys in them, an unused one if there is one.
-    pub(crate) fn evict_neighbour(&self, probe: &Probe, now: Time, counters: &Counters) -> bool {
+    pub(crate) fn evict_neighbour(&self, probe: &Probe, now: Time, station: &Station) -> bool {
         let mut neighbours: Vec<Place> =
             self.index.lock(probe).neighbours().map(|payload| self.arena.payload_place(payload)).collect();
         neighbours.sort_by_key(|place| Header::of(self.words(*place)).is_recent());
-        neighbours.iter().any(|place| self.evict(&[*place], None, now, counters) > 0)
+        neighbours.iter().any(|place| self.evict(&[*place], None, now, station) > 0)
     }
 
     /// Empties a page: what its policy would keep moves to other chunks of the class, the rest is evicted. The page goes to the pool
     /// with its last chunk, at once unless a value in it is being sent or written.
-    pub(crate) fn empty_page(&self, class: ClassId, page: PageId, now: Time, counters: &Counters) {
+    pub(crate) fn empty_page(&self, class: ClassId, page: PageId, now: Time, station: &Station) {
+        self.recall(|place| self.arena.locate(*place).0 == page);
         let mut victims = Vec::new();
         for index in 0..self.slabs.chunks_used(page) {
             let place = self.slabs.chunk(&self.arena, class, page, index);
@@ -236,23 +304,23 @@ impl Shared {
             }
             // With CLOCK the page is the one behind its hand, and what is not marked would go next anyway.
             let stays = self.keeps_nodes || header.is_recent();
-            if header.is_item() && !(stays && self.relocate(class, place, now, counters)) {
+            if header.is_item() && !(stays && self.relocate(class, place, now, station)) {
                 victims.push(place);
             }
         }
-        self.evict(&victims, None, now, counters);
+        self.evict(&victims, None, now, station);
     }
 
     /// Moves an item in one chunk to another chunk of its class; false if it is large, gone, or no chunk is to be had.
-    fn relocate(&self, class: ClassId, place: Place, now: Time, counters: &Counters) -> bool {
+    fn relocate(&self, class: ClassId, place: Place, now: Time, station: &Station) -> bool {
         let words = self.words(place);
         let seen = Header::of(words);
         if seen.is_large() || !seen.is_item() {
             return false;
         }
-        let taken = self.slabs.take(&self.arena, class).or_else(|| {
-            self.evict_from(class, now, counters);
-            self.slabs.take(&self.arena, class)
+        let taken = self.take_chunk(class, station).or_else(|| {
+            self.evict_from(class, now, station);
+            self.take_chunk(class, station)
         });
         let Some(to) = taken else { return false };
         let mut key = KeyCopy::default();

@@ -14,9 +14,9 @@ use guira_sync::References;
 
 use crate::{
     arena::{Place, Words},
-    counters::Counters,
     engine::Shared,
     item::{Header, Writer},
+    magazine::Station,
 };
 
 /// Bytes of a piece before its share of the value.
@@ -55,13 +55,13 @@ fn first_piece(header: Header, words: Words<'_>) -> Place {
 
 impl Shared {
     /// Takes the chunks for `value_len` bytes; none are linked to anything yet. `None` if memory is short.
-    pub(crate) fn allocate_pieces(&self, value_len: usize, now: Time, counters: &Counters) -> Option<Vec<Place>> {
+    pub(crate) fn allocate_pieces(&self, value_len: usize, now: Time, station: &Station) -> Option<Vec<Place>> {
         let mut places = Vec::with_capacity(value_len.div_ceil(self.piece_len_max()));
         let mut left = value_len;
         while left > 0 {
             let len = left.min(self.piece_len_max());
             let class = self.slabs.sizes.fitting(PIECE_HEADER_LEN + len).expect("a piece fits the largest chunk");
-            match self.allocate(class, now, counters) {
+            match self.allocate(class, now, station) {
                 Some(place) => places.push(place),
                 None => {
                     self.slabs.free(&self.arena, &places);

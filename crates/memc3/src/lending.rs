@@ -10,8 +10,8 @@ use guira_item::Time;
 
 use crate::{
     arena::{PAGE_LEN, PageId},
-    counters::Counters,
     engine::Shared,
+    magazine::Station,
 };
 
 /// The part of the pages that may be lent is one in so many.
@@ -30,7 +30,7 @@ pub(crate) struct PageLoan {
 
 impl PageLoan {
     /// Lends `bytes`, rounded up to pages.
-    pub(crate) fn new(shared: &Arc<Shared>, bytes: usize, now: Time, counters: &Counters) -> Option<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, bytes: usize, now: Time, station: &Station) -> Option<Self> {
         let wanted = bytes.div_ceil(PAGE_LEN);
         if !shared.arena.start_lending(wanted, LENT_PART) {
             return None;
@@ -38,7 +38,7 @@ impl PageLoan {
         // Dropped, and what it holds given back, if a page is not to be had.
         let mut loan = Self { shared: Arc::clone(shared), pages: Vec::with_capacity(wanted), counted: wanted };
         for _ in 0..wanted {
-            loan.pages.push(shared.page_to_lend(now, counters)?);
+            loan.pages.push(shared.page_to_lend(now, station)?);
         }
         Some(loan)
     }
@@ -54,12 +54,12 @@ impl Drop for PageLoan {
 }
 
 impl Shared {
-    fn page_to_lend(&self, now: Time, counters: &Counters) -> Option<PageId> {
+    fn page_to_lend(&self, now: Time, station: &Station) -> Option<PageId> {
         for _ in 0..ATTEMPTS_MAX {
             if let Some(page) = self.arena.take_page_to_lend() {
                 return Some(page);
             }
-            if !self.config.evictions_enabled || !self.steal_page(None, now, counters) {
+            if !self.config.evictions_enabled || !self.steal_page(None, now, station) {
                 return None;
             }
         }

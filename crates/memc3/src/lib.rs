@@ -22,6 +22,7 @@ mod eviction;
 mod item;
 mod large;
 mod lending;
+mod magazine;
 mod policy;
 mod read;
 mod rebalance;
@@ -34,3 +35,5 @@ pub use engine::{Memc3, Worker};
 
 #[cfg(test)]
 mod engine_tests;
+#[cfg(test)]
+mod stress_tests;

@@ -97,7 +97,7 @@ impl Shared {
             }
             None if get.vivify.is_none() => sink.answer(index, Answer::Miss),
             Some(Found::Dead) if get.vivify.is_none() => {
-                self.reclaim(probe, request.key, now, &worker.counters);
+                self.reclaim(probe, request.key, now, &worker.station.counters);
                 sink.answer(index, Answer::Miss);
             }
             _ => self.change(worker, now, probe, request, index, sink),

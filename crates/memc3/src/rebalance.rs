@@ -7,7 +7,7 @@
 
 use guira_item::{ReassignError, Time};
 
-use crate::{arena::PageId, counters::Counters, engine::Shared, size_classes::ClassId};
+use crate::{arena::PageId, engine::Shared, magazine::Station, size_classes::ClassId};
 
 /// A class takes a page from another whose items last so many times longer than its own: the pages move before the
 /// difference costs many hits, and do not go back and forth.
@@ -21,7 +21,7 @@ const PAGES_TRIED_MAX: usize = 8;
 
 impl Shared {
     /// Every page's worth of evictions a class asks whether another class's page would serve better.
-    pub(crate) fn review(&self, class: ClassId, now: Time, counters: &Counters) {
+    pub(crate) fn review(&self, class: ClassId, now: Time, station: &Station) {
         let own_age = {
             let mut locked = self.slabs.lock(class);
             if locked.evicted_since_review < self.slabs.sizes.chunks_per_page(class) {
@@ -32,15 +32,15 @@ impl Shared {
         };
         let enough = own_age.saturating_mul(AGE_RATIO).saturating_add(AGE_RATIO);
         if let Some((donor, page)) = self.donor(Some(class), enough) {
-            self.drain(donor, page, now, counters);
+            self.drain(donor, page, now, station);
         }
     }
 
     /// Frees a page for the pool, whoever has to give it. `wanting` gives one of its own only if nobody else can.
-    pub(crate) fn steal_page(&self, wanting: Option<ClassId>, now: Time, counters: &Counters) -> bool {
+    pub(crate) fn steal_page(&self, wanting: Option<ClassId>, now: Time, station: &Station) -> bool {
         for _ in 0..PAGES_TRIED_MAX {
             let Some((donor, page)) = self.donor(wanting, 0).or_else(|| self.donor(None, 0)) else { return false };
-            if self.drain(donor, page, now, counters) {
+            if self.drain(donor, page, now, station) {
                 return true;
             }
         }
@@ -48,14 +48,14 @@ impl Shared {
     }
 
     /// Takes a page of chunks that another class does not need, evicting nothing; true if it reached the pool.
-    pub(crate) fn take_spare_page(&self, wanting: ClassId, now: Time, counters: &Counters) -> bool {
+    pub(crate) fn take_spare_page(&self, wanting: ClassId, now: Time, station: &Station) -> bool {
         self.slabs.ids().filter(|class| *class != wanting).any(|class| {
             let page = {
                 let mut locked = self.slabs.lock(class);
                 let empty = self.slabs.empty_page(&locked);
                 empty.filter(|page| self.slabs.start_draining(&self.arena, &mut locked, *page))
             };
-            page.is_some_and(|page| !self.slabs.is_draining(page) || self.drain(class, page, now, counters))
+            page.is_some_and(|page| !self.slabs.is_draining(page) || self.drain(class, page, now, station))
         })
     }
 
@@ -66,13 +66,15 @@ impl Shared {
         from: Option<u32>,
         to: u32,
         now: Time,
-        counters: &Counters,
+        station: &Station,
     ) -> Result<(), ReassignError> {
         let class_of = |number: u32| match self.slabs.ids().find(|class| class.number() == number) {
             None if number > 0 => Err(ReassignError::BadClass),
             class => Ok(class),
         };
         let to = class_of(to)?;
+        // What waits in magazines is spare for this.
+        self.recall(|_| true);
         let taken = match from {
             Some(number) => class_of(number)?.map(|from| self.page_to_give(from).map(|(_, page)| (from, page))),
             None => {
@@ -85,7 +87,7 @@ impl Shared {
         let is_in_pool = match taken {
             Some(taken) => {
                 let (class, page) = taken?;
-                self.drain(class, page, now, counters)
+                self.drain(class, page, now, station)
             }
             None if self.arena.has_free_page() => true,
             None => return Err(ReassignError::NoSpare),
@@ -130,13 +132,13 @@ impl Shared {
     }
 
     /// Empties a page; true if it reached the pool.
-    fn drain(&self, class: ClassId, page: PageId, now: Time, counters: &Counters) -> bool {
+    fn drain(&self, class: ClassId, page: PageId, now: Time, station: &Station) -> bool {
         let started = {
             let mut locked = self.slabs.lock(class);
             self.slabs.start_draining(&self.arena, &mut locked, page)
         };
         if started && self.slabs.is_draining(page) {
-            self.empty_page(class, page, now, counters);
+            self.empty_page(class, page, now, station);
         }
         started && !self.slabs.is_draining(page)
     }

@@ -190,9 +190,14 @@ impl Slabs {
         (offset - self.sizes.chunks_offset(class)) / self.sizes.chunk_len(class)
     }
 
-    /// Takes a free chunk of a class.
-    pub fn take(&self, arena: &Arena, class: ClassId) -> Option<Place> {
+    /// Takes free chunks of a class, at most so many.
+    pub fn take(&self, arena: &Arena, class: ClassId, wanted: usize) -> Vec<Place> {
         let mut locked = self.lock(class);
+        std::iter::from_fn(|| self.take_one(arena, &mut locked)).take(wanted).collect()
+    }
+
+    fn take_one(&self, arena: &Arena, locked: &mut Class) -> Option<Place> {
+        let class = locked.id;
         let id = *locked.partial.last()?;
         let page = self.page(id);
         let free = page.free.load(Ordering::Relaxed);
@@ -233,14 +238,19 @@ impl Slabs {
         }
     }
 
-    fn free_one(&self, arena: &Arena, class: &mut Class, place: Place) {
-        let (id, offset) = arena.locate(place);
-        let page = self.page(id);
-        let words = arena.words(place).expect("a chunk of the arena");
+    /// Makes nothing of the item in a chunk that nobody can find any more; the chunk stays in use, for a magazine.
+    pub fn set_aside(&self, arena: &Arena, class: &mut Class, place: Place) {
         if self.node_len > 0 {
             class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages }, place);
         }
-        reuse::vacate(words.word(0));
+        reuse::vacate(arena.words(place).expect("a chunk of the arena").word(0));
+    }
+
+    fn free_one(&self, arena: &Arena, class: &mut Class, place: Place) {
+        self.set_aside(arena, class, place);
+        let (id, offset) = arena.locate(place);
+        let page = self.page(id);
+        let words = arena.words(place).expect("a chunk of the arena");
         words.store(1, u64::from(page.free.load(Ordering::Relaxed)));
         let had_room = self.has_room(page, class.id);
         page.free.store(self.chunk_index(class.id, offset) as u16, Ordering::Relaxed);
@@ -391,18 +401,20 @@ impl Slabs {
         class.pages.len() > 1
     }
 
-    /// Numbers about a class; `None` for one without pages.
-    pub fn stats(&self, class: ClassId, now: Time) -> Option<ClassStats> {
+    /// Numbers about a class; `None` for one without pages. `set_aside` of its chunks wait in magazines.
+    pub fn stats(&self, class: ClassId, set_aside: u64, now: Time) -> Option<ClassStats> {
         let locked = self.lock(class);
         let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max()?;
         let chunks = self.sizes.chunks_per_page(class);
+        // The magazines were counted a moment ago.
+        let used_chunks = locked.used_chunks.saturating_sub(set_aside);
         Some(ClassStats {
             class: class.number(),
             chunk_size: self.sizes.chunk_len(class),
             chunks_per_page: chunks,
             total_pages: locked.pages.len() as u64,
-            used_chunks: locked.used_chunks,
-            free_chunks: (locked.pages.len() * chunks) as u64 - locked.used_chunks,
+            used_chunks,
+            free_chunks: (locked.pages.len() * chunks) as u64 - used_chunks,
             age_s: oldest_s,
             ..locked.stats
         })

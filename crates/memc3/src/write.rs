@@ -20,6 +20,7 @@ use crate::{
     eviction::Unlinked,
     item::{self, Header, More, Writer},
     large::Pin,
+    magazine::Station,
     size_classes::ClassId,
     slabs::Event,
 };
@@ -126,7 +127,7 @@ impl Shared {
                     }
                 }
                 Attempt::NoSlot => {
-                    if self.make_slot(probe, now, &worker.counters).is_err() {
+                    if self.make_slot(probe, now, &worker.station).is_err() {
                         break;
                     }
                 }
@@ -141,7 +142,7 @@ impl Shared {
             self.get(worker, now, probe, request, &get, index, sink);
             return;
         }
-        self.fail_for_memory(probe, request, &worker.counters);
+        self.fail_for_memory(probe, request, &worker.station.counters);
         sink.answer(index, Answer::OutOfMemory);
     }
 
@@ -199,10 +200,10 @@ impl Shared {
 
     /// Takes memory of a shape, and fills it if the value is known.
     fn spare(&self, shape: Shape, request: &Request<'_>, now: Time, worker: &mut Worker) -> Option<Spare> {
-        let place = self.allocate(shape.class, now, &worker.counters)?;
+        let place = self.allocate(shape.class, now, &worker.station)?;
         let mut spare = Spare { shape, place, pieces: Vec::new(), filled: None };
         if let Some(value_len) = shape.large_len {
-            let Some(pieces) = self.allocate_pieces(value_len, now, &worker.counters) else {
+            let Some(pieces) = self.allocate_pieces(value_len, now, &worker.station) else {
                 self.give_back(Some(spare));
                 return None;
             };
@@ -374,7 +375,7 @@ impl Shared {
                     Err(attempt) => return attempt,
                 }
                 self.use_version(probe, version);
-                worker.counters.total_items(1);
+                worker.station.counters.total_items(1);
                 if self.keeps_nodes {
                     stored = self.find(&locked, probe, request.key, now).map(|found| found.place);
                 }
@@ -405,7 +406,7 @@ impl Shared {
             self.slabs.tell(&self.arena, place, event);
         }
         if let Some((place, header)) = old {
-            self.free_item(Unlinked { place, header }, &worker.counters);
+            self.free_item(Unlinked { place, header }, &worker.station.counters);
         }
         Attempt::Done
     }
@@ -494,7 +495,7 @@ impl Shared {
         {
             let old_len = self.total_len(found.header, found.words);
             self.rewrite_in_place(worker, locked, found, request.key, next, header);
-            worker.counters.bytes((new_len as u64).wrapping_sub(old_len as u64));
+            worker.station.counters.bytes((new_len as u64).wrapping_sub(old_len as u64));
             return Ok(None);
         }
         let Some(taken) = spare.take_if(|spare| spare.shape == shape) else { return Err(Attempt::Needs(shape)) };
@@ -525,7 +526,7 @@ impl Shared {
                 }
             }
         }
-        worker.counters.bytes(new_len as u64);
+        worker.station.counters.bytes(new_len as u64);
         Ok(found.map(|found| (found.place, found.header)))
     }
 
@@ -576,12 +577,12 @@ impl Shared {
     }
 
     /// Makes room for a new key: by displacement, by growth, or by evicting a neighbour.
-    fn make_slot(&self, probe: &Probe, now: Time, counters: &Counters) -> Result<(), Full> {
+    fn make_slot(&self, probe: &Probe, now: Time, station: &Station) -> Result<(), Full> {
         // Both buckets of a new key are full ever more often as the index fills, so this is the place from which growth gets
         // its steps, a little for a few new keys, even if no background thread does.
         let searches = self.slot_searches.fetch_add(1, Ordering::Relaxed);
         if self.index.is_growing() || (searches.is_multiple_of(SEARCHES_PER_LOOK) && self.index.should_grow()) {
-            self.grow(BUCKETS_PER_SEARCH, now, counters);
+            self.grow(BUCKETS_PER_SEARCH, now, station);
         }
         if self.index.make_room(probe).is_ok() {
             return Ok(());
@@ -599,13 +600,13 @@ impl Shared {
         // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
         // that went on filling would have segments whose keys do not fit into the next one.
         for _ in 0..STEPS_MAX {
-            if !self.grow(usize::MAX, now, counters) || !self.index.is_growing() {
+            if !self.grow(usize::MAX, now, station) || !self.index.is_growing() {
                 break;
             }
             std::thread::yield_now();
         }
         if self.index.make_room(probe).is_ok()
-            || (self.config.evictions_enabled && self.evict_neighbour(probe, now, counters))
+            || (self.config.evictions_enabled && self.evict_neighbour(probe, now, station))
         {
             return Ok(());
         }
