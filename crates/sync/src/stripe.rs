@@ -58,10 +58,18 @@ struct Stripe<T> {
     data: T,
 }
 
+/// Stripes of a line.
+const STRIPES_PER_LINE: usize = 4;
+
+/// Stripes that lie as cache lines do, so that none of a quarter or half of a line lies in two of them.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line<T>([Stripe<T>; STRIPES_PER_LINE]);
+
 /// The stripes of one table, with a `T` each. Transactions are the processor's, but in tests.
 #[derive(Debug)]
 pub struct Stripes<T = (), P: Transactions = Rtm> {
-    stripes: Box<[Stripe<T>]>,
+    lines: Box<[Line<T>]>,
     /// One less than there are.
     mask: usize,
     /// Whether `lock_pair` tries a transaction first.
@@ -76,8 +84,9 @@ impl<T: Default> Stripes<T> {
     /// If `len` is not a power of two.
     pub fn new(len: usize) -> Self {
         assert!(len.is_power_of_two(), "{len} stripes");
-        let stripes = (0..len).map(|_| Stripe { word: AtomicU64::new(0), data: T::default() }).collect();
-        Self { stripes, mask: len - 1, elides: false, processor: Rtm::default() }
+        let stripe = |_| Stripe { word: AtomicU64::new(0), data: T::default() };
+        let lines = (0..len.div_ceil(STRIPES_PER_LINE)).map(|_| Line(std::array::from_fn(stripe))).collect();
+        Self { lines, mask: len - 1, elides: false, processor: Rtm::default() }
     }
 }
 
@@ -108,7 +117,7 @@ impl<T, P: Transactions> Stripes<T, P> {
 
     /// What belongs to each stripe.
     pub fn all_data(&self) -> impl Iterator<Item = &T> {
-        self.stripes.iter().map(|stripe| &stripe.data)
+        self.all().map(|stripe| &stripe.data)
     }
 
     /// Where the word of a stripe lies, to be asked for ahead of its use.
@@ -119,18 +128,26 @@ impl<T, P: Transactions> Stripes<T, P> {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.stripes.len()
+        self.mask + 1
     }
 
     /// Never: there is at least one.
     pub fn is_empty(&self) -> bool {
-        self.stripes.is_empty()
+        false
     }
 
     #[inline(always)]
     fn stripe(&self, stripe: usize) -> &Stripe<T> {
-        // SAFETY: `mask` is one less than the number of stripes, a power of two (`new`); neither ever changes.
-        unsafe { self.stripes.get_unchecked(stripe & self.mask) }
+        let stripe = stripe & self.mask;
+        // SAFETY: `mask` is one less than the number of stripes, which is a power of two and has its lines (`new`); neither ever
+        // changes.
+        let line = unsafe { self.lines.get_unchecked(stripe / STRIPES_PER_LINE) };
+        &line.0[stripe % STRIPES_PER_LINE]
+    }
+
+    /// In order.
+    fn all(&self) -> impl DoubleEndedIterator<Item = &Stripe<T>> {
+        (0..self.len()).map(|stripe| self.stripe(stripe))
     }
 
     #[inline(always)]
@@ -211,7 +228,7 @@ impl<T, P: Transactions> Stripes<T, P> {
     /// Locks every stripe: writers wait, readers go on. It writes every word, so no transaction that holds a pair survives it.
     pub fn lock_all(&self) -> AllGuard<'_, T, P> {
         let held = Held::note(Rank::Stripes);
-        for stripe in &self.stripes {
+        for stripe in self.all() {
             lock(&stripe.word);
         }
         AllGuard { stripes: self, _held: held }
@@ -364,7 +381,7 @@ pub struct AllGuard<'a, T, P: Transactions = Rtm> {
 impl<T, P: Transactions> AllGuard<'_, T, P> {
     /// As [`PairGuard::start_writing`].
     pub fn start_writing(&mut self) {
-        for stripe in &self.stripes.stripes {
+        for stripe in self.stripes.all() {
             start_writing(&stripe.word);
         }
         // Release: pairs with the Acquire fence in `Version::is_unchanged`; whoever sees a later store sees `writing`.
@@ -374,7 +391,7 @@ impl<T, P: Transactions> AllGuard<'_, T, P> {
 
 impl<T, P: Transactions> Drop for AllGuard<'_, T, P> {
     fn drop(&mut self) {
-        for stripe in self.stripes.stripes.iter().rev() {
+        for stripe in self.stripes.all().rev() {
             unlock(&stripe.word);
         }
     }

@@ -12,8 +12,8 @@ use crate::elision::{
 };
 
 fn eliding<P: Transactions>(len: usize, processor: P) -> Stripes<(), P> {
-    let Stripes { stripes, mask, .. } = Stripes::<()>::new(len);
-    Stripes { stripes, mask, elides: true, processor }
+    let Stripes { lines, mask, .. } = Stripes::<()>::new(len);
+    Stripes { lines, mask, elides: true, processor }
 }
 
 fn scripted(rest: Result<(), Status>) -> Stripes<(), Script> {
