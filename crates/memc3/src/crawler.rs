@@ -109,7 +109,7 @@ impl Shared {
     fn crawl_page(&self, page: PageId, now: Time, counters: &Counters) -> usize {
         let Some(class) = self.slabs.class_of(page) else { return 0 };
         let mut freed = 0;
-        for index in 0..self.slabs.chunks_used(page) {
+        for index in 0..self.slabs.chunks_to_visit(class, page) {
             let place = self.slabs.chunk(&self.arena, class, page, index);
             let Some(words) = self.arena.words(place) else { return freed };
             let header = Header::of(words);
@@ -146,7 +146,7 @@ impl Shared {
         let mut looked = 0;
         while (page.0 as usize) < self.arena.pages() {
             if let Some(class) = self.slabs.class_of(page) {
-                while index < self.slabs.chunks_used(page) {
+                while index < self.slabs.chunks_to_visit(class, page) {
                     if looked == limit {
                         return Some(ScanCursor(u64::from(page.0) << 32 | index as u64));
                     }

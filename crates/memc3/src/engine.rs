@@ -347,9 +347,10 @@ impl Engine for Memc3 {
         let shared = &self.shared;
         let totals = shared.totals();
         let now = shared.slabs.now();
-        let set_aside = |class| shared.stations().iter().map(|station| station.magazine.len(class) as u64).sum::<u64>();
+        let held: Vec<_> = shared.stations().iter().filter_map(|station| station.magazine.held()).collect();
+        let waiting = |class| held.iter().filter(|(of, _)| *of == class).map(|(_, len)| *len as u64).sum();
         let classes: Vec<_> =
-            shared.slabs.ids().filter_map(|class| shared.slabs.stats(class, set_aside(class), now)).collect();
+            shared.slabs.ids().filter_map(|class| shared.slabs.stats(class, waiting(class), now)).collect();
         let slots = shared.index.capacity() as u64;
         EngineStats {
             engine: "memc3",

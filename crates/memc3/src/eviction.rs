@@ -66,15 +66,21 @@ impl Shared {
                 continue;
             }
             if !self.config.evictions_enabled {
-                // No item goes, but others may have chunks, or another class a page to spare.
-                if self.recall(|_| true) || self.take_spare_page(class, now, station) {
+                // No item goes, but a page that another class has to spare may come.
+                if self.take_spare_page(class) {
                     continue;
                 }
                 break;
             }
             self.review(class, now, station);
-            if self.evict_from(class, now, station) == 0 {
-                self.steal_page(Some(class), now, station);
+            self.evict_from(class, now, station);
+            // What was evicted may be of no use, from a page that is being emptied.
+            if let Some(place) = self.take_chunk(class, station) {
+                return Some(place);
+            }
+            if !self.steal_page(Some(class), now, station) {
+                // Pages whose chunks are in the hands of others cannot be emptied before these have gone on.
+                std::thread::yield_now();
             }
         }
         station.counters.out_of_memory(1);
@@ -88,12 +94,23 @@ impl Shared {
         if place.is_some() {
             return place;
         }
-        // What a magazine holds for another class stays: two classes in turns would empty and fill it at every store.
-        let wanted = if station.magazine.is_empty() { self.batch_len(class) } else { 1 };
-        let mut places = self.slabs.take(&self.arena, class, wanted);
+        // What a magazine holds for another class stays: two classes in turns would empty and fill it at every store. And where
+        // no item may go for a store, it is not to be refused for what waits elsewhere.
+        if !self.config.evictions_enabled || !station.magazine.is_empty() {
+            return self.slabs.take(&self.arena, class);
+        }
+        let mut places = self.slabs.take_batch(&self.arena, class, self.batch_len(class));
         let place = places.pop();
-        self.slabs.free(&self.arena, &station.magazine.fill(class, places));
+        self.keep(class, places, station);
         place
+    }
+
+    /// Leaves free chunks of a class in the worker's magazine, but those of pages that are being emptied.
+    fn keep(&self, class: ClassId, places: Vec<Place>, station: &Station) {
+        let mut rest = station.magazine.fill(class, places);
+        // Whoever began to empty a page before this looks into the magazine after it, or the other way round.
+        rest.extend(station.magazine.recall(|place| self.slabs.is_draining(self.arena.locate(place).0)));
+        self.slabs.free(&self.arena, &rest);
     }
 
     /// Chunks of a class that are taken or freed at a time. Of large ones it is one: the next store may not need another.
@@ -101,20 +118,19 @@ impl Shared {
         (PAGE_LEN / 4 / self.slabs.sizes.chunk_len(class)).clamp(1, BATCH_LEN)
     }
 
-    /// Frees what the magazines hold as far as `is_wanted`; true if there was any.
-    pub(crate) fn recall(&self, mut is_wanted: impl FnMut(&mut Place) -> bool) -> bool {
-        let magazines = |station: &Arc<Station>| station.magazine.recall(&mut is_wanted);
-        let chunks: Vec<Place> = self.stations().iter().flat_map(magazines).collect();
+    /// Frees what the magazines hold as far as `is_wanted`.
+    pub(crate) fn recall(&self, is_wanted: impl Fn(Place) -> bool) {
+        let of = |station: &Arc<Station>| station.magazine.recall(&is_wanted);
+        let chunks: Vec<Place> = self.stations().iter().flat_map(of).collect();
         self.slabs.free(&self.arena, &chunks);
-        !chunks.is_empty()
     }
 
-    /// Evicts a batch from a class; returns how many items went.
-    fn evict_from(&self, class: ClassId, now: Time, station: &Station) -> usize {
+    /// Evicts a batch from a class, for the worker's magazine.
+    fn evict_from(&self, class: ClassId, now: Time, station: &Station) {
         let wanted = self.batch_len(class);
         let mut victims = Vec::with_capacity(wanted);
         self.slabs.victims(&self.arena, &mut self.slabs.lock(class), wanted, &mut victims);
-        self.evict(&victims, Some(class), now, station)
+        self.evict(&victims, Some(class), now, station);
     }
 
     /// Evicts the items in `victims`, as far as they are still there; returns how many went. Those of the class that needs memory
@@ -147,39 +163,32 @@ impl Shared {
             let evicted = u64::from(!is_expired);
             let unfetched = u64::from(!is_expired && !unlinked.header.is_fetched());
             // An item out of the index keeps its chunk, and so its page its class, until the chunk is freed.
-            let class = self.slabs.class_of(self.arena.locate(unlinked.place).0);
-            if needing.is_some() && class == needing && !unlinked.header.is_large() {
+            let owner = self.slabs.class_of(self.arena.locate(unlinked.place).0);
+            if needing.is_some() && owner == needing && !unlinked.header.is_large() {
                 counters.bytes(0u64.wrapping_sub(self.total_len(unlinked.header, self.words(unlinked.place)) as u64));
                 batch.places.push(unlinked.place);
                 batch.evicted += evicted;
                 batch.unfetched += unfetched;
                 continue;
             }
-            if let Some(class) = class {
-                let mut class = self.slabs.lock(class);
-                class.stats.evicted += evicted;
-                class.stats.evicted_unfetched += unfetched;
+            if let Some(owner) = owner {
+                let mut locked = self.slabs.lock(owner);
+                locked.stats.evicted += evicted;
+                locked.stats.evicted_unfetched += unfetched;
             }
             self.free_item(unlinked, counters);
         }
         if let Some(class) = needing {
-            self.set_aside(class, batch, gone, station);
+            {
+                let mut locked = self.slabs.lock(class);
+                locked.stats.evicted += batch.evicted;
+                locked.stats.evicted_unfetched += batch.unfetched;
+                locked.evicted_since_review += gone;
+                batch.places.iter().for_each(|place| self.slabs.clear(&self.arena, &mut locked, *place));
+            }
+            self.keep(class, batch.places, station);
         }
         gone
-    }
-
-    /// Leaves the chunks of a batch in the worker's magazine, but those of pages that are being emptied.
-    fn set_aside(&self, class: ClassId, batch: Batch, gone: usize, station: &Station) {
-        {
-            let mut class = self.slabs.lock(class);
-            class.stats.evicted += batch.evicted;
-            class.stats.evicted_unfetched += batch.unfetched;
-            class.evicted_since_review += gone;
-            batch.places.iter().for_each(|place| self.slabs.set_aside(&self.arena, &mut class, *place));
-        }
-        let mut rest = station.magazine.fill(class, batch.places);
-        rest.extend(station.magazine.recall(|place| self.slabs.is_draining(self.arena.locate(*place).0)));
-        self.slabs.free(&self.arena, &rest);
     }
 
     /// Counts an item that had expired, and logs one that had not; true if it had.
@@ -292,9 +301,11 @@ impl Shared {
     /// Empties a page: what its policy would keep moves to other chunks of the class, the rest is evicted. The page goes to the pool
     /// with its last chunk, at once unless a value in it is being sent or written.
     pub(crate) fn empty_page(&self, class: ClassId, page: PageId, now: Time, station: &Station) {
-        self.recall(|place| self.arena.locate(*place).0 == page);
+        self.recall(|place| self.arena.locate(place).0 == page);
+        // With its last chunk the page has gone, and may be another class's.
+        let chunks = self.slabs.chunks_to_empty(&self.slabs.lock(class), page);
         let mut victims = Vec::new();
-        for index in 0..self.slabs.chunks_used(page) {
+        for index in 0..chunks {
             let place = self.slabs.chunk(&self.arena, class, page, index);
             let words = self.words(place);
             let header = Header::of(words);

@@ -2,10 +2,13 @@
 //! lock of a size class, and the lines that it protects, once a batch and not at every item (Bonwick and Adams, USENIX ATC'01).
 //!
 //! Always true: a chunk in a magazine holds no item and counts as used in its class; all chunks of a magazine are of one class,
-//! and no more than one batch; whoever empties a page, or finds no memory though no item may go, takes chunks out of all
-//! magazines ([`Magazine::recall`]).
+//! and no more than one batch. Whoever empties a page takes its chunks out of all magazines ([`Magazine::recall`]), and whoever
+//! fills a magazine looks afterwards whether a page is being emptied, so that none stays. Where no item may be evicted for a
+//! store, nothing waits in magazines.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use guira_sync::reuse;
 
 use crate::{arena::Place, counters::Counters, size_classes::ClassId};
 
@@ -37,7 +40,12 @@ impl Magazine {
     /// A chunk of a class, if there is one.
     pub fn take(&self, class: ClassId) -> Option<Place> {
         let mut chunks = self.lock();
-        if chunks.class == Some(class) { chunks.places.pop() } else { None }
+        let place = if chunks.class == Some(class) { chunks.places.pop() } else { None };
+        if place.is_some() {
+            // A worker may go from thread to thread, and a station from worker to worker.
+            reuse::before_reuse();
+        }
+        place
     }
 
     /// Puts chunks of a class in; what is left over in exchange is to be freed: the chunks of another class, or these, if others
@@ -54,8 +62,8 @@ impl Magazine {
 
     /// Takes out the chunks that are in a page, say; they are to be freed.
     #[must_use]
-    pub fn recall(&self, is_wanted: impl FnMut(&mut Place) -> bool) -> Vec<Place> {
-        self.lock().places.extract_if(.., is_wanted).collect()
+    pub fn recall(&self, is_wanted: impl Fn(Place) -> bool) -> Vec<Place> {
+        self.lock().places.extract_if(.., |place| is_wanted(*place)).collect()
     }
 
     /// Whether nothing is here.
@@ -63,10 +71,10 @@ impl Magazine {
         self.lock().places.is_empty()
     }
 
-    /// How many chunks of a class are here.
-    pub fn len(&self, class: ClassId) -> usize {
+    /// How many chunks are here, and of which class.
+    pub fn held(&self) -> Option<(ClassId, usize)> {
         let chunks = self.lock();
-        if chunks.class == Some(class) { chunks.places.len() } else { 0 }
+        chunks.class.map(|class| (class, chunks.places.len()))
     }
 }
 
@@ -82,14 +90,14 @@ mod tests {
         let magazine = Magazine::default();
         assert_eq!(magazine.take(CLASS), None);
         assert_eq!(magazine.fill(CLASS, vec![Place(1), Place(2)]), []);
-        assert_eq!(magazine.len(CLASS), 2);
+        assert_eq!(magazine.held(), Some((CLASS, 2)));
         assert_eq!(magazine.take(OTHER), None);
         assert_eq!(magazine.take(CLASS), Some(Place(2)));
         assert_eq!(magazine.fill(CLASS, vec![Place(3)]), [Place(3)], "there is one already");
         assert_eq!(magazine.fill(OTHER, vec![]), []);
-        assert_eq!(magazine.len(CLASS), 1, "nothing came in exchange");
+        assert_eq!(magazine.held(), Some((CLASS, 1)), "nothing came in exchange");
         assert_eq!(magazine.fill(OTHER, vec![Place(4), Place(5)]), [Place(1)], "the other class's");
-        assert_eq!(magazine.len(CLASS), 0);
+        assert_eq!(magazine.held(), Some((OTHER, 2)));
         assert_eq!(magazine.recall(|place| place.0 == 4), [Place(4)]);
         assert_eq!(magazine.take(OTHER), Some(Place(5)));
         assert_eq!(magazine.take(OTHER), None);

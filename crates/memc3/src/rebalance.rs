@@ -48,15 +48,15 @@ impl Shared {
     }
 
     /// Takes a page of chunks that another class does not need, evicting nothing; true if it reached the pool.
-    pub(crate) fn take_spare_page(&self, wanting: ClassId, now: Time, station: &Station) -> bool {
-        self.slabs.ids().filter(|class| *class != wanting).any(|class| {
-            let page = {
-                let mut locked = self.slabs.lock(class);
-                let empty = self.slabs.empty_page(&locked);
-                empty.filter(|page| self.slabs.start_draining(&self.arena, &mut locked, *page))
-            };
-            page.is_some_and(|page| !self.slabs.is_draining(page) || self.drain(class, page, now, station))
-        })
+    pub(crate) fn take_spare_page(&self, wanting: ClassId) -> bool {
+        self.slabs.ids().filter(|class| *class != wanting).any(|class| self.give_empty_page(class))
+    }
+
+    /// Gives a page of the class that has no item, if there is one, to the pool.
+    fn give_empty_page(&self, class: ClassId) -> bool {
+        let mut locked = self.slabs.lock(class);
+        let empty = self.slabs.empty_page(&locked);
+        empty.is_some_and(|page| self.slabs.start_draining(&self.arena, &mut locked, page))
     }
 
     /// Moves a page as an operator says, classes by the numbers users see: 0 is the pool, no `from` is any class. A page that
@@ -87,7 +87,12 @@ impl Shared {
         let is_in_pool = match taken {
             Some(taken) => {
                 let (class, page) = taken?;
-                self.drain(class, page, now, station)
+                // Where no item may go, the page may have got one since it was found empty.
+                if self.config.evictions_enabled {
+                    self.drain(class, page, now, station)
+                } else {
+                    self.give_empty_page(class)
+                }
             }
             None if self.arena.has_free_page() => true,
             None => return Err(ReassignError::NoSpare),

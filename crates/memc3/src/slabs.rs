@@ -182,16 +182,32 @@ impl Slabs {
     }
 
     /// Chunks of a page that have been handed out at some time.
-    pub fn chunks_used(&self, page: PageId) -> usize {
+    fn chunks_used(&self, page: PageId) -> usize {
         usize::from(self.page(page).fresh.load(Ordering::Relaxed))
+    }
+
+    /// The same of a page that was the class's a moment ago: never more than a page of it has.
+    pub fn chunks_to_visit(&self, class: ClassId, page: PageId) -> usize {
+        self.chunks_used(page).min(self.sizes.chunks_per_page(class))
+    }
+
+    /// The same of a page of the class that is being emptied; none if it is not, or no longer.
+    pub fn chunks_to_empty(&self, class: &Class, page: PageId) -> usize {
+        let is_draining = self.class_of(page) == Some(class.id) && self.page(page).is_draining();
+        if is_draining { self.chunks_used(page) } else { 0 }
     }
 
     fn chunk_index(&self, class: ClassId, offset: usize) -> usize {
         (offset - self.sizes.chunks_offset(class)) / self.sizes.chunk_len(class)
     }
 
+    /// Takes a free chunk of a class.
+    pub fn take(&self, arena: &Arena, class: ClassId) -> Option<Place> {
+        self.take_one(arena, &mut self.lock(class))
+    }
+
     /// Takes free chunks of a class, at most so many.
-    pub fn take(&self, arena: &Arena, class: ClassId, wanted: usize) -> Vec<Place> {
+    pub fn take_batch(&self, arena: &Arena, class: ClassId, wanted: usize) -> Vec<Place> {
         let mut locked = self.lock(class);
         std::iter::from_fn(|| self.take_one(arena, &mut locked)).take(wanted).collect()
     }
@@ -238,8 +254,8 @@ impl Slabs {
         }
     }
 
-    /// Makes nothing of the item in a chunk that nobody can find any more; the chunk stays in use, for a magazine.
-    pub fn set_aside(&self, arena: &Arena, class: &mut Class, place: Place) {
+    /// Makes nothing of the item in a chunk that nobody can find any more; the chunk stays in use.
+    pub fn clear(&self, arena: &Arena, class: &mut Class, place: Place) {
         if self.node_len > 0 {
             class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages }, place);
         }
@@ -247,7 +263,7 @@ impl Slabs {
     }
 
     fn free_one(&self, arena: &Arena, class: &mut Class, place: Place) {
-        self.set_aside(arena, class, place);
+        self.clear(arena, class, place);
         let (id, offset) = arena.locate(place);
         let page = self.page(id);
         let words = arena.words(place).expect("a chunk of the arena");
@@ -343,6 +359,10 @@ impl Slabs {
         let memory = ClassMemory { slabs: self, arena, class: id, pages: &class.pages };
         match event {
             Event::Stored => class.policy.stored(&memory, place),
+            // From another class's order it comes as a new one.
+            Event::MovedFrom(from) if self.class_of(arena.locate(from).0) != Some(id) => {
+                class.policy.stored(&memory, place);
+            }
             Event::MovedFrom(from) => class.policy.moved(&memory, from, place),
             Event::Used => class.policy.used(&memory, place),
         }
@@ -401,13 +421,13 @@ impl Slabs {
         class.pages.len() > 1
     }
 
-    /// Numbers about a class; `None` for one without pages. `set_aside` of its chunks wait in magazines.
-    pub fn stats(&self, class: ClassId, set_aside: u64, now: Time) -> Option<ClassStats> {
+    /// Numbers about a class; `None` for one without pages. `waiting` of its chunks are in magazines.
+    pub fn stats(&self, class: ClassId, waiting: u64, now: Time) -> Option<ClassStats> {
         let locked = self.lock(class);
         let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max()?;
         let chunks = self.sizes.chunks_per_page(class);
         // The magazines were counted a moment ago.
-        let used_chunks = locked.used_chunks.saturating_sub(set_aside);
+        let used_chunks = locked.used_chunks.saturating_sub(waiting);
         Some(ClassStats {
             class: class.number(),
             chunk_size: self.sizes.chunk_len(class),

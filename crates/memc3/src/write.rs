@@ -5,7 +5,10 @@
 //! lock shows, and is given back otherwise. What must be copied under the lock is what the change keeps of the present value:
 //! an append to a large value, or the first expiry of one, holds its two stripes for as long as the copy takes.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use guira_cuckoo::{Full, GrowError, Place as Slot, Probe, SEGMENT_BUCKETS};
 use guira_item::{
@@ -27,6 +30,9 @@ use crate::{
 
 /// Attempts of one change: each is spoilt only by another change of the same key, or of the same two buckets.
 const ATTEMPTS_MAX: usize = 1_000;
+
+/// Attempts after which a thread sleeps while it waits for another one.
+const YIELDS_MAX: usize = 100;
 
 /// Longest value in which a number is looked for, in bytes: what memcached keeps in one piece.
 const NUMBER_LEN_MAX: usize = 512 << 10;
@@ -113,7 +119,7 @@ impl Shared {
         sink: &mut S,
     ) {
         let mut spare = self.foreseen_shape(probe, request).and_then(|shape| self.spare(shape, request, now, worker));
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
             match self.attempt(worker, now, probe, request, &mut spare, index, sink) {
                 Attempt::Done => {
                     self.give_back(spare);
@@ -127,7 +133,7 @@ impl Shared {
                     }
                 }
                 Attempt::NoSlot => {
-                    if self.make_slot(probe, now, &worker.station).is_err() {
+                    if self.make_slot(probe, attempt, now, &worker.station).is_err() {
                         break;
                     }
                 }
@@ -576,8 +582,8 @@ impl Shared {
         value
     }
 
-    /// Makes room for a new key: by displacement, by growth, or by evicting a neighbour.
-    fn make_slot(&self, probe: &Probe, now: Time, station: &Station) -> Result<(), Full> {
+    /// Makes room for a new key, at an attempt of that number: by displacement, by growth, or by evicting a neighbour.
+    fn make_slot(&self, probe: &Probe, attempt: usize, now: Time, station: &Station) -> Result<(), Full> {
         // Both buckets of a new key are full ever more often as the index fills, so this is the place from which growth gets
         // its steps, a little for a few new keys, even if no background thread does.
         let searches = self.slot_searches.fetch_add(1, Ordering::Relaxed);
@@ -592,7 +598,7 @@ impl Shared {
             Ok(()) => return Ok(()),
             // Another thread is moving one of the key's buckets.
             Err(GrowError::Busy) => {
-                std::thread::yield_now();
+                wait_for_mover(attempt);
                 return Ok(());
             }
             Err(_) => {}
@@ -607,10 +613,23 @@ impl Shared {
         }
         if self.index.make_room(probe).is_ok()
             || (self.config.evictions_enabled && self.evict_neighbour(probe, now, station))
+            // Others may have evicted all the neighbours that were found.
+            || self.index.make_room(probe).is_ok()
         {
             return Ok(());
         }
         Err(Full)
+    }
+}
+
+/// Lets the thread that moves a bucket go on. It may have lost its core, for milliseconds: yielding a thousand times to nobody
+/// takes one.
+#[expect(clippy::disallowed_methods, reason = "there is no event to wait for: a claim on a bucket is two bits")]
+fn wait_for_mover(attempt: usize) {
+    if attempt < YIELDS_MAX {
+        std::thread::yield_now();
+    } else {
+        std::thread::sleep(Duration::from_micros(100));
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use guira_loadgen::affinity;
 use guira_loadgen::error::LoadError;
+use rustix::process::setpriority_process;
 use socket2::SockRef;
 
 /// Time between two acts.
@@ -192,6 +193,9 @@ impl Assault {
         let (is_over, counted, began) = (Arc::clone(&over), Arc::clone(&acts), Instant::now());
         let thread = std::thread::spawn(move || {
             let _pinned = core.map(affinity::pin).transpose()?;
+            // The least of all threads: if it has the generator's core, the healthy client's requests are not to wait for it there.
+            // Of Linux's threads each has a priority of its own.
+            setpriority_process(None, 19).map_err(|errno| failed(errno.into()))?;
             let mut due = Instant::now();
             while !is_over.load(Relaxed) {
                 wait_until(due);
