@@ -17,9 +17,10 @@ use crate::{
 const CACHE_LINE_LEN: usize = 64;
 
 /// What a read found.
+#[derive(Clone, Copy)]
 enum Found {
-    /// The value is in the sink; this was its header.
-    Value(Hit, Header, Place),
+    /// The value is in the sink.
+    Value,
     /// It was there and is over.
     Dead,
     /// The key is there but the read needs the lock: a large value, or marks that this read may change.
@@ -51,6 +52,8 @@ impl Shared {
         index: usize,
         sink: &mut S,
     ) {
+        // Beside what the closure returns: that is moved several times, and the moves wait for what has just been written.
+        let (mut hit, mut found_header, mut found_place) = (Hit::default(), Header(0), Place(0));
         let found = self.index.read_unlocked(probe, |payload| {
             let (place, words, header) = self.item_of_key(payload, probe, request.key)?;
             let more = More::of(header, words);
@@ -63,7 +66,7 @@ impl Shared {
             let value_len = header.value_len();
             let value = header.key_offset() + header.key_len();
             // The classic commands tell nothing that would need another cache line.
-            let hit = if get.wins || !get.value {
+            hit = if get.wins || !get.value {
                 self.hit(place, header, more, value_len, header.chunk_len(), now)
             } else {
                 Hit {
@@ -82,12 +85,13 @@ impl Shared {
             if get.value {
                 item::copy_out(words, value, hit.value_len, sink.reserve(index, &hit), VALUE_SLACK_LEN);
             }
-            Some(Found::Value(hit, header, place))
+            (found_header, found_place) = (header, place);
+            Some(Found::Value)
         });
         match found.unwrap_or(Some(Found::NeedsLock)) {
-            Some(Found::Value(hit, header, place)) => {
-                if get.bump && (self.notes_uses || !header.is_used()) {
-                    self.note_use(probe, place, header);
+            Some(Found::Value) => {
+                if get.bump && (self.notes_uses || !found_header.is_used()) {
+                    self.note_use(probe, found_place, found_header);
                 }
                 if get.value {
                     sink.commit(index, &hit);
