@@ -166,8 +166,36 @@ pub struct EngineStats {
     pub out_of_memory: u64,
     /// Pages moved from one class to another.
     pub slabs_moved: u64,
-    /// Per class, the used ones only.
+    /// Per class: those that have pages, or counts from when they had.
     pub classes: Vec<ClassStats>,
+}
+
+impl EngineStats {
+    /// What only ever grows, counted from where it stood in `before`; the rest is as it is.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (now, before) in [
+            (&mut self.total_items, before.total_items),
+            (&mut self.evictions, before.evictions),
+            (&mut self.evicted_unfetched, before.evicted_unfetched),
+            (&mut self.reclaimed, before.reclaimed),
+            (&mut self.expired_unfetched, before.expired_unfetched),
+            (&mut self.crawler_reclaimed, before.crawler_reclaimed),
+            (&mut self.crawler_items_checked, before.crawler_items_checked),
+            (&mut self.out_of_memory, before.out_of_memory),
+            (&mut self.slabs_moved, before.slabs_moved),
+        ] {
+            *now = now.saturating_sub(before);
+        }
+        for class in &mut self.classes {
+            if let Some(before) = before.classes.iter().find(|before| before.class == class.class) {
+                class.evicted = class.evicted.saturating_sub(before.evicted);
+                class.evicted_unfetched = class.evicted_unfetched.saturating_sub(before.evicted_unfetched);
+                class.out_of_memory = class.out_of_memory.saturating_sub(before.out_of_memory);
+            }
+        }
+        self
+    }
 }
 
 /// Numbers about one slab class.

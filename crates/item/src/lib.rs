@@ -26,5 +26,5 @@ pub use operation::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Store, StoreMode,
 };
 pub use service::{Immediate, Service, Ticket, Wake};
-pub use sink::{Footprint, Footprints, PinnedValue, Sink, VALUE_SLACK_LEN};
+pub use sink::{Death, Footprint, Footprints, PinnedValue, Sink, VALUE_SLACK_LEN};
 pub use time::{Clock, Expiry, Time};

@@ -42,6 +42,15 @@ pub struct Footprints {
     pub after: Option<Footprint>,
 }
 
+/// Why an item that lies in memory is not there for clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// Its time was over.
+    Expired,
+    /// It was stored before a `flush_all`, whether or not its time was over as well.
+    Flushed,
+}
+
 /// Takes the answers of one batch.
 pub trait Sink {
     /// Room for the value of a hit: `VALUE_SLACK_LEN + hit.value_len + VALUE_SLACK_LEN` bytes, the value's place being in
@@ -61,6 +70,10 @@ pub trait Sink {
 
     /// Any other answer.
     fn answer(&mut self, index: usize, answer: Answer);
+
+    /// The answer to `index` comes next, and its key's item lay in memory, dead. A call of its own, so that answers about
+    /// items that are there carry nothing for it.
+    fn found_dead(&mut self, _index: usize, _death: Death) {}
 
     /// An answer from an engine that knows about the items; to a sink that does not ask it is like any other.
     fn answer_change(&mut self, index: usize, answer: Answer, _items: &Footprints) {

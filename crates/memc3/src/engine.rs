@@ -8,7 +8,7 @@ use std::sync::{
 
 use guira_cuckoo::{Index, LockedPayload, Probe, SegmentSource};
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, ReassignError, Request,
+    Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, ReassignError, Request,
     ScanCursor, Sink, Time,
 };
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
@@ -185,10 +185,20 @@ impl Shared {
     /// Whether an item is there for clients: neither expired nor flushed.
     #[inline]
     pub fn is_live(&self, probe: &Probe, header: Header, more: More, now: Time) -> bool {
-        !more.expiry.is_past(now)
-            && (!self.flushed.load(Ordering::Relaxed)
-                || header.version()
-                    > self.index.stripe_data(self.index.stripe_of(probe)).flushed.load(Ordering::Relaxed))
+        !more.expiry.is_past(now) && !self.is_flushed_away(probe, header)
+    }
+
+    /// Whether the item was stored before a flush.
+    #[inline]
+    fn is_flushed_away(&self, probe: &Probe, header: Header) -> bool {
+        self.flushed.load(Ordering::Relaxed)
+            && header.version() <= self.index.stripe_data(self.index.stripe_of(probe)).flushed.load(Ordering::Relaxed)
+    }
+
+    /// Why an item is not live.
+    #[cold]
+    pub fn death(&self, probe: &Probe, header: Header) -> Death {
+        if self.is_flushed_away(probe, header) { Death::Flushed } else { Death::Expired }
     }
 
     /// The version after the last one under a stripe. The caller holds it.

@@ -314,9 +314,10 @@ fn a_page_does_not_wait_for_an_idle_worker_either() {
         for i in 0..20_000 {
             assert!(set(&engine, &mut busy, format!("{i:014}").as_bytes(), &[2; 3_000]), "{eviction:?} {i}");
         }
-        let pages =
-            engine.stats().classes.iter().find(|class| class.class == small.class).map(|class| class.total_pages);
-        assert_eq!(pages, None, "{eviction:?}");
+        let stats = engine.stats();
+        let left = stats.classes.iter().find(|class| class.class == small.class).expect("its count stays");
+        assert_eq!((left.total_pages, left.used_chunks, left.evicted), (0, 0, 1), "{eviction:?}");
+        assert_eq!(stats.evictions, stats.classes.iter().map(|class| class.evicted).sum(), "{eviction:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use guira_cuckoo::Probe;
-use guira_item::{Answer, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Death, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::{
     arena::Place,
@@ -22,7 +22,7 @@ enum Found {
     /// The value is in the sink.
     Value,
     /// It was there and is over.
-    Dead,
+    Dead(Death),
     /// The key is there but the read needs the lock: a large value, or marks that this read may change.
     NeedsLock,
 }
@@ -58,7 +58,7 @@ impl Shared {
             let (place, words, header) = self.item_of_key(payload, probe, request.key)?;
             let more = More::of(header, words);
             if !self.is_live(probe, header, more, now) {
-                return Some(Found::Dead);
+                return Some(Found::Dead(self.death(probe, header)));
             }
             if header.is_large() || (get.wins && more.stale) {
                 return Some(Found::NeedsLock);
@@ -100,8 +100,9 @@ impl Shared {
                 }
             }
             None if get.vivify.is_none() => sink.answer(index, Answer::Miss),
-            Some(Found::Dead) if get.vivify.is_none() => {
+            Some(Found::Dead(death)) if get.vivify.is_none() => {
                 self.reclaim(probe, request.key, now, &worker.station.counters);
+                sink.found_dead(index, death);
                 sink.answer(index, Answer::Miss);
             }
             _ => self.change(worker, now, probe, request, index, sink),

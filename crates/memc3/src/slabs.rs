@@ -421,10 +421,13 @@ impl Slabs {
         class.pages.len() > 1
     }
 
-    /// Numbers about a class; `None` for one without pages. `waiting` of its chunks are in magazines.
+    /// Numbers about a class; `None` for one without pages and without counts from when it had some. `waiting` of its
+    /// chunks are in magazines.
     pub fn stats(&self, class: ClassId, waiting: u64, now: Time) -> Option<ClassStats> {
         let locked = self.lock(class);
-        let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max()?;
+        let has_counts = locked.stats.evicted > 0 || locked.stats.out_of_memory > 0;
+        let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max();
+        let oldest_s = oldest_s.or(has_counts.then_some(0))?;
         let chunks = self.sizes.chunks_per_page(class);
         // The magazines were counted a moment ago.
         let used_chunks = locked.used_chunks.saturating_sub(waiting);

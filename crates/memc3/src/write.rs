@@ -320,6 +320,8 @@ impl Shared {
         let version = self.next_version(probe);
         let (change, answer) = apply(&request.operation, current.as_ref(), now, version);
         let items = self.footprints(request, current.as_ref(), &change);
+        let dead = found.as_ref().filter(|found| !found.is_live);
+        let death = dead.map(|found| self.death(probe, found.header));
         let mut old = None;
         let mut stored = None;
         let mut moved_from = None;
@@ -375,6 +377,9 @@ impl Shared {
                     Err(Attempt::Done) => {
                         // Larger than the largest item.
                         drop(locked);
+                        if let Some(death) = death {
+                            sink.found_dead(index, death);
+                        }
                         sink.answer(index, Answer::TooLarge);
                         return Attempt::Done;
                     }
@@ -389,6 +394,9 @@ impl Shared {
         }
         if self.keeps_nodes && moved_from.is_some() {
             stored = self.find(&locked, probe, request.key, now).map(|found| found.place);
+        }
+        if let Some(death) = death {
+            sink.found_dead(index, death);
         }
         match answer {
             Err(answer) => {

@@ -34,6 +34,8 @@ counters! {
     cmd_meta: "Meta commands.",
     get_hits: "Keys found by a read.",
     get_misses: "Keys not found by a read.",
+    get_expired: "Keys whose item lay in memory and had expired, whatever asked for them.",
+    get_flushed: "The same of items that a flush_all had removed.",
     delete_misses: "Deletes of what was not there.",
     delete_hits: "Deletes that removed something.",
     incr_misses: "incr of what was not there.",

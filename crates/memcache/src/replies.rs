@@ -3,7 +3,7 @@
 //! Always true: what has been written ends with a whole answer, except between `reserve` and `commit`; then the reserved
 //! bytes lie behind it and do not count.
 
-use guira_item::{Answer, Footprints, Hit, PinnedValue, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Death, Footprints, Hit, PinnedValue, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::batch::{MetaCommand, MetaPlan, Plan};
 use crate::error_lines::{
@@ -478,6 +478,13 @@ impl Sink for Replies<'_, '_> {
             Err(_) => self.output.push(OPAQUE_TOO_LONG),
         }
         self.end_read(index, Some(hit.class));
+    }
+
+    fn found_dead(&mut self, _index: usize, death: Death) {
+        match death {
+            Death::Expired => self.counters.get_expired += 1,
+            Death::Flushed => self.counters.get_flushed += 1,
+        }
     }
 
     #[inline]

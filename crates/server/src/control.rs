@@ -128,8 +128,8 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
     match which {
         Stats::General => stats::write(&stats::general(shared), output),
         Stats::Settings => stats::write(&stats::settings(shared), output),
-        Stats::Items => stats::write(&stats::items(&shared.service.stats(), &shared.tallies.class_totals()), output),
-        Stats::Slabs => stats::write(&stats::slabs(&shared.service.stats(), &shared.tallies.class_totals()), output),
+        Stats::Items => stats::write(&stats::items(&shared.engine_stats(), &shared.tallies.class_totals()), output),
+        Stats::Slabs => stats::write(&stats::slabs(&shared.engine_stats(), &shared.tallies.class_totals()), output),
         Stats::Sizes if shared.sizes_enabled.load(Relaxed) => return Outcome::Dump(Dump::of_all(Form::Sizes)),
         Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
         Stats::SizesEnable | Stats::SizesDisable => {
@@ -142,7 +142,8 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         Stats::Conns if RollCall::may_start(shared) => return Outcome::RollCall,
         Stats::Conns => output.push(OUT_OF_MEMORY_STATS),
         Stats::Reset => {
-            shared.tallies.reset();
+            shared.tallies.reset(|| shared.service.stats());
+            shared.watchers.reset_skipped();
             shared.prefixes.reset();
             output.push(b"RESET\r\n");
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use guira_item::{Answer, Footprints, Hit, PinnedValue, Request, Service, Sink, Ticket, Time};
+use guira_item::{Answer, Death, Footprints, Hit, PinnedValue, Request, Service, Sink, Ticket, Time};
 use guira_memcache::{Batch, Counters, Output, Scratch};
 use mio::Registry;
 
@@ -112,6 +112,10 @@ impl<T: Sink> Sink for SliceSink<'_, T> {
     #[inline]
     fn metadata(&mut self, index: usize, hit: &Hit) {
         self.inner.metadata(self.first + index, hit);
+    }
+
+    fn found_dead(&mut self, index: usize, death: Death) {
+        self.inner.found_dead(self.first + index, death);
     }
 
     #[inline]

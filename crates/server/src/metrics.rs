@@ -2,11 +2,11 @@
 //!
 //! Always true: every metric is a row of `stats` under another name; nothing is counted for Prometheus alone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use guira_item::Service;
+use guira_item::{ClassStats, EngineStats, Service};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use crate::shared::Shared;
 use crate::stats;
+use crate::tally::ClassTotals;
 
 /// What the exposition is called in HTTP.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -165,13 +166,41 @@ fn metric_type(kind: Kind) -> MetricType {
     if kind == Counter { MetricType::Counter } else { MetricType::Gauge }
 }
 
+/// A slab class.
+struct Class {
+    label: String,
+    has_pages: bool,
+    /// Its rows in `stats items` and `stats slabs`.
+    values: HashMap<&'static str, u64>,
+}
+
+impl Class {
+    /// The engine's classes, and those whose last page has gone but which have counts: a counter must not end.
+    fn all(engine: &EngineStats, counted: &ClassTotals) -> Vec<Self> {
+        let mut classes: BTreeMap<u32, ClassStats> = engine.classes.iter().map(|class| (class.class, *class)).collect();
+        for class in counted.counted() {
+            classes.entry(class).or_insert_with(|| ClassStats { class, ..ClassStats::default() });
+        }
+        classes.values().map(|class| Self::new(class, counted)).collect()
+    }
+
+    fn new(class: &ClassStats, counted: &ClassTotals) -> Self {
+        let values = stats::items_of(class, counted).into_iter().chain(stats::slabs_of(class, counted)).collect();
+        Self { label: class.class.to_string(), has_pages: class.total_pages > 0, values }
+    }
+
+    fn value(&self, row: &str) -> f64 {
+        self.values.get(row).copied().unwrap_or(0) as f64
+    }
+}
+
 impl<S: Service> Collector for Snapshot<S> {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let shared = &self.0;
         // A name that both have, `evictions`, is the number.
         let mut rows = stats::settings(shared);
         rows.extend(stats::general(shared));
-        let engine = shared.service.stats();
+        let engine = shared.engine_stats();
         rows.push(("total_malloced".into(), engine.total_malloced.to_string().into()));
         let rows: HashMap<_, _> = rows.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
         let value = |name: &str| rows.get(name).map_or(0.0, |text| number(text));
@@ -195,47 +224,55 @@ impl<S: Service> Collector for Snapshot<S> {
         let labels = [("command", "set"), ("status", "hit")];
         write_one(commands.encode_family(&labels)?, Counter, sets.max(0.0))?;
 
-        let counted = shared.tallies.class_totals();
-        let mut classes: Vec<(String, HashMap<String, f64>)> = Vec::new();
-        for class in &engine.classes {
-            let mut values = HashMap::new();
-            let one = guira_item::EngineStats { classes: vec![*class], ..Default::default() };
-            for (name, value) in stats::items(&one, &counted).into_iter().chain(stats::slabs(&one, &counted)) {
-                let name = name.rsplit(':').next().unwrap_or_default().to_owned();
-                values.insert(name, number(&value));
-            }
-            classes.push((class.class.to_string(), values));
-        }
+        let classes = Class::all(&engine, &shared.tallies.class_totals());
         if classes.is_empty() {
             return Ok(());
         }
         for (row, metric, kind, help) in CLASSES {
             let mut family = encoder.encode_descriptor(metric, help, None, metric_type(*kind))?;
-            for (class, values) in &classes {
-                let value = values.get(*row).copied().unwrap_or(0.0);
-                write_one(family.encode_family(&[("slab", class.as_str())])?, *kind, value)?;
+            for class in classes.iter().filter(|class| class.has_pages || *kind == Counter) {
+                write_one(family.encode_family(&[("slab", class.label.as_str())])?, *kind, class.value(row))?;
             }
         }
         let help = "Requests by class, command and status";
         let mut commands = encoder.encode_descriptor("memcached_slab_commands", help, None, MetricType::Counter)?;
-        for (class, values) in &classes {
-            let value = |row: &str| values.get(row).copied().unwrap_or(0.0);
+        for class in &classes {
             for (row, command, status) in CLASS_COMMANDS {
-                let labels = [("slab", class.as_str()), ("command", *command), ("status", *status)];
-                write_one(commands.encode_family(&labels)?, Counter, value(row))?;
+                let labels = [("slab", class.label.as_str()), ("command", *command), ("status", *status)];
+                write_one(commands.encode_family(&labels)?, Counter, class.value(row))?;
             }
-            let sets = value("cmd_set") - value("cas_hits") - value("cas_badval");
-            let labels = [("slab", class.as_str()), ("command", "set"), ("status", "hit")];
+            let sets = class.value("cmd_set") - class.value("cas_hits") - class.value("cas_badval");
+            let labels = [("slab", class.label.as_str()), ("command", "set"), ("status", "hit")];
             write_one(commands.encode_family(&labels)?, Counter, sets.max(0.0))?;
         }
         let help = "Reads that found their item, by class and LRU";
         let mut hits = encoder.encode_descriptor("memcached_slab_lru_hits", help, None, MetricType::Counter)?;
-        for (class, values) in &classes {
+        for class in &classes {
             for (row, lru) in CLASS_LRUS {
-                let value = values.get(*row).copied().unwrap_or(0.0);
-                write_one(hits.encode_family(&[("slab", class.as_str()), ("lru", *lru)])?, Counter, value)?;
+                let labels = [("slab", class.label.as_str()), ("lru", *lru)];
+                write_one(hits.encode_family(&labels)?, Counter, class.value(row))?;
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_keeps_its_counters_when_its_last_page_has_gone() {
+        let mut counts = vec![Default::default(); 9];
+        counts[7] = [5; guira_memcache::ClassCounter::NAMES.len()];
+        let evicted = ClassStats { class: 3, evicted: 2, ..ClassStats::default() };
+        let full = ClassStats { class: 8, total_pages: 1, ..ClassStats::default() };
+        let engine = EngineStats { classes: vec![evicted, full], ..EngineStats::default() };
+        let classes = Class::all(&engine, &ClassTotals::from(counts));
+        let seen: Vec<_> = classes
+            .iter()
+            .map(|class| (class.label.as_str(), class.has_pages, class.value("evicted"), class.value("get_hits")))
+            .collect();
+        assert_eq!(seen, [("3", false, 2.0, 0.0), ("7", false, 0.0, 5.0), ("8", true, 0.0, 0.0)]);
     }
 }

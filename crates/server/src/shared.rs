@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
-use guira_item::Service;
+use guira_item::{EngineStats, Service};
 use mio::Waker;
 
 use crate::clock::Watch;
@@ -163,6 +163,11 @@ impl<S: Service> Shared<S> {
         if let Some(address) = self.addresses.metrics {
             crate::http::knock(address);
         }
+    }
+
+    /// The engine's numbers, those that add up since the last `stats reset`.
+    pub(crate) fn engine_stats(&self) -> EngineStats {
+        self.tallies.engine_since_reset(|| self.service.stats())
     }
 
     /// There may be something to clean up.

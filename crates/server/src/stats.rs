@@ -1,11 +1,11 @@
 //! What `stats` answers: memcached's names in memcached's order, so that whatever reads them there reads them here.
 //!
-//! Numbers about mechanisms that do not exist here (LRU segments, slab reassignment) are there and 0.
+//! Numbers about mechanisms that do not exist here (LRU segments) are there and 0.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use guira_item::{EngineStats, Service};
+use guira_item::{ClassStats, EngineStats, Service};
 use guira_memcache::{ClassCounter, Output};
 
 use crate::cpu_time::CpuTime;
@@ -49,7 +49,7 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     let totals = shared.tallies.totals();
     let total = |name: &str| totals.get(name).copied().unwrap_or(0);
     let rare = &shared.tallies.rare;
-    let engine = shared.service.stats();
+    let engine = shared.engine_stats();
     let connections = shared.tallies.connections();
     let cpu = CpuTime::of_this_process();
 
@@ -74,11 +74,16 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("read_buf_bytes_free", shared.mailboxes.len() * crate::desk::READ_LEN);
     rows.add("read_buf_oom", total("read_buf_oom"));
     rows.add("reserved_fds", reserved_fds(shared.settings.threads));
-    for name in ["cmd_get", "cmd_set", "cmd_flush", "cmd_touch", "cmd_meta", "get_hits", "get_misses"] {
-        rows.add(name, total(name));
-    }
-    rows.zeros(&["get_expired", "get_flushed"]);
     for name in [
+        "cmd_get",
+        "cmd_set",
+        "cmd_flush",
+        "cmd_touch",
+        "cmd_meta",
+        "get_hits",
+        "get_misses",
+        "get_expired",
+        "get_flushed",
         "delete_misses",
         "delete_hits",
         "incr_misses",
@@ -163,7 +168,7 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     let mut rows = Rows(Vec::with_capacity(100));
     let settings = &shared.settings;
     let (shown, protocol) = (&settings.shown, &settings.protocol);
-    let engine = shared.service.stats();
+    let engine = shared.engine_stats();
     let addresses = &shared.addresses;
     let port = |list: &[std::net::SocketAddr]| list.first().map_or(0, std::net::SocketAddr::port);
     let inter: Vec<&str> = settings.listen.iter().filter_map(|address| address.host.as_deref()).collect();
@@ -184,7 +189,7 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("chunk_size", shown.chunk_size_min);
     rows.add("num_threads", settings.threads);
     rows.add("num_threads_per_udp", usize::from(!addresses.udp.is_empty()));
-    rows.add("stat_key_prefix", shown.prefix_delimiter);
+    rows.add("stat_key_prefix", char::from(shown.prefix_delimiter));
     rows.add("detail_enabled", yes_no(shared.prefixes.is_on()));
     rows.add("reqs_per_event", settings.batches_per_turn_max);
     rows.add("cas_enabled", yes_no(protocol.cas_enabled));
@@ -233,65 +238,71 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
 pub(crate) fn items(engine: &EngineStats, counted: &ClassTotals) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
     for class in engine.classes.iter().filter(|class| class.used_chunks > 0) {
-        let name = |what: &str| format!("items:{}:{what}", class.class);
-        let used_len = class.used_chunks * class.chunk_size as u64;
-        for (what, value) in [
-            ("number", class.used_chunks),
-            ("number_hot", 0),
-            ("number_warm", 0),
-            ("number_cold", class.used_chunks),
-            ("age_hot", 0),
-            ("age_warm", 0),
-            ("age", u64::from(class.age_s)),
-            ("mem_requested", used_len),
-            ("evicted", class.evicted),
-            ("evicted_nonzero", 0),
-            ("evicted_time", 0),
-            ("outofmemory", class.out_of_memory),
-            ("tailrepairs", 0),
-            ("reclaimed", 0),
-            ("expired_unfetched", 0),
-            ("evicted_unfetched", class.evicted_unfetched),
-            ("evicted_active", 0),
-            ("crawler_reclaimed", 0),
-            ("crawler_items_checked", 0),
-            ("lrutail_reflocked", 0),
-            ("moves_to_cold", 0),
-            ("moves_to_warm", 0),
-            ("moves_within_lru", 0),
-            ("direct_reclaims", 0),
-            ("hits_to_hot", 0),
-            ("hits_to_warm", 0),
-            ("hits_to_cold", counted.of(class.class)[ClassCounter::GetHits as usize]),
-            ("hits_to_temp", 0),
-        ] {
-            rows.add(name(what), value);
+        for (what, value) in items_of(class, counted) {
+            rows.add(format!("items:{}:{what}", class.class), value);
         }
     }
     rows.0
 }
 
+/// The rows of `stats items` about a class.
+pub(crate) fn items_of(class: &ClassStats, counted: &ClassTotals) -> impl IntoIterator<Item = (&'static str, u64)> {
+    [
+        ("number", class.used_chunks),
+        ("number_hot", 0),
+        ("number_warm", 0),
+        ("number_cold", class.used_chunks),
+        ("age_hot", 0),
+        ("age_warm", 0),
+        ("age", u64::from(class.age_s)),
+        ("mem_requested", class.used_chunks * class.chunk_size as u64),
+        ("evicted", class.evicted),
+        ("evicted_nonzero", 0),
+        ("evicted_time", 0),
+        ("outofmemory", class.out_of_memory),
+        ("tailrepairs", 0),
+        ("reclaimed", 0),
+        ("expired_unfetched", 0),
+        ("evicted_unfetched", class.evicted_unfetched),
+        ("evicted_active", 0),
+        ("crawler_reclaimed", 0),
+        ("crawler_items_checked", 0),
+        ("lrutail_reflocked", 0),
+        ("moves_to_cold", 0),
+        ("moves_to_warm", 0),
+        ("moves_within_lru", 0),
+        ("direct_reclaims", 0),
+        ("hits_to_hot", 0),
+        ("hits_to_warm", 0),
+        ("hits_to_cold", counted.of(class.class)[ClassCounter::GetHits as usize]),
+        ("hits_to_temp", 0),
+    ]
+}
+
 /// `stats slabs`.
 pub(crate) fn slabs(engine: &EngineStats, counted: &ClassTotals) -> Vec<Row> {
     let mut rows = Rows(Vec::new());
-    for class in &engine.classes {
-        let name = |what: &str| format!("{}:{what}", class.class);
-        for (what, value) in [
-            ("chunk_size", class.chunk_size as u64),
-            ("chunks_per_page", class.chunks_per_page as u64),
-            ("total_pages", class.total_pages),
-            ("total_chunks", class.used_chunks + class.free_chunks),
-            ("used_chunks", class.used_chunks),
-            ("free_chunks", class.free_chunks),
-            ("free_chunks_end", 0),
-        ] {
-            rows.add(name(what), value);
-        }
-        for (what, value) in ClassCounter::NAMES.into_iter().zip(counted.of(class.class)) {
-            rows.add(name(what), value);
+    let with_pages = || engine.classes.iter().filter(|class| class.total_pages > 0);
+    for class in with_pages() {
+        for (what, value) in slabs_of(class, counted) {
+            rows.add(format!("{}:{what}", class.class), value);
         }
     }
-    rows.add("active_slabs", engine.classes.len());
+    rows.add("active_slabs", with_pages().count());
     rows.add("total_malloced", engine.total_malloced);
     rows.0
+}
+
+/// The rows of `stats slabs` about a class.
+pub(crate) fn slabs_of(class: &ClassStats, counted: &ClassTotals) -> impl IntoIterator<Item = (&'static str, u64)> {
+    let about_memory = [
+        ("chunk_size", class.chunk_size as u64),
+        ("chunks_per_page", class.chunks_per_page as u64),
+        ("total_pages", class.total_pages),
+        ("total_chunks", class.used_chunks + class.free_chunks),
+        ("used_chunks", class.used_chunks),
+        ("free_chunks", class.free_chunks),
+        ("free_chunks_end", 0),
+    ];
+    about_memory.into_iter().chain(ClassCounter::NAMES.into_iter().zip(counted.of(class.class)))
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use guira_item::EngineStats;
 use guira_memcache::{ClassCounter, ClassCounters, Counters};
 
 use crate::shared::locked;
@@ -86,7 +87,32 @@ pub(crate) struct Rare {
     pub(crate) watcher_lines_sent: AtomicU64,
 }
 
-/// All workers' numbers.
+impl Rare {
+    fn reset(&self) {
+        let Self {
+            connections_total,
+            connections_rejected,
+            listen_disabled,
+            listen_disabled_us,
+            crawler_starts,
+            maintenance_rounds,
+            watcher_lines_sent,
+        } = self;
+        for number in [
+            connections_total,
+            connections_rejected,
+            listen_disabled,
+            listen_disabled_us,
+            crawler_starts,
+            maintenance_rounds,
+            watcher_lines_sent,
+        ] {
+            number.store(0, Relaxed);
+        }
+    }
+}
+
+/// All workers' numbers, and from where the engine's are counted.
 #[derive(Debug)]
 pub(crate) struct Tallies {
     pub(crate) workers: Vec<WorkerTally>,
@@ -99,6 +125,7 @@ pub(crate) struct Tallies {
 struct Baseline {
     sums: Vec<u64>,
     classes: ClassTotals,
+    engine: EngineStats,
 }
 
 /// The sums, by name.
@@ -111,9 +138,22 @@ pub(crate) type ClassTotal = [u64; ClassCounter::NAMES.len()];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassTotals(Vec<ClassTotal>);
 
+#[cfg(test)]
+impl From<Vec<ClassTotal>> for ClassTotals {
+    fn from(counts: Vec<ClassTotal>) -> Self {
+        Self(counts)
+    }
+}
+
 impl ClassTotals {
     pub(crate) fn of(&self, class: u32) -> ClassTotal {
         self.0.get(class as usize).copied().unwrap_or_default()
+    }
+
+    /// The classes with any count.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = u32> {
+        let counted = |counts: &ClassTotal| counts.iter().any(|count| *count > 0);
+        self.0.iter().zip(0..).filter(move |(counts, _)| counted(counts)).map(|(_, class)| class)
     }
 }
 
@@ -177,13 +217,18 @@ impl Tallies {
         ClassTotals(sums)
     }
 
-    /// Starts counting from zero.
-    pub(crate) fn reset(&self) {
-        *locked(&self.baseline) = Baseline { sums: self.sums(), classes: self.class_sums() };
-        let rare = &self.rare;
-        for number in [&rare.connections_total, &rare.connections_rejected, &rare.listen_disabled] {
-            number.store(0, Relaxed);
-        }
+    /// What the engine says now, its counts since the last reset.
+    pub(crate) fn engine_since_reset(&self, engine: impl FnOnce() -> EngineStats) -> EngineStats {
+        // Before the engine is asked, as in `totals`.
+        let baseline = locked(&self.baseline);
+        engine().since(&baseline.engine)
+    }
+
+    /// Starts counting from zero, the engine's counts from what it says now.
+    pub(crate) fn reset(&self, engine: impl FnOnce() -> EngineStats) {
+        let mut baseline = locked(&self.baseline);
+        *baseline = Baseline { sums: self.sums(), classes: self.class_sums(), engine: engine() };
+        self.rare.reset();
     }
 }
 
@@ -200,7 +245,7 @@ mod tests {
         }
         assert_eq!(tallies.totals()["cmd_get"], 6);
         assert_eq!(tallies.totals()["bytes_read"], 20);
-        tallies.reset();
+        tallies.reset(EngineStats::default);
         tallies.workers[0].publish(&Counters { cmd_get: 5, ..Counters::default() }, &traffic);
         assert_eq!(tallies.totals()["cmd_get"], 2);
         assert_eq!(tallies.totals()["bytes_read"], 0);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use guira_item::{
-    Answer, EvictionLog, Footprint, Footprints, Hit, ItemInfo, Operation, PinnedValue, Request, Service, Sink, Store,
-    StoreMode, Time,
+    Answer, Death, EvictionLog, Footprint, Footprints, Hit, ItemInfo, Operation, PinnedValue, Request, Service, Sink,
+    Store, StoreMode, Time,
 };
 use guira_memcache::{Output, WatchSet};
 use mio::Waker;
@@ -112,6 +112,10 @@ impl Watchers {
     /// Lines dropped because a watcher was slow.
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped.load(Relaxed)
+    }
+
+    pub(crate) fn reset_skipped(&self) {
+        self.skipped.store(0, Relaxed);
     }
 
     pub(crate) fn add(
@@ -225,6 +229,8 @@ pub(crate) struct Observed<'s, 'b, T> {
     prefixes: &'s Prefixes,
     clock: ServerWatch,
     lines: u64,
+    /// How the item ended that the next answer did not find.
+    death: Option<Death>,
 }
 
 impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
@@ -237,7 +243,7 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
         prefixes: &'s Prefixes,
         clock: ServerWatch,
     ) -> Self {
-        Self { inner, requests, now, fd, watchers, prefixes, clock, lines: 0 }
+        Self { inner, requests, now, fd, watchers, prefixes, clock, lines: 0, death: None }
     }
 
     /// Log lines made.
@@ -277,7 +283,12 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
     /// memcached logs whatever it looks for, whichever command it is for.
     fn looked_for(&mut self, index: usize, found: Option<Footprint>) {
         let (key, fd) = (UriText(self.requests[index].key.as_bytes()), self.fd);
-        let (status, class, len) = found.map_or(("not_found", 0, 0), |item| ("found", item.class, item.value_len));
+        let missing = match self.death.take() {
+            None => "not_found",
+            Some(Death::Expired) => "expired",
+            Some(Death::Flushed) => "flushed",
+        };
+        let (status, class, len) = found.map_or((missing, 0, 0), |item| ("found", item.class, item.value_len));
         self.say(
             Topic::Fetchers,
             format_args!("type=item_get key={key} status={status} clsid={class} cfd={fd} size={len}"),
@@ -348,6 +359,11 @@ impl<T: Sink> Sink for Observed<'_, '_, T> {
     fn metadata(&mut self, index: usize, hit: &Hit) {
         self.inner.metadata(index, hit);
         self.fetched(index, hit);
+    }
+
+    fn found_dead(&mut self, index: usize, death: Death) {
+        self.inner.found_dead(index, death);
+        self.death = Some(death);
     }
 
     fn answer(&mut self, index: usize, answer: Answer) {

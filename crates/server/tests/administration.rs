@@ -137,6 +137,8 @@ fn a_watcher_sees_reads_writes_evictions_and_connections() {
     watcher.read_to("type=item_store key=a%2Cb status=stored cmd=set ttl=60 clsid=1 cfd=");
     watcher.read_to("type=item_get key=a%2Cb status=found clsid=1 cfd=");
     watcher.read_to("type=item_get key=c status=not_found clsid=0 cfd=");
+    client.ask("set dead 0 -1 1\r\n1\r\nget dead\r\n", "STORED\r\nEND\r\n");
+    watcher.read_to("type=item_get key=dead status=expired clsid=0 cfd=");
     engine.evict(b"a,b");
     watcher.read_to("type=eviction key=a%2Cb fetch=yes ttl=60 la=0 clsid=1 size=1\n");
     drop(client);

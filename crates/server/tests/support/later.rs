@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use guira_item::{
-    Answer, Engine, EngineStats, EvictionLog, Footprints, Hit, ItemInfo, Key, MemoryLimitError, Operation, PinnedValue,
-    Request, ScanCursor, Service, Sink, Store, Ticket, Time, Wake,
+    Answer, Death, Engine, EngineStats, EvictionLog, Footprints, Hit, ItemInfo, Key, MemoryLimitError, Operation,
+    PinnedValue, Request, ScanCursor, Service, Sink, Store, Ticket, Time, Wake,
 };
 
 use super::reference::Reference;
@@ -117,6 +117,10 @@ impl<S: Sink> Sink for Shifted<'_, S> {
 
     fn metadata(&mut self, index: usize, hit: &Hit) {
         self.0.metadata(index + self.1, hit);
+    }
+
+    fn found_dead(&mut self, index: usize, death: Death) {
+        self.0.found_dead(index + self.1, death);
     }
 
     fn answer(&mut self, index: usize, answer: Answer) {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use guira_item::{
-    Answer, Change, Current, Engine, EngineStats, EvictionLog, Expiry, Footprint, Footprints, Hit, ItemInfo, Loan,
-    MemoryLimitError, Operation, PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
+    Answer, Change, Current, Death, Engine, EngineStats, EvictionLog, Expiry, Footprint, Footprints, Hit, ItemInfo,
+    Loan, MemoryLimitError, Operation, PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
 };
 
 /// Values longer than this are handed out pinned.
@@ -86,7 +86,11 @@ impl Reference {
         }
         let mut items = self.items.lock().unwrap();
         let flush = *self.flush.lock().unwrap();
-        let is_live = |item: &Item| !item.expiry.is_past(now) && !flush.is_some_and(|at| at <= now && item.stored < at);
+        let is_flushed = |item: &Item| flush.is_some_and(|at| at <= now && item.stored < at);
+        let is_live = |item: &Item| !item.expiry.is_past(now) && !is_flushed(item);
+        if let Some(dead) = items.get(key).filter(|item| !is_live(item)) {
+            sink.found_dead(index, if is_flushed(dead) { Death::Flushed } else { Death::Expired });
+        }
         let item = items.get(key).filter(|item| is_live(item)).cloned();
         let current = item.as_ref().map(|item| Current {
             flags: item.flags,
@@ -210,6 +214,7 @@ impl Engine for Reference {
             classes: vec![guira_item::ClassStats {
                 class: 1,
                 chunk_size: 96,
+                total_pages: 1,
                 used_chunks: items.len() as u64,
                 ..Default::default()
             }],
