@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::builder::{Resettable, ValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::mistake::{self, Origins};
 use crate::options::Flags;
@@ -81,6 +82,12 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Call, S
         Ok(Command::Serve(flags)) => Ok(serve_or_say(flags, &version())),
         Ok(command) => Ok(Call::Run(command)),
         Err(error) => {
+            let lenient = Cli::command().mut_subcommand(SERVE, lenient).ignore_errors(true);
+            let matches = lenient.try_get_matches_from(&arguments).ok();
+            let asked = matches.as_ref().and_then(|matches| matches.subcommand_matches(SERVE));
+            if let Some(text) = asked.and_then(|matches| text_asked_for(matches, &version())) {
+                return Ok(Call::Say(text));
+            }
             let words = arguments.iter().skip(1).map_while(|word| word.to_str());
             let flags = words.scan(&command, |command, word| {
                 *command = command.find_subcommand(word)?;
@@ -111,7 +118,13 @@ fn parse_direct(arguments: &[OsString]) -> Result<Call, String> {
     });
     match parsed {
         Ok(flags) => Ok(serve_or_say(Box::new(flags), &memcached_version())),
-        Err(error) => refuse(&error, &command, |command| command.try_get_matches_from(arguments).map(drop)),
+        Err(error) => {
+            let matches = lenient(command.clone()).try_get_matches_from(arguments).ok();
+            if let Some(text) = matches.and_then(|matches| text_asked_for(&matches, &memcached_version())) {
+                return Ok(Call::Say(text));
+            }
+            refuse(&error, &command, |command| command.try_get_matches_from(arguments).map(drop))
+        }
     }
 }
 
@@ -126,12 +139,34 @@ fn with_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| if arg.get_action().takes_values() { arg.allow_negative_numbers(true) } else { arg })
 }
 
+/// What takes any value, for those who ask for help because a value is wrong.
+fn lenient(command: clap::Command) -> clap::Command {
+    let any = |arg: clap::Arg| {
+        let arg = arg.env(Resettable::Reset);
+        if arg.get_action().takes_values() { arg.value_parser(ValueParser::os_string()) } else { arg }
+    };
+    command.mut_args(any).ignore_errors(true)
+}
+
+/// The text that `-h`, `-V` or `-i` asks for.
+fn text_asked_for(flags: &ArgMatches, version: &str) -> Option<String> {
+    let asked = |flag| flags.try_get_one(flag).ok().flatten() == Some(&true);
+    text(asked("help"), asked("show_version"), asked("license"), version)
+}
+
+fn text(help: bool, show_version: bool, license: bool, version: &str) -> Option<String> {
+    match (help, show_version, license) {
+        (true, ..) => Some(help::text(version)),
+        (_, true, _) => Some(version.to_owned()),
+        (.., true) => Some(help::LICENSE.into()),
+        _ => None,
+    }
+}
+
 fn serve_or_say(flags: Box<Flags>, version: &str) -> Call {
-    match &*flags {
-        flags if flags.help => Call::Say(help::text(version)),
-        flags if flags.show_version => Call::Say(version.to_owned()),
-        flags if flags.license => Call::Say(help::LICENSE.into()),
-        _ => Call::Run(Command::Serve(flags)),
+    match text(flags.help, flags.show_version, flags.license, version) {
+        Some(text) => Call::Say(text),
+        None => Call::Run(Command::Serve(flags)),
     }
 }
 
@@ -209,5 +244,9 @@ mod tests {
         assert!(said("guira -V").contains("(speaks memcached 1.6.18)"));
         assert_eq!(said("guira -V"), said("guira serve --version"));
         assert!(said("memcached -i").contains("Apache"));
+        for wrong in ["-t x -V", "-V -t x", "-V --nonsense", "-V nonsense", "-A=perhaps -V", "-V -m", "-m -V"] {
+            assert_eq!(said(&format!("memcached {wrong}")), said("memcached -V"), "{wrong}");
+            assert_eq!(said(&format!("guira serve {wrong}")), said("guira -V"), "{wrong}");
+        }
     }
 }

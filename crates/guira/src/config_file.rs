@@ -4,10 +4,14 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use crate::mistake::{self, Origins};
 use crate::options::{Flags, Options};
 
 /// Reads the file, if there is one, and puts the layers on top of each other.
 pub(crate) fn resolve(flags: &mut Flags) -> Result<Options, String> {
+    if let Some(path) = &flags.config {
+        flags.origins.add_value(&path.display().to_string());
+    }
     let text = match &flags.config {
         Some(path) => std::fs::read_to_string(path).map_err(|error| {
             format!("--config {}: cannot be read ({error}): give the path of a TOML file", path.display())
@@ -22,14 +26,25 @@ pub(crate) fn layered(flags: &mut Flags, text: &str) -> Result<Options, String> 
     let mut table = text.parse::<Table>().map_err(|error| about(flags.config.as_deref(), Some(text), &error))?;
     // clap counts from 0: not given at all.
     flags.verbose = flags.verbose.filter(|count| *count > 0);
-    let said = Value::try_from(&*flags).map_err(|error| one_line(&error.to_string()))?;
+    let said = Value::try_from(&*flags)
+        .map_err(|error| flags.origins.unreadable().map_or_else(|| error.to_string(), mistake::not_text))?;
     if let Value::Table(said) = said {
         if let Some(path) = &flags.config {
             flags.origins.add_file(path, table.keys().filter(|key| !said.contains_key(*key)));
         }
         table.extend(said);
     }
+    table.values().for_each(|value| add_values(&mut flags.origins, value));
     Value::Table(table).try_into().map_err(|error| about(flags.config.as_deref(), None, &error))
+}
+
+/// Tells `origins` of the texts in a value.
+fn add_values(origins: &mut Origins, value: &Value) {
+    match value {
+        Value::String(text) => origins.add_value(text),
+        Value::Array(values) => values.iter().for_each(|value| add_values(origins, value)),
+        _ => {}
+    }
 }
 
 /// The options as a file that would give them again.

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {
-            eprintln!("guira: {line}");
+            eprintln!("guira: {}", mistake::one_line(&line));
             ExitCode::FAILURE
         }
     }

@@ -11,7 +11,11 @@ use clap::{Arg, ArgMatches, Command};
 
 /// Names of options whose value does not come from the command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Origins(Vec<Origin>);
+pub(crate) struct Origins {
+    options: Vec<Origin>,
+    /// Values that could be taken for flags: they are told as they are.
+    values: Vec<String>,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Origin {
@@ -32,22 +36,44 @@ impl Origins {
             let variable = arg.get_env().filter(|_| is_variable).map(|name| name.to_string_lossy().into_owned());
             Origin { key: id.replace('_', "-"), flags: flags(arg), name: variable }
         });
-        Self(options.collect())
+        Self { options: options.collect(), values: Vec::new() }
     }
 
     /// These keys hold as the file at `path` has them.
     pub(crate) fn add_file<'k>(&mut self, path: &Path, keys: impl Iterator<Item = &'k String>) {
         for key in keys {
-            if let Some(origin) = self.0.iter_mut().find(|origin| origin.key == *key) {
+            if let Some(origin) = self.options.iter_mut().find(|origin| origin.key == *key) {
                 origin.name = Some(format!("{}: {key}", path.display()));
             }
         }
     }
 
-    /// `line` with the flags in it called what the user knows them as.
+    /// A line may quote `value` of an option, all of it, or a part of a list.
+    pub(crate) fn add_value(&mut self, value: &str) {
+        let parts = value.split(',').map(str::trim).filter(|part| *part != value);
+        let values = std::iter::once(value).chain(parts).filter(|value| value.contains(" -"));
+        self.values.extend(values.map(str::to_owned));
+        // The longest first: it may contain others.
+        self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    }
+
+    /// A variable with an option's value that is not text.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        self.options.iter().filter_map(|origin| origin.name.as_deref()).find(|name| is_unreadable(name))
+    }
+
+    /// `line` with the flags in it called what the user knows them as, but for those that are part of a value.
     pub(crate) fn rename(&self, line: &str) -> String {
+        let quoted = self.values.iter().find_map(|value| line.split_once(value.as_str()).map(|parts| (value, parts)));
+        match quoted {
+            Some((value, (before, after))) => self.rename(before) + value + &self.rename(after),
+            None => self.rename_words(line),
+        }
+    }
+
+    fn rename_words(&self, line: &str) -> String {
         let name = |word: &str| {
-            let origin = self.0.iter().find(|origin| origin.flags.iter().any(|flag| flag == word));
+            let origin = self.options.iter().find(|origin| origin.flags.iter().any(|flag| flag == word));
             origin.and_then(|origin| origin.name.clone())
         };
         let words = line.split(' ').map(|word| {
@@ -56,6 +82,24 @@ impl Origins {
         });
         words.collect::<Vec<_>>().join(" ")
     }
+}
+
+fn is_unreadable(variable: impl AsRef<std::ffi::OsStr>) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value.to_str().is_none())
+}
+
+/// A variable whose value is not text.
+pub(crate) fn not_text(variable: &str) -> String {
+    format!("{variable}: its value is not UTF-8; write it in UTF-8")
+}
+
+/// `line` with what would break it, or steer a terminal, spelt out.
+pub(crate) fn one_line(line: &str) -> String {
+    let mut told = String::with_capacity(line.len());
+    for character in line.chars() {
+        if character.is_control() { told.extend(character.escape_default()) } else { told.push(character) }
+    }
+    told
 }
 
 fn flags(arg: &Arg) -> Vec<String> {
@@ -78,6 +122,8 @@ pub(crate) fn explain(
     // `--port <PORT>`, `--daemon[=<DAEMON>]`, `--verbose...`
     let flag = said.and_then(|said| said.split([' ', '[', '.']).next()).unwrap_or_default();
     let arg = command.get_arguments().find(|arg| flags(arg).iter().any(|own| own == flag));
+    let mut variables = command.get_arguments().filter_map(|arg| arg.get_env()?.to_str());
+    let unreadable = variables.find(|variable| is_unreadable(variable));
     match (error.kind(), arg, said) {
         (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(arg), _)
             if error.get(ContextKind::ValidValue).is_none() || value.is_none_or(str::is_empty) =>
@@ -88,6 +134,7 @@ pub(crate) fn explain(
                 None => format!("{name} needs a value: write {wanted}"),
             }
         }
+        (ErrorKind::InvalidUtf8, ..) if unreadable.is_some() => not_text(unreadable.unwrap_or_default()),
         (ErrorKind::TooManyValues, Some(arg), _) => format!("{}: takes no value", flags(arg).join(", ")),
         (ErrorKind::UnknownArgument, _, Some(said)) if said.starts_with('-') => {
             format!("{said}: no such flag; -h lists the flags")
@@ -142,5 +189,26 @@ fn first_line(error: &clap::Error) -> String {
     match lines.next() {
         Some(next) if line.ends_with(':') => format!("{line} {next}"),
         _ => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_renamed_but_not_the_words_of_a_value() {
+        let port = Origin { key: "port".into(), flags: vec!["-p".into()], name: Some("GUIRA_PORT".into()) };
+        let mut origins = Origins { options: vec![port], values: Vec::new() };
+        assert_eq!(origins.rename("-p 70000: lower -p"), "GUIRA_PORT 70000: lower GUIRA_PORT");
+        origins.add_value("/a -p b");
+        assert_eq!(origins.rename("-Y /a -p b: no file; -p"), "-Y /a -p b: no file; GUIRA_PORT");
+        origins.add_value("modern,x -p y");
+        assert_eq!(origins.rename("-o x -p y: no such option"), "-o x -p y: no such option");
+    }
+
+    #[test]
+    fn what_would_break_a_line_is_spelt_out() {
+        assert_eq!(one_line("-Y a\nb\u{1b}[0m: \u{e9}"), "-Y a\\nb\\u{1b}[0m: \u{e9}");
     }
 }

@@ -55,9 +55,7 @@ impl Program {
 
     /// Runs the program to its end, which has to come by itself.
     pub fn ends(self, arguments: &[&str]) -> Ended {
-        let mut process = Process::start(self.command(arguments));
-        let status = process.wait();
-        Ended { status, stdout: process.said("stdout"), stderr: process.complaints() }
+        Process::start(self.command(arguments)).end()
     }
 }
 
@@ -111,6 +109,12 @@ impl Process {
     /// Waits until it ends.
     pub fn wait(&mut self) -> ExitStatus {
         wait_for("the process ends", || self.ended())
+    }
+
+    /// Waits until it ends, and keeps what it said.
+    pub fn end(mut self) -> Ended {
+        let status = self.wait();
+        Ended { status, stdout: self.said("stdout"), stderr: self.complaints() }
     }
 
     /// What it complained about so far.

@@ -1,10 +1,12 @@
 //! How the server starts, refuses to start, and stops.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     os::unix::{
+        ffi::OsStrExt,
         fs::{PermissionsExt, symlink},
         net::UnixStream,
     },
@@ -101,6 +103,28 @@ fn a_mistake_is_told_by_the_name_it_was_made_under() {
     fs::write(&file, "port = 70000\n").unwrap();
     let told = format!("guira: {}: port 70000: a port is a number up to 65535 (0: off)\n", file.display());
     assert_eq!(complaint(serve(&["--config", file.to_str().unwrap()]), "GUIRA_THREADS", "2"), told);
+    // Words of a value are nobody's flags, and do not break the line.
+    let told = complaint(serve(&["-Y", "/no -p\nfile"]), "GUIRA_PORT", "11211");
+    assert!(told.starts_with("guira: -Y /no -p\\nfile: cannot be read"), "{told}");
+    for variable in ["GUIRA_PROTOCOL", "GUIRA_PIDFILE"] {
+        let mut command = serve(&[]);
+        command.env(variable, OsStr::from_bytes(b"/x\xff"));
+        let Ended { stderr, .. } = Process::start(command).end();
+        assert_eq!(stderr, format!("guira: {variable}: its value is not UTF-8; write it in UTF-8\n"));
+    }
+}
+
+#[test]
+fn the_version_is_told_whatever_else_is_wrong() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    for flag in ["-V", "-h", "-i"] {
+        let mut command = Program::Guira.command(&[flag]);
+        command.env("GUIRA_THREADS", "x");
+        let Ended { status, stdout, stderr } = Process::start(command).end();
+        assert!(status.success() && stdout.len() > 10, "{flag}: {stderr}");
+    }
 }
 
 #[test]
