@@ -61,10 +61,10 @@ fn commands_are_counted_by_class_as_memcached_does() {
 
 /// The names of `stats`, and sums over the classes of those of `stats items`.
 fn counted(client: &mut Connection) -> BTreeMap<String, u64> {
-    let text = String::from_utf8(client.ask(b"stats\r\nstats items\r\nmn\r\n", b"MN\r\n")).unwrap();
+    let text = String::from_utf8(client.ask(b"stats\r\nstats items\r\nmn\r\n", b"MN\r\n")).expect("text");
     let mut sums = BTreeMap::new();
     for row in text.lines().filter_map(|line| line.strip_prefix("STAT ")) {
-        let (name, value) = row.split_once(' ').unwrap();
+        let (name, value) = row.split_once(' ').expect("a value");
         let name = name.rsplit_once(':').map_or(name.to_owned(), |(_, of_class)| format!("items: {of_class}"));
         *sums.entry(name).or_default() += value.parse::<u64>().unwrap_or(0);
     }
