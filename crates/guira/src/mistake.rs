@@ -25,6 +25,8 @@ struct Origin {
     flags: Vec<String>,
     /// The variable, or the file and the key.
     name: Option<String>,
+    /// Its value is text.
+    is_text: bool,
 }
 
 impl Origins {
@@ -34,7 +36,8 @@ impl Origins {
             let id = arg.get_id().as_str();
             let is_variable = matches.value_source(id) == Some(ValueSource::EnvVariable);
             let variable = arg.get_env().filter(|_| is_variable).map(|name| name.to_string_lossy().into_owned());
-            Origin { key: id.replace('_', "-"), flags: flags(arg), name: variable }
+            let is_text = matches.get_raw(id).into_iter().flatten().all(|value| value.to_str().is_some());
+            Origin { key: id.replace('_', "-"), flags: flags(arg), name: variable, is_text }
         });
         Self { options: options.collect(), values: Vec::new() }
     }
@@ -51,15 +54,18 @@ impl Origins {
     /// A line may quote `value` of an option, all of it, or a part of a list.
     pub(crate) fn add_value(&mut self, value: &str) {
         let parts = value.split(',').map(str::trim).filter(|part| *part != value);
-        let values = std::iter::once(value).chain(parts).filter(|value| value.contains(" -"));
-        self.values.extend(values.map(str::to_owned));
+        for value in std::iter::once(value).chain(parts).filter(|value| value.contains(" -")) {
+            // Some lines quote it as Rust writes it.
+            self.values.extend([value.to_owned(), value.escape_debug().to_string()]);
+        }
         // The longest first: it may contain others.
         self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
     }
 
-    /// A variable with an option's value that is not text.
+    /// What an option is called whose value is not text.
     pub(crate) fn unreadable(&self) -> Option<&str> {
-        self.options.iter().filter_map(|origin| origin.name.as_deref()).find(|name| is_unreadable(name))
+        let origin = self.options.iter().find(|origin| !origin.is_text)?;
+        origin.name.as_ref().or(origin.flags.first()).map(String::as_str)
     }
 
     /// `line` with the flags in it called what the user knows them as, but for those that are part of a value.
@@ -88,9 +94,9 @@ fn is_unreadable(variable: impl AsRef<std::ffi::OsStr>) -> bool {
     std::env::var_os(variable).is_some_and(|value| value.to_str().is_none())
 }
 
-/// A variable whose value is not text.
-pub(crate) fn not_text(variable: &str) -> String {
-    format!("{variable}: its value is not UTF-8; write it in UTF-8")
+/// About a flag or a variable whose value is not text.
+pub(crate) fn not_text(name: &str) -> String {
+    format!("{name}: its value is not UTF-8; write it in UTF-8")
 }
 
 /// `line` with what would break it, or steer a terminal, spelt out.
@@ -198,11 +204,13 @@ mod tests {
 
     #[test]
     fn flags_are_renamed_but_not_the_words_of_a_value() {
-        let port = Origin { key: "port".into(), flags: vec!["-p".into()], name: Some("GUIRA_PORT".into()) };
+        let port =
+            Origin { key: "port".into(), flags: vec!["-p".into()], name: Some("GUIRA_PORT".into()), is_text: true };
         let mut origins = Origins { options: vec![port], values: Vec::new() };
         assert_eq!(origins.rename("-p 70000: lower -p"), "GUIRA_PORT 70000: lower GUIRA_PORT");
         origins.add_value("/a -p b");
         assert_eq!(origins.rename("-Y /a -p b: no file; -p"), "-Y /a -p b: no file; GUIRA_PORT");
+        assert_eq!(origins.rename("the host \"/a -p b\"; -p"), "the host \"/a -p b\"; GUIRA_PORT");
         origins.add_value("modern,x -p y");
         assert_eq!(origins.rename("-o x -p y: no such option"), "-o x -p y: no such option");
     }

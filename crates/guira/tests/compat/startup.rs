@@ -112,6 +112,10 @@ fn a_mistake_is_told_by_the_name_it_was_made_under() {
         let Ended { stderr, .. } = Process::start(command).end();
         assert_eq!(stderr, format!("guira: {variable}: its value is not UTF-8; write it in UTF-8\n"));
     }
+    let mut command = serve(&["-P"]);
+    command.arg(OsStr::from_bytes(b"/x\xff"));
+    let Ended { stderr, .. } = Process::start(command).end();
+    assert_eq!(stderr, "guira: -P: its value is not UTF-8; write it in UTF-8\n");
 }
 
 #[test]
