@@ -364,3 +364,51 @@ impl Shared {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use guira_item::{Delete, Engine, Operation};
+
+    use super::*;
+    use crate::engine_tests::{NOW, engine, get, run, set};
+
+    /// Whoever empties a page looks at it without its class's lock. It used to go on by the sizes of the class that the page had
+    /// left meanwhile, with the number of chunks that the page had in the next one: past the page's end.
+    #[test]
+    fn a_page_that_has_become_another_class_s_is_not_emptied_for_the_first_one() {
+        let engine = engine(8, Eviction::Clock);
+        let mut worker = engine.worker();
+        let shared = engine.shared();
+        assert!(set(&engine, &mut worker, b"large chunk", &[1; 8_000]));
+        let first = shared.slabs.sizes.fitting(8 + 11 + 8_000).expect("a class");
+        let page = {
+            let mut locked = shared.slabs.lock(first);
+            let (_, page) = shared.slabs.age_turns(&locked).expect("a page");
+            assert!(shared.slabs.start_draining(&shared.arena, &mut locked, page));
+            page
+        };
+        shared.recall(|_| true);
+        assert!(shared.slabs.is_draining(page), "an item is left in it");
+        run(&engine, &mut worker, NOW, b"large chunk", Operation::Delete(Delete { cas: None, invalidate: None }));
+        assert_eq!(shared.slabs.class_of(page), None, "its last chunk is free");
+
+        assert_eq!(shared.arena.take_page(), Some(page), "the last one given is the first one taken");
+        let second = shared.slabs.sizes.fitting(8 + 22 + 24).expect("a class");
+        shared.slabs.adopt(&shared.arena, second, page);
+        let chunks = shared.slabs.sizes.chunks_per_page(second);
+        assert!(chunks > 2 * shared.slabs.sizes.chunks_per_page(first));
+        // More than the page has, so that the pages behind it have items too.
+        let name = |number: usize| format!("small chunk {number:010}");
+        for number in 0..8 * chunks {
+            assert!(set(&engine, &mut worker, name(number).as_bytes(), &[2; 24]));
+        }
+        let before = engine.stats();
+        shared.empty_page(first, page, NOW, &worker.station);
+        let after = engine.stats();
+        assert_eq!((after.curr_items, after.evictions), (before.curr_items, before.evictions));
+        assert_eq!(shared.slabs.class_of(page), Some(second));
+        for number in 0..8 * chunks {
+            assert!(get(&engine, &mut worker, name(number).as_bytes()).is_some(), "{number}");
+        }
+    }
+}

@@ -8,14 +8,12 @@ use guira_item::Time;
 use crate::command::{Context, Step};
 use crate::counters::CLASSES_MAX;
 use crate::error_lines::{BAD_EXPTIME, BAD_FORMAT, END, ERROR, OK};
-use crate::tokens::{Tokens, parse_i32, parse_u32, parse_u64};
-use crate::{Control, Crawler, Stats, WatchSet};
+use crate::tokens::{Tokens, parse_i32, parse_u32};
+use crate::{ClassSet, Control, Crawler, Stats, WatchSet};
 
 /// Bounds of `cache_memlimit`, in megabytes.
 const MEMLIMIT_MIN_MB: u32 = 8;
 const MEMLIMIT_MAX_MB: u32 = 1_000_000_000;
-
-const BAD_CLASS: &[u8] = b"BADCLASS invalid class id\r\n";
 
 /// `stats [...]`
 pub(crate) fn stats<'a>(context: &mut Context<'_, 'a>, words: &Tokens<'a>) -> Step<'a> {
@@ -158,20 +156,19 @@ pub(crate) fn lru_crawler<'a>(context: &mut Context<'_, 'a>, words: &Tokens<'a>)
             Some(items) => Crawler::ToCrawl { items },
         },
         (b"crawl", [b"hash"]) => return say(context, b"ERROR an unknown error happened\r\n"),
-        (b"crawl", [classes]) if are_classes(classes) => Crawler::Crawl { classes },
         (b"metadump", [_]) if !context.settings.dump_enabled => {
             return say(context, b"ERROR metadump not allowed\r\n");
         }
-        (b"metadump", [classes]) if *classes == b"hash" || are_classes(classes) => Crawler::Metadump { classes },
-        (b"crawl" | b"metadump", [_]) => return say(context, BAD_CLASS),
+        (b"metadump", [b"hash"]) => Crawler::Metadump { classes: ClassSet::ALL },
+        (what @ (b"crawl" | b"metadump"), [classes]) => match ClassSet::parse(classes) {
+            None => return say(context, b"BADCLASS invalid class id\r\n"),
+            Some(classes) if classes.is_empty() => return say(context, b"NOTSTARTED no items to crawl\r\n"),
+            Some(classes) if what == b"crawl" => Crawler::Crawl { classes },
+            Some(classes) => Crawler::Metadump { classes },
+        },
         _ => return say(context, ERROR),
     };
     Step::Control(Control::Crawler(crawler))
-}
-
-fn are_classes(text: &[u8]) -> bool {
-    let is_class = |number: &[u8]| parse_u64(number).is_some_and(|class| (1..CLASSES_MAX as u64).contains(&class));
-    text == b"all" || text.split(|byte| *byte == b',').filter(|number| !number.is_empty()).all(is_class)
 }
 
 /// `slabs reassign|automove ...`

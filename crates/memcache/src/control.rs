@@ -2,6 +2,8 @@
 
 use guira_item::Time;
 
+use crate::ClassSet;
+
 /// A command the server carries out once everything before it has been answered. Unless it says otherwise the answer is
 /// one line, left out if `noreply`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +32,7 @@ pub enum Control<'a> {
         graceful: bool,
     },
     /// `lru_crawler ...`. Answer: `OK`, except for the dumps.
-    Crawler(Crawler<'a>),
+    Crawler(Crawler),
     /// `slabs reassign`. Answer: `OK`, or why not.
     SlabsReassign {
         /// Class to take a page from; -1: any.
@@ -93,7 +95,7 @@ pub enum Stats<'a> {
 
 /// A sub-command of `lru_crawler`. What tunes memcached's crawler is checked and answered with `OK`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Crawler<'a> {
+pub enum Crawler {
     /// `lru_crawler enable`.
     Enable,
     /// `lru_crawler disable`.
@@ -110,13 +112,13 @@ pub enum Crawler<'a> {
     },
     /// `lru_crawler crawl <classes>`: look for expired items now.
     Crawl {
-        /// `all`, or class numbers separated by commas.
-        classes: &'a [u8],
+        /// Where to look: at least one class.
+        classes: ClassSet,
     },
     /// `lru_crawler metadump <classes>`: a line an item, then `END`.
     Metadump {
-        /// `all`, `hash`, or class numbers separated by commas.
-        classes: &'a [u8],
+        /// Whose items: at least one class; all of them for `hash` too.
+        classes: ClassSet,
     },
 }
 

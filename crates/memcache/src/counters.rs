@@ -53,24 +53,30 @@ counters! {
     auth_errors: "Failed authentication attempts.",
 }
 
-/// What is counted by slab class, under memcached's names and in the order of `stats slabs`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "the names of `Counters`")]
-pub enum ClassCounter {
-    GetHits,
-    CmdSet,
-    DeleteHits,
-    IncrHits,
-    DecrHits,
-    CasHits,
-    CasBadval,
-    TouchHits,
+macro_rules! class_counters {
+    ($($counter:ident: $name:literal,)*) => {
+        /// What is counted by slab class, under memcached's names and in the order of `stats slabs`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum ClassCounter {
+            $(#[doc = concat!("`", $name, "` of [`Counters`], for the items of a class.")] $counter,)*
+        }
+
+        impl ClassCounter {
+            /// The name of each.
+            pub const NAMES: [&str; CLASS_COUNTERS] = [$($name),*];
+        }
+    };
 }
 
-impl ClassCounter {
-    /// The name of each.
-    pub const NAMES: [&str; CLASS_COUNTERS] =
-        ["get_hits", "cmd_set", "delete_hits", "incr_hits", "decr_hits", "cas_hits", "cas_badval", "touch_hits"];
+class_counters! {
+    GetHits: "get_hits",
+    CmdSet: "cmd_set",
+    DeleteHits: "delete_hits",
+    IncrHits: "incr_hits",
+    DecrHits: "decr_hits",
+    CasHits: "cas_hits",
+    CasBadval: "cas_badval",
+    TouchHits: "touch_hits",
 }
 
 /// How many counters a class has: a cache line.

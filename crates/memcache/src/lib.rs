@@ -16,6 +16,7 @@ mod administration;
 mod auth;
 mod base64;
 mod batch;
+mod class_set;
 mod command;
 mod control;
 mod counters;
@@ -39,6 +40,7 @@ pub mod udp;
 
 pub use auth::{AuthFile, AuthFileError, Credentials};
 pub use batch::{BATCH_LEN_MAX, Batch};
+pub use class_set::ClassSet;
 pub use control::{Control, Crawler, Stats, WatchSet};
 pub use counters::{ClassCounter, ClassCounters, Counters};
 pub use foresight::first_key;

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use guira_item::{MemoryLimitError, ReassignError, Service, Time};
-use guira_memcache::{Control, Crawler, Output, Stats, WatchSet};
+use guira_memcache::{ClassSet, Control, Crawler, Output, Stats, WatchSet};
 
 use crate::connections_report::RollCall;
 use crate::dump::{Dump, Form};
@@ -130,7 +130,7 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         Stats::Settings => stats::write(&stats::settings(shared), output),
         Stats::Items => stats::write(&stats::items(&shared.engine_stats(), &shared.tallies.class_totals()), output),
         Stats::Slabs => stats::write(&stats::slabs(&shared.engine_stats(), &shared.tallies.class_totals()), output),
-        Stats::Sizes if shared.sizes_enabled.load(Relaxed) => return Outcome::Dump(Dump::of_all(Form::Sizes)),
+        Stats::Sizes if shared.sizes_enabled.load(Relaxed) => return Outcome::Dump(Dump::of(Form::Sizes, ClassSet::ALL)),
         Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
         Stats::SizesEnable | Stats::SizesDisable => {
             let enabled = which == Stats::SizesEnable;
@@ -153,7 +153,7 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         }
         Stats::DetailDump => shared.prefixes.dump(output),
         Stats::Cachedump { class, limit } => {
-            return Outcome::Dump(Dump::of_class(Form::Cachedump { limit }, class));
+            return Outcome::Dump(Dump::of(Form::Cachedump { limit }, ClassSet::of(class)));
         }
         Stats::Other(b"extstore") => output.push(b"END\r\n"),
         Stats::Other(_) => output.push(b"ERROR\r\n"),
@@ -161,19 +161,13 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
     Outcome::Done
 }
 
-fn crawl<S: Service>(shared: &Shared<S>, crawler: Crawler<'_>, output: &mut Output) -> Outcome {
+fn crawl<S: Service>(shared: &Shared<S>, crawler: Crawler, output: &mut Output) -> Outcome {
     match crawler {
         Crawler::Metadump { .. } | Crawler::Crawl { .. } if !shared.crawler_enabled.load(Relaxed) => {
             output.push(b"CLIENT_ERROR lru crawler disabled\r\n");
             return Outcome::Done;
         }
-        Crawler::Metadump { classes } => match Dump::of(Form::Metadata, classes) {
-            Some(dump) => return Outcome::Dump(dump),
-            None => {
-                output.push(b"BADCLASS invalid class id\r\n");
-                return Outcome::Done;
-            }
-        },
+        Crawler::Metadump { classes } => return Outcome::Dump(Dump::of(Form::Metadata, classes)),
         Crawler::Enable => shared.crawler_enabled.store(true, Relaxed),
         Crawler::Disable => shared.crawler_enabled.store(false, Relaxed),
         Crawler::Crawl { .. } => {

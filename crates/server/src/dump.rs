@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use guira_item::{Clock, ItemInfo, ScanCursor, Service, Time};
-use guira_memcache::Output;
+use guira_memcache::{ClassSet, Output};
 
 use crate::stats;
 use crate::watchers::UriText;
@@ -39,8 +39,7 @@ pub(crate) enum Form {
 #[derive(Debug)]
 pub(crate) struct Dump {
     form: Form,
-    /// The slab classes wanted; empty: all.
-    classes: Vec<u32>,
+    classes: ClassSet,
     cursor: ScanCursor,
     /// Lines and bytes written so far.
     lines: u32,
@@ -50,25 +49,8 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// A dump of the classes listed in `classes` (`all`, `hash` or numbers separated by commas); `None` if the list is
-    /// none of these.
-    pub(crate) fn of(form: Form, classes: &[u8]) -> Option<Box<Self>> {
-        let classes = match classes {
-            b"all" | b"hash" => Vec::new(),
-            list => std::str::from_utf8(list).ok()?.split(',').map(str::parse).collect::<Result<_, _>>().ok()?,
-        };
-        Some(Self::of_classes(form, classes))
-    }
-
-    pub(crate) fn of_class(form: Form, class: u32) -> Box<Self> {
-        Self::of_classes(form, vec![class])
-    }
-
-    pub(crate) fn of_all(form: Form) -> Box<Self> {
-        Self::of_classes(form, Vec::new())
-    }
-
-    fn of_classes(form: Form, classes: Vec<u32>) -> Box<Self> {
+    /// A dump of the items of some slab classes.
+    pub(crate) fn of(form: Form, classes: ClassSet) -> Box<Self> {
         let (cursor, sizes) = (ScanCursor::default(), BTreeMap::new());
         Box::new(Self { form, classes, cursor, lines: 0, bytes: 0, sizes })
     }
@@ -79,7 +61,7 @@ impl Dump {
         let next = service.scan(self.cursor, PLACES_PER_PIECE, now, &mut |item| {
             if self.form == Form::Sizes {
                 *self.sizes.entry(item.total_len.next_multiple_of(SIZE_STEP)).or_default() += 1;
-            } else if self.classes.is_empty() || self.classes.contains(&item.class) {
+            } else if self.classes.contains(item.class) {
                 write_item(self.form, &mut self.lines, item, now, clock, &mut text);
             }
         });

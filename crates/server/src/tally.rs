@@ -123,9 +123,34 @@ pub(crate) struct Tallies {
 
 #[derive(Debug, Default)]
 struct Baseline {
-    sums: Vec<u64>,
-    classes: ClassTotals,
+    sums: Sums,
+    class_sums: Sums,
     engine: EngineStats,
+}
+
+/// Numbers of all workers, added up one by one.
+#[derive(Debug, Default)]
+struct Sums(Vec<u64>);
+
+impl Sums {
+    fn of(workers: impl Iterator<Item = impl Iterator<Item = u64>>) -> Self {
+        let mut sums = Vec::new();
+        for numbers in workers {
+            for (index, number) in numbers.enumerate() {
+                if sums.len() <= index {
+                    sums.push(0);
+                }
+                sums[index] += number;
+            }
+        }
+        Self(sums)
+    }
+
+    /// What has been added since these were `before`.
+    fn since(mut self, before: &Self) -> Self {
+        self.0.iter_mut().zip(&before.0).for_each(|(sum, before)| *sum -= before);
+        self
+    }
 }
 
 /// The sums, by name.
@@ -171,50 +196,29 @@ impl Tallies {
         self.workers.iter().map(|worker| worker.connections.load(Relaxed)).sum()
     }
 
-    fn sums(&self) -> Vec<u64> {
-        let mut sums = Vec::new();
-        for worker in &self.workers {
-            for (index, number) in worker.numbers().enumerate() {
-                if sums.len() <= index {
-                    sums.push(0);
-                }
-                sums[index] += number;
-            }
-        }
-        sums
+    fn sums(&self) -> Sums {
+        Sums::of(self.workers.iter().map(WorkerTally::numbers))
     }
 
+    fn class_sums(&self) -> Sums {
+        Sums::of(self.workers.iter().map(|worker| worker.classes.iter().flatten()))
+    }
+
+    /// The sums since the last reset.
     pub(crate) fn totals(&self) -> Totals {
         // Before the sums: no reset comes between, which would leave less than it subtracts.
         let baseline = locked(&self.baseline);
-        let sums = self.sums();
+        let sums = self.sums().since(&baseline.sums);
         let (commands, traffic) = (Counters::default(), Traffic::default());
         let names = commands.iter().chain(traffic.iter()).map(|(name, _)| name);
-        let since = |index: usize, sum: u64| sum - baseline.sums.get(index).copied().unwrap_or(0);
-        names.zip(sums.iter().enumerate()).map(|(name, (index, sum))| (name, since(index, *sum))).collect()
+        names.zip(sums.0).collect()
     }
 
     /// The sums by slab class since the last reset.
     pub(crate) fn class_totals(&self) -> ClassTotals {
         let baseline = locked(&self.baseline);
-        let mut sums = self.class_sums();
-        for (sums, before) in sums.0.iter_mut().zip(&baseline.classes.0) {
-            sums.iter_mut().zip(before).for_each(|(sum, before)| *sum -= before);
-        }
-        sums
-    }
-
-    fn class_sums(&self) -> ClassTotals {
-        let mut sums = Vec::<ClassTotal>::new();
-        for worker in &self.workers {
-            for (class, numbers) in worker.classes.iter().enumerate() {
-                match sums.get_mut(class) {
-                    Some(sums) => sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number),
-                    None => sums.push(numbers),
-                }
-            }
-        }
-        ClassTotals(sums)
+        let sums = self.class_sums().since(&baseline.class_sums);
+        ClassTotals(sums.0.as_chunks().0.to_vec())
     }
 
     /// What the engine says now, its counts since the last reset.
@@ -227,7 +231,7 @@ impl Tallies {
     /// Starts counting from zero, the engine's counts from what it says now.
     pub(crate) fn reset(&self, engine: impl FnOnce() -> EngineStats) {
         let mut baseline = locked(&self.baseline);
-        *baseline = Baseline { sums: self.sums(), classes: self.class_sums(), engine: engine() };
+        *baseline = Baseline { sums: self.sums(), class_sums: self.class_sums(), engine: engine() };
         self.rare.reset();
     }
 }

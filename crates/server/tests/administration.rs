@@ -115,6 +115,8 @@ fn a_metadump_shows_every_item_and_the_pipeline_goes_on() {
     let line = text.lines().find(|line| line.starts_with("key=key%2577 ")).unwrap();
     assert!(line.contains(" exp=") && line.ends_with("fetch=no cls=1 size=7"), "{line}");
     client.ask("lru_crawler metadump 7\r\n", "END\r\n");
+    client.say("lru_crawler metadump 7,,1,\r\n");
+    assert_eq!(client.read_to("END\r\n").lines().count(), count + 1, "an empty place in a list names nothing");
     client.ask("lru_crawler disable\r\n", "OK\r\n");
     client.ask("lru_crawler metadump all\r\n", "CLIENT_ERROR lru crawler disabled\r\n");
     client.ask("lru_crawler crawl all\r\n", "CLIENT_ERROR lru crawler disabled\r\n");

@@ -6,7 +6,7 @@ use guira_memc3::Eviction;
 
 use super::{
     BenchError, ExperimentReport,
-    contender::{BATCH, Contender, ZIPF, draws},
+    contender::{BATCH, Contender, WRITE, ZIPF, draws},
     crew::{self, Rate},
     in_process::{Bench, threads},
     memory_speed::Lines,
@@ -29,8 +29,9 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let count: usize = bench.extent.scaled(4_000_000, 20_000);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {keys} keys, all stored; batches of {BATCH} keys; threads pinned to cores; \
-         memory: random cache lines, each address from the line before, or {} asked for at a time",
-        64
+         memory: random cache lines, each address from the line before, or {} asked for at a time, \
+         and a line for each key, read and written as the mix says",
+        Lines::AT_ONCE
     );
     let mut report = ExperimentReport::new(NAME, "Throughput over threads, in process", words).over("threads");
     let mixes = [
@@ -47,6 +48,10 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     for _ in 0..bench.rounds {
         for mix in &mixes {
             compare(&mut report, &counts, ("guira", mix.name), |count| engine(bench, &cache, mix, count))?;
+        }
+        for mix in mixes.iter().filter(|mix| mix.draws.iter().any(|draw| draw & WRITE != 0)) {
+            let what = format!("{}, a line each", mix.name);
+            compare(&mut report, &counts, ("memory", &what), |count| lines.shared(bench, count, &mix.draws, WRITE))?;
         }
         compare(&mut report, &counts, ("memory", "dependent reads"), |count| lines.dependent(bench, count))?;
         compare(&mut report, &counts, ("memory", "prefetched reads"), |count| lines.prefetched(bench, count))?;
