@@ -13,7 +13,7 @@ use crate::tokens::{parse_i32, word_end};
 /// get and gets; the keys start at `from` in the line.
 #[inline]
 pub(crate) fn get<'a>(context: &mut Context<'_, 'a>, line: Line<'a>, from: usize, with_cas: bool) -> Step<'a> {
-    keys(context, line.text, from, Reading { with_cas, touch: None })
+    first_keys(context, line, from, Reading { with_cas, touch: None })
 }
 
 /// gat and gats: as get, with an exptime before the keys.
@@ -39,11 +39,31 @@ pub(crate) fn get_and_touch<'a>(
         context.batch.say(END);
         return Step::Line;
     }
-    keys(context, line.text, end, Reading { with_cas, touch })
+    first_keys(context, line, end, Reading { with_cas, touch })
+}
+
+/// Asks for the keys of a line from `from` on, or for none if there is one among them, in this batch or a later one, that is too
+/// long.
+#[inline]
+fn first_keys<'a>(context: &mut Context<'_, 'a>, line: Line<'a>, from: usize, reading: Reading) -> Step<'a> {
+    let first = context.batch.requests.len();
+    let step = keys(context, line.text, from, reading);
+    if let Step::Keys { consumed, .. } = step
+        && line.text[consumed..].split(|byte| *byte == b' ').any(|word| word.len() > KEY_LEN_MAX)
+    {
+        return refuse(context, first);
+    }
+    step
+}
+
+/// Goes on with the keys of a line whose first ones were in batches before.
+pub(crate) fn more_keys<'a>(context: &mut Context<'_, 'a>, line: Line<'a>, reading: Reading) -> Step<'a> {
+    keys(context, line.text, 0, reading)
 }
 
 /// Asks for the keys in `text` from `from` on, until the line or the batch's room ends.
-pub(crate) fn keys<'a>(context: &mut Context<'_, 'a>, text: &'a [u8], from: usize, reading: Reading) -> Step<'a> {
+#[inline]
+fn keys<'a>(context: &mut Context<'_, 'a>, text: &'a [u8], from: usize, reading: Reading) -> Step<'a> {
     let batch = &mut *context.batch;
     let first = batch.requests.len();
     let room = BATCH_LEN_MAX - (first + batch.literals.len());
@@ -59,9 +79,6 @@ pub(crate) fn keys<'a>(context: &mut Context<'_, 'a>, text: &'a [u8], from: usiz
         let end = word_end(text, at);
         let Ok(key) = Key::new(&text[at..end]) else { return refuse(context, first) };
         if asked == room {
-            if text[at..].split(|byte| *byte == b' ').any(|word| word.len() > KEY_LEN_MAX) {
-                return refuse(context, first);
-            }
             return Step::Keys { consumed: at, reading };
         }
         batch.requests.push(Request { key, operation });

@@ -41,6 +41,16 @@ pub struct Session {
     refuses_unfinished: bool,
 }
 
+/// What is left of a multiget that was too long for one batch: its line is not searched again for its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rest {
+    reading: Reading,
+    /// Bytes of the keys that are left.
+    text_len: usize,
+    /// Bytes to the end of the line and with it.
+    whole_len: usize,
+}
+
 /// What the next bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -48,8 +58,8 @@ enum Stage {
     Fresh,
     /// A command.
     Command,
-    /// More keys of a multiget.
-    Keys(Reading),
+    /// More keys of a multiget, up to the end of its line.
+    Keys(Rest),
     /// So many bytes to be passed over.
     Swallow(u64),
     /// A set that shall authenticate.
@@ -134,7 +144,12 @@ impl Session {
     fn step<'a>(&mut self, context: &mut Context<'_, 'a>, input: &'a [u8]) -> (usize, Option<Next<'a>>) {
         match self.stage {
             Stage::Command => {}
-            Stage::Keys(_) => {}
+            Stage::Keys(rest) => {
+                let Some(line) = input.get(..rest.whole_len) else { return need(rest.whole_len) };
+                let line = Line { text: &line[..rest.text_len], whole_len: rest.whole_len, input };
+                let step = retrieval::more_keys(context, line, rest.reading);
+                return self.after(step, line);
+            }
             Stage::Fresh => match input.first() {
                 None => return need(1),
                 Some(&BINARY_MAGIC) => {
@@ -152,10 +167,12 @@ impl Session {
             Search::Missing => return need(input.len() + 1),
             Search::Endless => return (0, Some(Next::Close)),
         };
-        let step = match self.stage {
-            Stage::Keys(reading) => retrieval::keys(context, line.text, 0, reading),
-            _ => command(context, line),
-        };
+        self.after(command(context, line), line)
+    }
+
+    /// How to go on after a line.
+    #[inline]
+    fn after<'a>(&mut self, step: Step<'a>, line: Line<'a>) -> (usize, Option<Next<'a>>) {
         self.stage = Stage::Command;
         match step {
             Step::Line => (line.whole_len, None),
@@ -166,7 +183,8 @@ impl Session {
                 (line.whole_len, None)
             }
             Step::Keys { consumed, reading } => {
-                self.stage = Stage::Keys(reading);
+                let (text_len, whole_len) = (line.text.len() - consumed, line.whole_len - consumed);
+                self.stage = Stage::Keys(Rest { reading, text_len, whole_len });
                 (consumed, Some(Next::More))
             }
             Step::Control(control) => (line.whole_len, Some(Next::Control(control))),
@@ -179,14 +197,14 @@ impl Session {
     fn search<'a>(&mut self, input: &'a [u8]) -> Search<'a> {
         let searched_len = std::mem::take(&mut self.searched_len).min(input.len());
         let Some(found) = memchr(b'\n', &input[searched_len..]) else {
-            if input.len() > UNENDED_LEN_MAX && (!is_long_get(input, self.stage) || input.len() > LINE_LEN_MAX) {
+            if input.len() > UNENDED_LEN_MAX && (!is_long_get(input) || input.len() > LINE_LEN_MAX) {
                 return Search::Endless;
             }
             self.searched_len = input.len();
             return Search::Missing;
         };
         let end = searched_len + found;
-        if end > SHORT_LINE_LEN_MAX && (!is_long_get(input, self.stage) || end > LINE_LEN_MAX) {
+        if end > SHORT_LINE_LEN_MAX && (!is_long_get(input) || end > LINE_LEN_MAX) {
             return Search::Endless;
         }
         // A line of nothing but a carriage return keeps it.
@@ -276,10 +294,7 @@ fn need<'a>(total_len: usize) -> (usize, Option<Next<'a>>) {
 
 /// Whether an overlong line may be a get of many keys.
 #[cold]
-fn is_long_get(input: &[u8], stage: Stage) -> bool {
-    if matches!(stage, Stage::Keys(_)) {
-        return true;
-    }
+fn is_long_get(input: &[u8]) -> bool {
     let spaces = input.iter().take_while(|byte| **byte == b' ').count();
     let rest = &input[spaces..];
     spaces <= UNENDED_SPACES_MAX && (rest.starts_with(b"get ") || rest.starts_with(b"gets "))

@@ -118,3 +118,26 @@ fn long_pipelines_are_answered_in_batches() {
     assert!(server.counters.get_hits > 1000 && server.counters.incr_hits > 10, "{:?}", server.counters);
     assert!(server.sent.windows(8).filter(|bytes| bytes == b"VALUE a ").count() > 100);
 }
+
+/// A line of more keys than a batch takes is gone through once: each batch begins where the one before it ended, and what ends
+/// the line, or fails it, is known from the first one.
+#[test]
+fn long_multigets_are_asked_for_in_batches_or_not_at_all() {
+    let keys = |count: usize| (0..count).map(|n| format!(" key{n}")).collect::<String>();
+    let sent = |line: String| {
+        let server = answers(line.as_bytes(), &[line.len()]);
+        check(line.as_bytes(), &[7_919]);
+        (server.requests, server.sent, server.closed)
+    };
+    let (requests, answer, closed) = sent(format!("set key4000 0 0 1\r\nx\r\nget{}\r\nmn\r\n", keys(5_000)));
+    assert_eq!((requests, closed), (5_001, false));
+    assert_eq!(answer, b"STORED\r\nVALUE key4000 0 1\r\nx\r\nEND\r\nMN\r\n");
+
+    let (requests, answer, closed) = sent(format!("get{} {}\r\nmn\r\n", keys(5_000), "k".repeat(251)));
+    assert_eq!((requests, closed), (0, false), "the last key is too long");
+    assert_eq!(answer, b"CLIENT_ERROR bad command line format\r\nMN\r\n");
+
+    let (requests, answer, closed) = sent(format!("get{}\0 {}\nmn\r\n", keys(3_000), keys(2_000)));
+    assert_eq!((requests, closed), (3_000, false), "a NUL ends the words of a line");
+    assert_eq!(answer, b"END\r\nMN\r\n");
+}

@@ -72,6 +72,7 @@ impl Datagrams {
             return;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
+        let mut failures = 0;
         for _ in 0..DATAGRAMS_PER_TURN {
             match self.socket.recv_from(&mut buffer) {
                 Ok((len, peer)) => {
@@ -86,8 +87,13 @@ impl Datagrams {
                     break;
                 }
                 // An earlier answer could not be delivered: its receiver's loss.
-                Err(_) => {}
+                Err(_) => failures += 1,
             }
+        }
+        // Nothing but errors is no such news, and asking again at once would go on for as long as they do: the next datagram
+        // wakes the socket.
+        if failures == DATAGRAMS_PER_TURN {
+            self.readable = false;
         }
         self.buffer = buffer;
     }
