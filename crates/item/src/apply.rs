@@ -239,7 +239,8 @@ fn apply_store<'a>(store: &Store<'a>, current: Option<&Current<'_>>, next_cas: u
     };
     let extended =
         |value| Change::Rewrite { value, flags: item.flags, expiry: item.expiry, stale: false, win_sent: false };
-    let matches = |rule: CasRule| rule.expected == item.cas;
+    // 0 is no version, not even where every item's is (`-C`).
+    let matches = |rule: CasRule| rule.expected != 0 && rule.expected == item.cas;
     match store.mode {
         StoreMode::Add => (Change::Keep, Answer::NotStored),
         StoreMode::Set | StoreMode::Replace => match store.cas {

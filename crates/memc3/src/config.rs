@@ -48,6 +48,8 @@ pub struct Config {
     pub eviction: Eviction,
     /// Evict at all; if not, a store that finds no memory fails (`-M`).
     pub evictions_enabled: bool,
+    /// Tell clients the versions of items, and let them name one; if not, each has version 0 (`-C`).
+    pub versions_shown: bool,
     /// Ask for transparent huge pages: a key's lines then lie behind fewer page tables.
     pub huge_pages: bool,
     /// Ratio between the sizes of neighbouring slab classes, above 256 bytes (`-f`).
@@ -66,6 +68,7 @@ impl Config {
             item_len_max: 1 << 20,
             eviction: Eviction::default(),
             evictions_enabled: true,
+            versions_shown: true,
             huge_pages: false,
             growth_factor: 1.08,
             chunk_len_min: 24,

@@ -1,8 +1,6 @@
 //! Background work, in slices: the index grows, expired items are freed, a lowered memory limit is carried out; and the scan
 //! that dumps look through.
 
-use std::sync::atomic::Ordering;
-
 use guira_cuckoo::{GrowError, Growth};
 use guira_item::{ItemInfo, ScanCursor, Time};
 
@@ -80,9 +78,13 @@ impl Shared {
         let pages = self.arena.pages() as u32;
         let (mut looked_through, mut freed) = (0, 0);
         while looked_through < CRAWLED_PAGES {
+            if let Some(dead) = self.sweep.take(|page| self.crawl_page(page, now, &worker.station.counters)) {
+                looked_through += 1;
+                freed += dead;
+            }
             if worker.crawl_page >= pages {
                 worker.crawl_page = 0;
-                return false;
+                return self.sweep.has_pages();
             }
             let page = PageId(worker.crawl_page);
             worker.crawl_page += 1;
@@ -92,17 +94,12 @@ impl Shared {
                 // An item that was being stored when the page was emptied is in it still.
                 self.empty_page(class, page, now, &worker.station);
             }
-            // After a flush every page is looked through once, since any item may be dead.
-            let is_swept = self.pages_to_sweep.load(Ordering::Relaxed) > 0;
-            if is_swept {
-                self.pages_to_sweep.fetch_sub(1, Ordering::Relaxed);
-            }
-            if is_swept || self.slabs.is_expiring(page) {
+            if self.slabs.is_expiring(page) {
                 looked_through += 1;
                 freed += self.crawl_page(page, now, &worker.station.counters);
             }
         }
-        freed > FREED_TO_GO_ON || self.pages_to_sweep.load(Ordering::Relaxed) > 0
+        freed > FREED_TO_GO_ON || self.sweep.has_pages()
     }
 
     /// Frees the expired items of a page; returns how many.
@@ -122,7 +119,7 @@ impl Shared {
                 continue;
             }
             let verdict = |_: Header, is_live| if is_live { Verdict::Spare } else { Verdict::Take };
-            if let Some(unlinked) = self.unlink(place, now, verdict) {
+            if let Some((unlinked, _)) = self.unlink(place, now, verdict) {
                 freed += 1;
                 counters.crawler_reclaimed(1);
                 counters.reclaimed(1);

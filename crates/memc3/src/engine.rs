@@ -3,13 +3,13 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use guira_cuckoo::{Index, LockedPayload, Probe, SegmentSource};
 use guira_item::{
-    Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, ReassignError, Request,
-    ScanCursor, Sink, Time,
+    ClassStats, Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation,
+    ReassignError, Request, ScanCursor, Sink, Time,
 };
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
@@ -22,6 +22,8 @@ use crate::{
     magazine::Station,
     policy,
     slabs::Slabs,
+    sweep::Sweep,
+    versions::StripeVersions,
 };
 
 /// Requests whose cache lines are asked for at a time: enough to keep the memory busy, few enough to stay in the first cache.
@@ -47,13 +49,6 @@ pub struct Worker {
     pub(crate) crawl_page: u32,
 }
 
-/// Versions handed out, and the last one that a flush has swept away, for the keys of one stripe.
-#[derive(Debug, Default)]
-pub(crate) struct StripeVersions {
-    last: AtomicU64,
-    flushed: AtomicU64,
-}
-
 /// What all workers share.
 pub(crate) struct Shared {
     pub arena: Arc<Arena>,
@@ -65,10 +60,11 @@ pub(crate) struct Shared {
     flushed: AtomicBool,
     /// Second at which a flush is due; 0: none.
     flush_at_s: AtomicU32,
-    /// Pages the crawler has yet to look through since the last flush.
-    pub pages_to_sweep: AtomicU32,
+    pub sweep: Sweep,
     /// Displacement searches so far.
     pub slot_searches: AtomicU32,
+    /// All ones, or zero if clients are told of no versions.
+    shown_versions: u64,
     pub notes_uses: bool,
     pub keeps_nodes: bool,
     pub is_logging: AtomicBool,
@@ -120,8 +116,9 @@ impl Memc3 {
             secrets: RapidSecrets::seed(config.hash_seed),
             flushed: AtomicBool::new(false),
             flush_at_s: AtomicU32::new(0),
-            pages_to_sweep: AtomicU32::new(0),
+            sweep: Sweep::new(pages),
             slot_searches: AtomicU32::new(0),
+            shown_versions: if config.versions_shown { u64::MAX } else { 0 },
             notes_uses: policy::notes_uses(config.eviction),
             keeps_nodes: policy::node_len(config.eviction) > 0,
             is_logging: AtomicBool::new(false),
@@ -192,7 +189,7 @@ impl Shared {
     #[inline]
     fn is_flushed_away(&self, probe: &Probe, header: Header) -> bool {
         self.flushed.load(Ordering::Relaxed)
-            && header.version() <= self.index.stripe_data(self.index.stripe_of(probe)).flushed.load(Ordering::Relaxed)
+            && self.index.stripe_data(self.index.stripe_of(probe)).is_flushed(header.version())
     }
 
     /// Why an item is not live.
@@ -203,13 +200,18 @@ impl Shared {
 
     /// The version after the last one under a stripe. The caller holds it.
     pub fn next_version(&self, probe: &Probe) -> u64 {
-        let last = self.index.stripe_data(self.index.stripe_of(probe)).last.load(Ordering::Relaxed);
-        if last >= item::VERSION_MAX { 1 } else { last + 1 }
+        self.index.stripe_data(self.index.stripe_of(probe)).next(|| self.sweep.is_over())
+    }
+
+    /// A version as clients know it.
+    #[inline]
+    pub fn shown(&self, version: u64) -> u64 {
+        version & self.shown_versions
     }
 
     /// Notes that `version` is in use. The caller holds the stripe.
     pub fn use_version(&self, probe: &Probe, version: u64) {
-        self.index.stripe_data(self.index.stripe_of(probe)).last.store(version, Ordering::Relaxed);
+        self.index.stripe_data(self.index.stripe_of(probe)).put(version, || self.sweep.is_over());
     }
 
     /// Carries out a flush that is due.
@@ -231,14 +233,13 @@ impl Shared {
 
     /// Everything stored so far is gone; the crawler takes its memory back.
     fn flush(&self) {
-        self.flushed.store(true, Ordering::Relaxed);
-        for stripe in 0..self.index.stripes() {
-            let versions = self.index.stripe_data(stripe);
-            self.index.with_stripe(stripe, || {
-                versions.flushed.store(versions.last.load(Ordering::Relaxed), Ordering::Relaxed);
-            });
-        }
-        self.pages_to_sweep.store(self.arena.pages() as u32, Ordering::Relaxed);
+        self.sweep.after(|| {
+            self.flushed.store(true, Ordering::Relaxed);
+            for stripe in 0..self.index.stripes() {
+                let versions = self.index.stripe_data(stripe);
+                self.index.with_stripe(stripe, || versions.flush());
+            }
+        });
     }
 
     /// Bytes of an item: header, key, value.
@@ -359,8 +360,13 @@ impl Engine for Memc3 {
         let now = shared.slabs.now();
         let held: Vec<_> = shared.stations().iter().filter_map(|station| station.magazine.held()).collect();
         let waiting = |class| held.iter().filter(|(of, _)| *of == class).map(|(_, len)| *len as u64).sum();
-        let classes: Vec<_> =
-            shared.slabs.ids().filter_map(|class| shared.slabs.stats(class, waiting(class), now)).collect();
+        let oldest_s = shared.slabs.oldest_s(now);
+        let classes: Vec<_> = shared
+            .slabs
+            .ids()
+            .zip(oldest_s)
+            .filter_map(|(class, age_s)| Some(ClassStats { age_s, ..shared.slabs.stats(class, waiting(class))? }))
+            .collect();
         let slots = shared.index.capacity() as u64;
         EngineStats {
             engine: "memc3",

@@ -264,63 +264,6 @@ fn without_eviction_a_full_cache_refuses_and_loses_nothing() {
     assert_eq!(engine.stats().evictions, 0);
 }
 
-/// First all memory goes to one size, then the load changes to another, twenty times over: nothing is refused, and the second
-/// size gets nearly all the memory.
-#[test]
-fn memory_is_never_stuck_in_the_wrong_class() {
-    for eviction in [Eviction::Clock, Eviction::Lru, Eviction::S3Fifo, Eviction::Sieve] {
-        let engine = engine(8, eviction);
-        let mut worker = engine.worker();
-        for (size, times) in [(32, 200_000), (3_000, 20_000), (100_000, 2_000), (40, 400_000)] {
-            for i in 0..times {
-                assert!(
-                    set(&engine, &mut worker, format!("{size}-{i:012}").as_bytes(), &vec![7; size]),
-                    "{eviction:?} {size}"
-                );
-            }
-            let held = (0..times)
-                .filter(|i| get(&engine, &mut worker, format!("{size}-{i:012}").as_bytes()).is_some())
-                .count();
-            assert!(
-                held * size * 100 > (8 << 20) * if size < 64 { 30 } else { 75 },
-                "{eviction:?}: {held} of {size} {:#?}",
-                engine.stats()
-            );
-        }
-    }
-}
-
-/// Of another worker, which does nothing any more: the chunk of its one item and those that wait in its magazine.
-#[test]
-fn what_waits_for_an_idle_worker_serves_others_when_memory_is_short() {
-    let config = Config { evictions_enabled: false, hash_seed: 7, ..Config::new(4 << 20) };
-    let engine = Memc3::new(config).expect("memory");
-    let (mut idle, mut busy) = (engine.worker(), engine.worker());
-    assert!(set(&engine, &mut idle, b"the idle one's", &[1; 32]));
-    let stored = (0..).take_while(|i| set(&engine, &mut busy, format!("{i:014}").as_bytes(), &[2; 32])).count();
-    let stats = engine.stats();
-    assert_eq!(stats.curr_items, stored as u64 + 1);
-    assert_eq!(stats.classes.iter().map(|class| class.free_chunks).sum::<u64>(), 0, "{stats:#?}");
-}
-
-#[test]
-fn a_page_does_not_wait_for_an_idle_worker_either() {
-    for eviction in POLICIES {
-        let engine = engine(4, eviction);
-        let (mut idle, mut busy) = (engine.worker(), engine.worker());
-        assert!(set(&engine, &mut idle, b"small", &[1; 32]));
-        let small = engine.stats().classes[0];
-        assert_eq!((small.total_pages, small.used_chunks), (1, 1), "what waits is not in use");
-        for i in 0..20_000 {
-            assert!(set(&engine, &mut busy, format!("{i:014}").as_bytes(), &[2; 3_000]), "{eviction:?} {i}");
-        }
-        let stats = engine.stats();
-        let left = stats.classes.iter().find(|class| class.class == small.class).expect("its count stays");
-        assert_eq!((left.total_pages, left.used_chunks, left.evicted), (0, 0, 1), "{eviction:?}");
-        assert_eq!(stats.evictions, stats.classes.iter().map(|class| class.evicted).sum(), "{eviction:?}");
-    }
-}
-
 #[test]
 fn a_worker_takes_the_place_of_one_that_has_gone() {
     let engine = engine(4, Eviction::Clock);
@@ -331,24 +274,6 @@ fn a_worker_takes_the_place_of_one_that_has_gone() {
     assert_eq!(engine.stats().total_items, 100);
     let _both = (engine.worker(), engine.worker());
     assert_eq!(engine.shared().stations().len(), 2);
-}
-
-#[test]
-fn what_is_read_outlives_what_is_not() {
-    for eviction in [Eviction::Clock, Eviction::Lru, Eviction::S3Fifo, Eviction::Sieve] {
-        let engine = engine(4, eviction);
-        let mut worker = engine.worker();
-        let hot: Vec<String> = (0..1_000).map(|i| format!("hot{i:012}")).collect();
-        hot.iter().for_each(|key| assert!(set(&engine, &mut worker, key.as_bytes(), &[1; 32])));
-        for i in 0..300_000u32 {
-            assert!(set(&engine, &mut worker, format!("cold{i:012}").as_bytes(), &[2; 32]));
-            if i % 4 == 0 {
-                get(&engine, &mut worker, hot[i as usize / 4 % hot.len()].as_bytes());
-            }
-        }
-        let kept = hot.iter().filter(|key| get(&engine, &mut worker, key.as_bytes()).is_some()).count();
-        assert!(kept > 950, "{eviction:?} kept {kept}");
-    }
 }
 
 #[test]
@@ -388,6 +313,43 @@ fn a_flush_takes_what_was_there_and_nothing_else() {
     assert_eq!(run(&engine, &mut worker, then, b"after", Operation::Get(Get::PLAIN)), Reply::Other(Answer::Miss));
     let add = run(&engine, &mut worker, then, b"after", store(StoreMode::Add, b"4"));
     assert!(matches!(add, Reply::Other(Answer::Stored { .. })), "{add:?}");
+}
+
+/// The versions of a stripe begin again after some 2^38 stores: what a flush sweeps away, before or after, does not come back, and
+/// what is stored afterwards is not taken for it.
+#[test]
+fn a_flush_parts_old_from_new_when_versions_begin_again() {
+    let engine = engine(4, Eviction::Clock);
+    let (mut worker, shared) = (engine.worker(), engine.shared());
+    let to_the_turn = || (0..shared.index.stripes()).for_each(|stripe| shared.index.stripe_data(stripe).skip_to_turn());
+    let version_of = |worker: &mut Worker, key: &[u8]| match run(&engine, worker, NOW, key, Operation::Get(Get::PLAIN))
+    {
+        Reply::Hit(hit, _) => Some(hit.cas),
+        Reply::Other(_) => None,
+    };
+    let keys: Vec<String> = (0..2_000).map(|number| format!("key {number}")).collect();
+    let store_all = |worker: &mut Worker| keys.iter().all(|key| set(&engine, worker, key.as_bytes(), b"1"));
+    let versions = |worker: &mut Worker| -> Vec<u64> {
+        keys.iter().filter_map(|key| version_of(worker, key.as_bytes())).collect()
+    };
+    assert!(store_all(&mut worker));
+    to_the_turn();
+    assert!(set(&engine, &mut worker, keys[0].as_bytes(), b"2"));
+    assert_eq!(version_of(&mut worker, keys[0].as_bytes()), Some(1), "without a flush they begin again at once");
+    assert_eq!(versions(&mut worker).len(), keys.len());
+
+    to_the_turn();
+    engine.flush_all(NOW, NOW);
+    assert_eq!(versions(&mut worker), [], "of both rounds");
+    assert!(store_all(&mut worker));
+    let stored = versions(&mut worker);
+    assert!(stored.len() == keys.len() && stored.iter().all(|version| *version > 1 << 37), "above what is swept away");
+    while engine.maintain(&mut worker, NOW) {}
+    assert!(set(&engine, &mut worker, keys[0].as_bytes(), b"3"));
+    assert_eq!(version_of(&mut worker, keys[0].as_bytes()), Some(1), "nothing is left of it");
+    assert_eq!(versions(&mut worker).len(), keys.len());
+    engine.flush_all(NOW, NOW);
+    assert_eq!(versions(&mut worker), [], "those of the round before as well");
 }
 
 #[test]

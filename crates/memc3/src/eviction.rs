@@ -27,6 +27,10 @@ const BATCH_LEN: usize = 16;
 /// Attempts to find memory before a store is refused: each evicts or moves a page unless others are faster.
 const ATTEMPTS_MAX: usize = 64;
 
+/// Attempts in which others may be faster to read, and so spare, or to take what a class's policy names, before another class gives
+/// a page.
+const SPARED_MAX: usize = 16;
+
 /// An item that has left the index; its chunk is still to be freed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unlinked {
@@ -50,14 +54,12 @@ pub(crate) enum Verdict {
     Take,
     /// It stays.
     Spare,
-    /// It stays and counts as not used from now on.
-    SpareAndAge,
 }
 
 impl Shared {
     /// A chunk of a class: a free one, one of a fresh page, or one from which an item was evicted.
     pub(crate) fn allocate(&self, class: ClassId, now: Time, station: &Station) -> Option<Place> {
-        for _ in 0..ATTEMPTS_MAX {
+        for attempt in 0..ATTEMPTS_MAX {
             if let Some(place) = self.take_chunk(class, station) {
                 return Some(place);
             }
@@ -73,10 +75,14 @@ impl Shared {
                 break;
             }
             self.review(class, now, station);
-            self.evict_from(class, now, station);
+            let named_any = self.evict_from(class, now, station);
             // What was evicted may be of no use, from a page that is being emptied.
             if let Some(place) = self.take_chunk(class, station) {
                 return Some(place);
+            }
+            // Who was named has been read or taken in between.
+            if named_any && attempt < SPARED_MAX {
+                continue;
             }
             if !self.steal_page(Some(class), now, station) {
                 // Pages whose chunks are in the hands of others cannot be emptied before these have gone on.
@@ -125,12 +131,13 @@ impl Shared {
         self.slabs.free(&self.arena, &chunks);
     }
 
-    /// Evicts a batch from a class, for the worker's magazine.
-    fn evict_from(&self, class: ClassId, now: Time, station: &Station) {
+    /// Evicts a batch from a class, for the worker's magazine; whether there was anything to evict.
+    fn evict_from(&self, class: ClassId, now: Time, station: &Station) -> bool {
         let wanted = self.batch_len(class);
         let mut victims = Vec::with_capacity(wanted);
         self.slabs.victims(&self.arena, &mut self.slabs.lock(class), wanted, &mut victims);
         self.evict(&victims, Some(class), now, station);
+        !victims.is_empty()
     }
 
     /// Evicts the items in `victims`, as far as they are still there; returns how many went. Those of the class that needs memory
@@ -143,25 +150,22 @@ impl Shared {
             }
         }
         let spares_recent = !matches!(self.config.eviction, Eviction::Lru | Eviction::Random) && needing.is_some();
-        let verdict = |header: Header, is_live: bool| match is_live && header.is_recent() && spares_recent {
-            false => Verdict::Take,
-            // Only the class of its head would ever age a large item, so the hand that meets a piece does.
-            true if header.is_large() => Verdict::SpareAndAge,
-            true => Verdict::Spare,
+        let verdict = |header: Header, is_live: bool| {
+            if is_live && header.is_recent() && spares_recent { Verdict::Spare } else { Verdict::Take }
         };
         let counters = &station.counters;
         let mut gone = 0;
         let mut batch = Batch::default();
         for place in victims {
-            let Some(unlinked) = self.unlink(*place, now, verdict) else { continue };
+            let Some((unlinked, was_live)) = self.unlink(*place, now, verdict) else { continue };
             gone += 1;
             if self.keeps_nodes {
                 // Policies without a hand that passes pages: a page is as old as its last victim.
                 self.slabs.swept(self.arena.locate(*place).0);
             }
-            let is_expired = self.note_eviction(unlinked, now, counters);
-            let evicted = u64::from(!is_expired);
-            let unfetched = u64::from(!is_expired && !unlinked.header.is_fetched());
+            self.note_eviction(unlinked, was_live, now, counters);
+            let evicted = u64::from(was_live);
+            let unfetched = u64::from(was_live && !unlinked.header.is_fetched());
             // An item out of the index keeps its chunk, and so its page its class, until the chunk is freed.
             let owner = self.slabs.class_of(self.arena.locate(unlinked.place).0);
             if needing.is_some() && owner == needing && !unlinked.header.is_large() {
@@ -191,23 +195,19 @@ impl Shared {
         gone
     }
 
-    /// Counts an item that had expired, and logs one that had not; true if it had.
-    fn note_eviction(&self, unlinked: Unlinked, now: Time, counters: &Counters) -> bool {
+    /// Logs an item that was live, and counts one that had expired or been flushed.
+    fn note_eviction(&self, unlinked: Unlinked, was_live: bool, now: Time, counters: &Counters) {
         let words = self.words(unlinked.place);
-        let more = More::of(unlinked.header, words);
-        if more.expiry.is_past(now) {
+        if !was_live {
             counters.reclaimed(1);
             counters.expired_unfetched(u64::from(!unlinked.header.is_fetched()));
-            return true;
-        }
-        if self.is_logging.load(Ordering::Relaxed) {
+        } else if self.is_logging.load(Ordering::Relaxed) {
             let mut key = KeyCopy::default();
             let info = self.info(unlinked.place, unlinked.header, key.of(words, unlinked.header), now);
             if let Some(log) = self.eviction_log.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                 log(&info);
             }
         }
-        false
     }
 
     /// What is told about an item that the caller keeps from changing.
@@ -217,7 +217,7 @@ impl Shared {
         let page = self.arena.locate(place).0;
         ItemInfo {
             key,
-            cas: header.version(),
+            cas: self.shown(header.version()),
             flags: more.flags,
             expiry: more.expiry,
             idle_s: self.slabs.idle_s(page, now),
@@ -229,14 +229,14 @@ impl Shared {
     }
 
     /// Takes the item at `place` out of the index if `verdict`, asked under its stripe and told whether the item is live at
-    /// `now`, says so. Bytes at `place` may change
-    /// while its key is read; then no slot of the index fits, or what fits is a live item all the same.
+    /// `now`, says so; returns it, and whether it was live. Bytes at `place` may change while its key is read; then no slot of
+    /// the index fits, or what fits is a live item all the same.
     pub(crate) fn unlink(
         &self,
         place: Place,
         now: Time,
         verdict: impl FnOnce(Header, bool) -> Verdict,
-    ) -> Option<Unlinked> {
+    ) -> Option<(Unlinked, bool)> {
         let words = self.arena.words(place)?;
         let seen = Header::of(words);
         if !seen.is_item() {
@@ -248,16 +248,13 @@ impl Shared {
         let (mut locked, slot) = self.index.lock_and_find(&probe, |candidate| candidate == payload);
         let slot = slot?;
         let header = Header::of(words);
-        match verdict(header, self.is_live(&probe, header, More::of(header, words), now)) {
+        let was_live = self.is_live(&probe, header, More::of(header, words), now);
+        match verdict(header, was_live) {
             Verdict::Take => {
                 locked.remove(slot);
-                Some(Unlinked { place, header })
+                Some((Unlinked { place, header }, was_live))
             }
             Verdict::Spare => None,
-            Verdict::SpareAndAge => {
-                Header::age(words);
-                None
-            }
         }
     }
 
@@ -313,7 +310,7 @@ impl Shared {
                 victims.push(crate::large::owner(words));
                 continue;
             }
-            // With CLOCK the page is the one behind its hand, and what is not marked would go next anyway.
+            // With CLOCK what is not marked would be the first to go anyway.
             let stays = self.keeps_nodes || header.is_recent();
             if header.is_item() && !(stays && self.relocate(class, place, now, station)) {
                 victims.push(place);
@@ -342,7 +339,11 @@ impl Shared {
         // The page may have been emptied and given to another class since it was looked at. An item that is in the index keeps
         // its page from that.
         let is_movable = |_: &guira_cuckoo::Place| {
-            !Header::of(words).is_large() && self.slabs.class_of(self.arena.locate(place).0) == Some(class)
+            let header = Header::of(words);
+            // What a flush has swept away stays where the sweep will find it.
+            !header.is_large()
+                && self.is_live(&probe, header, More::of(header, words), now)
+                && self.slabs.class_of(self.arena.locate(place).0) == Some(class)
         };
         let Some(slot) = slot.filter(is_movable) else {
             drop(locked);
@@ -362,53 +363,5 @@ impl Shared {
         }
         self.slabs.free(&self.arena, &[place]);
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use guira_item::{Delete, Engine, Operation};
-
-    use super::*;
-    use crate::engine_tests::{NOW, engine, get, run, set};
-
-    /// Whoever empties a page looks at it without its class's lock. It used to go on by the sizes of the class that the page had
-    /// left meanwhile, with the number of chunks that the page had in the next one: past the page's end.
-    #[test]
-    fn a_page_that_has_become_another_class_s_is_not_emptied_for_the_first_one() {
-        let engine = engine(8, Eviction::Clock);
-        let mut worker = engine.worker();
-        let shared = engine.shared();
-        assert!(set(&engine, &mut worker, b"large chunk", &[1; 8_000]));
-        let first = shared.slabs.sizes.fitting(8 + 11 + 8_000).expect("a class");
-        let page = {
-            let mut locked = shared.slabs.lock(first);
-            let (_, page) = shared.slabs.age_turns(&locked).expect("a page");
-            assert!(shared.slabs.start_draining(&shared.arena, &mut locked, page));
-            page
-        };
-        shared.recall(|_| true);
-        assert!(shared.slabs.is_draining(page), "an item is left in it");
-        run(&engine, &mut worker, NOW, b"large chunk", Operation::Delete(Delete { cas: None, invalidate: None }));
-        assert_eq!(shared.slabs.class_of(page), None, "its last chunk is free");
-
-        assert_eq!(shared.arena.take_page(), Some(page), "the last one given is the first one taken");
-        let second = shared.slabs.sizes.fitting(8 + 22 + 24).expect("a class");
-        shared.slabs.adopt(&shared.arena, second, page);
-        let chunks = shared.slabs.sizes.chunks_per_page(second);
-        assert!(chunks > 2 * shared.slabs.sizes.chunks_per_page(first));
-        // More than the page has, so that the pages behind it have items too.
-        let name = |number: usize| format!("small chunk {number:010}");
-        for number in 0..8 * chunks {
-            assert!(set(&engine, &mut worker, name(number).as_bytes(), &[2; 24]));
-        }
-        let before = engine.stats();
-        shared.empty_page(first, page, NOW, &worker.station);
-        let after = engine.stats();
-        assert_eq!((after.curr_items, after.evictions), (before.curr_items, before.evictions));
-        assert_eq!(shared.slabs.class_of(page), Some(second));
-        for number in 0..8 * chunks {
-            assert!(get(&engine, &mut worker, name(number).as_bytes()).is_some(), "{number}");
-        }
     }
 }

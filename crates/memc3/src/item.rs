@@ -12,8 +12,8 @@
 //! has only `large`); an item in the index changes only under its key's stripe; word 0 is the last one written when a
 //! chunk becomes an item.
 //!
-//! A version has 38 bits and is counted for each stripe: for a client to take a new version for an old one, the keys of one
-//! stripe, a thousandth of all, must be written exactly a multiple of 2^38 times between its gets and its cas.
+//! A version has 38 bits and is counted for each stripe (`versions.rs`): for a client to take a new version for an old one, the keys
+//! of one stripe, a thousandth of all, must be written exactly one round of versions, or several, between its gets and its cas.
 
 use std::sync::atomic::Ordering;
 
@@ -29,8 +29,11 @@ const FETCHED: u64 = 1 << 24;
 const RECENT: u64 = 1 << 25;
 const VERSION_SHIFT: u32 = 26;
 
-/// Largest version; the next one is 1 again.
-pub(crate) const VERSION_MAX: u64 = (1 << (64 - VERSION_SHIFT)) - 1;
+/// Bits of a version.
+pub(crate) const VERSION_BITS: u32 = 64 - VERSION_SHIFT;
+
+/// Largest version.
+pub(crate) const VERSION_MAX: u64 = (1 << VERSION_BITS) - 1;
 
 /// Largest value in one chunk, in bytes, by its field.
 pub(crate) const VALUE_LEN_MAX: usize = (1 << VALUE_LEN_BITS) - 1;

@@ -4,10 +4,16 @@
 //! head:   header (large) | more | key ... | value_len (64) | first piece (32), references (32)
 //! piece:  header (piece) | next piece (32), bytes here (32) | judged (1 bit), owner (32) | bytes
 //! ```
+//! The first piece has what is left over when the others are full, so that one look at it and at the next one shows all the
+//! classes that the item has pieces in.
+//!
 //! Always true: while the item is in the index it has one reference; each reader that sends it has one more; whoever gives
 //! up the last one frees all its chunks, so a value being sent survives its own replacement; the bytes never change.
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering},
+};
 
 use guira_item::{PinnedValue, Time};
 use guira_sync::References;
@@ -22,12 +28,23 @@ use crate::{
 /// Bytes of a piece before its share of the value.
 const PIECE_HEADER_LEN: usize = 24;
 
-/// Set in a piece at which the eviction hand judges its item: the first, and the last if it is in another class.
+/// Set in a piece at which a policy judges its item: the first, and the second if it is in another class.
 const JUDGED: u64 = 1 << 32;
+
+/// Set in the one of these at which it is also aged: that of the class with most of its pieces. It has one mark of use, which other
+/// classes' hands leave to this one's.
+const AGED: u64 = 1 << 33;
 
 /// A piece's owner, if this is the piece at which it is judged.
 pub(crate) fn judged_owner(words: Words<'_>) -> Option<Place> {
-    (Header::of(words).is_piece() && words.load(2) & JUDGED != 0).then(|| owner(words))
+    // Acquire: pairs with the Release in `fill_pieces`; a hand comes by without a lock that the item's maker took.
+    let header = Header(words.word(0).load(Ordering::Acquire));
+    (header.is_piece() && words.load(2) & JUDGED != 0).then(|| owner(words))
+}
+
+/// Whether a large item is aged at this judged piece of it.
+pub(crate) fn is_aged_at(words: Words<'_>) -> bool {
+    words.load(2) & AGED != 0
 }
 
 /// A piece's owner: the head of its item.
@@ -53,13 +70,15 @@ fn first_piece(header: Header, words: Words<'_>) -> Place {
     Place(references(header, words).beside())
 }
 
+/// The places by which policies know an item: its own, and those of its judged pieces.
+pub(crate) type Nodes = [Option<Place>; 3];
+
 impl Shared {
     /// Takes the chunks for `value_len` bytes; none are linked to anything yet. `None` if memory is short.
     pub(crate) fn allocate_pieces(&self, value_len: usize, now: Time, station: &Station) -> Option<Vec<Place>> {
-        let mut places = Vec::with_capacity(value_len.div_ceil(self.piece_len_max()));
-        let mut left = value_len;
-        while left > 0 {
-            let len = left.min(self.piece_len_max());
+        let lens = self.piece_lens(value_len);
+        let mut places = Vec::with_capacity(lens.len());
+        for len in lens {
             let class = self.slabs.sizes.fitting(PIECE_HEADER_LEN + len).expect("a piece fits the largest chunk");
             match self.allocate(class, now, station) {
                 Some(place) => places.push(place),
@@ -68,9 +87,30 @@ impl Shared {
                     return None;
                 }
             }
-            left -= len;
         }
         Some(places)
+    }
+
+    /// How long each piece of a value is, which is not empty.
+    fn piece_lens(&self, value_len: usize) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let max = self.piece_len_max();
+        let pieces = value_len.div_ceil(max);
+        let first = value_len - (pieces.max(1) - 1) * max;
+        (0..pieces).map(move |index| if index == 0 { first } else { max })
+    }
+
+    /// The places by which policies know the item at `place`. The caller holds its key's stripe, and the item is in the index.
+    pub(crate) fn nodes_of(&self, place: Place, header: Header) -> Nodes {
+        let mut nodes = [Some(place), None, None];
+        if header.is_large() {
+            let first = first_piece(header, self.words(place));
+            nodes[1] = Some(first);
+            let (_, second) = self.piece(first);
+            // A value of one piece has no second one, and what stands in its place is no piece of it.
+            let words = self.words(second);
+            nodes[2] = Some(second).filter(|_| judged_owner(words) == Some(place) && second != first);
+        }
+        nodes
     }
 
     fn piece_len_max(&self) -> usize {
@@ -87,19 +127,19 @@ impl Shared {
         head_words.store(references_index(header), References::first(first));
         let class_of = |place: &Place| self.slabs.class_of(self.arena.locate(*place).0);
         let mut bytes = Parts { parts, at: 0 };
-        let mut left = value_len;
-        for (index, place) in pieces.iter().enumerate() {
-            let len = left.min(self.piece_len_max());
-            left -= len;
+        for ((index, place), len) in pieces.iter().enumerate().zip(self.piece_lens(value_len)) {
             let words = self.words(*place);
             let next = pieces.get(index + 1).map_or(0, |place| place.0);
-            let is_judged = index == 0 || class_of(place) != class_of(&pieces[0]);
+            let is_second_judged = pieces.get(1).is_some_and(|second| class_of(second) != class_of(&pieces[0]));
+            let is_judged = index == 0 || (index == 1 && is_second_judged);
+            let is_aged = index == usize::from(is_second_judged);
             words.store(1, u64::from(next) << 32 | len as u64);
-            words.store(2, u64::from(head.0) | if is_judged { JUDGED } else { 0 });
+            words.store(2, u64::from(head.0) | if is_judged { JUDGED } else { 0 } | if is_aged { AGED } else { 0 });
             let mut writer = Writer::new(words, PIECE_HEADER_LEN);
             bytes.take(len, |run| writer.put(run));
             writer.finish();
-            words.store(0, Header::PIECE.0);
+            // Release: pairs with the Acquire in `judged_owner`; whose piece this is stands there when it is one.
+            words.word(0).store(Header::PIECE.0, Ordering::Release);
         }
     }
 
@@ -198,6 +238,7 @@ impl Pin {
         references(header, words).take();
         let first = first_piece(header, words);
         let len = value_len(header, words);
+        shared.slabs.touch(shared.arena.locate(head).0);
         Self { shared: Arc::clone(shared), head, len, cursor: Cell::new((0, first)), first }
     }
 }
@@ -219,6 +260,7 @@ impl PinnedValue for Pin {
             let (bytes, next) = self.shared.piece(place);
             if offset < start + bytes.len() {
                 self.cursor.set((start, place));
+                self.shared.slabs.touch(self.shared.arena.locate(place).0);
                 return &bytes[offset - start..];
             }
             start += bytes.len();

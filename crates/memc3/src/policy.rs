@@ -1,7 +1,8 @@
 //! Which item of a size class goes when memory is full: one small trait, five policies.
 //!
 //! Always true: a policy is called with its class's lock held; it only suggests. The caller verifies that a victim is still
-//! what it was, so a policy may name a chunk that was freed meanwhile, or name one twice.
+//! what it was, so a policy may name a chunk that was freed meanwhile, or name one twice. A large item, whose head lies in one
+//! class and whose pieces lie in others, is known in each of them: by its head, and by the piece at which it is judged.
 
 pub(crate) mod clock;
 mod list;
@@ -10,11 +11,17 @@ mod random;
 mod s3fifo;
 mod sieve;
 
-use crate::{arena::Place, config::Eviction, slabs::ClassMemory};
+use crate::{
+    arena::{Place, Words},
+    config::Eviction,
+    item::Header,
+    large,
+    slabs::ClassMemory,
+};
 
 /// Which item goes.
 pub(crate) trait Policy: Send + std::fmt::Debug {
-    /// An item was stored in `chunk`, which had none. Only called if [`node_len`] says that the policy keeps nodes.
+    /// An item was stored in `chunk`, which had none, or its judged piece. Only called if [`node_len`] says that the policy keeps nodes.
     fn stored(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
         let _ = (memory, chunk);
     }
@@ -24,22 +31,61 @@ pub(crate) trait Policy: Send + std::fmt::Debug {
         let _ = (memory, chunk);
     }
 
-    /// The item in `from` lies in `to` now. Only called if the policy keeps nodes.
+    /// The item in `from` lies in `to` now. Whoever stored it may not have come to tell of it yet. Only called if the policy
+    /// keeps nodes.
     fn moved(&mut self, memory: &ClassMemory<'_>, from: Place, to: Place) {
         let _ = (memory, from, to);
     }
 
-    /// The item in `chunk` was read. Only called if [`notes_uses`].
+    /// The item in `chunk`, or whose judged piece that is, was read. Only called if [`notes_uses`].
     fn used(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
         let _ = (memory, chunk);
     }
 
-    /// Appends up to `wanted` chunks whose items should go, the first one first.
+    /// Appends up to `wanted` items that should go, each by its chunk or its head's, the first one first.
     fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>);
 
     /// Page `index` of the class is taken from it, and the last one takes its number.
     fn page_left(&mut self, index: usize) {
         let _ = index;
+    }
+
+    /// How many chunks the policy has nodes of.
+    #[cfg(test)]
+    fn nodes(&self) -> usize {
+        0
+    }
+}
+
+/// The item in a chunk, or whose judged piece that is.
+struct Judged<'a> {
+    /// Its place, or its head's.
+    item: Place,
+    head: Words<'a>,
+    /// Its mark of use is this hand's to clear.
+    is_aged_here: bool,
+}
+
+impl<'a> Judged<'a> {
+    /// `None` if the chunk has neither.
+    fn at(memory: &ClassMemory<'a>, chunk: Place) -> Option<Self> {
+        let words = memory.words(chunk)?;
+        // Its pieces are freed before the head is, and this one cannot be while the class is locked; that it says whose it is follows
+        // from how it became one (`large.rs`).
+        let judged = match large::judged_owner(words) {
+            Some(item) => Self { item, head: memory.words(item)?, is_aged_here: large::is_aged_at(words) },
+            None => Self { item: chunk, head: words, is_aged_here: !Header::of(words).is_large() },
+        };
+        Header::of(judged.head).is_item().then_some(judged)
+    }
+
+    /// Whether it was read since its hand last came by, for which it is spared once.
+    fn is_spared(&self) -> bool {
+        let is_recent = Header::of(self.head).is_recent();
+        if is_recent && self.is_aged_here {
+            Header::age(self.head);
+        }
+        is_recent
     }
 }
 

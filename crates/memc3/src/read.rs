@@ -71,7 +71,7 @@ impl Shared {
             } else {
                 Hit {
                     flags: more.flags,
-                    cas: header.version(),
+                    cas: self.shown(header.version()),
                     value_len,
                     expiry_before: more.expiry,
                     expiry: more.expiry,
@@ -123,7 +123,7 @@ impl Shared {
         let page = self.arena.locate(place).0;
         Hit {
             flags: more.flags,
-            cas: header.version(),
+            cas: self.shown(header.version()),
             value_len,
             expiry_before: more.expiry,
             expiry: more.expiry,

@@ -25,17 +25,24 @@ use crate::{
     arena::{Arena, PAGE_LEN, PageId, Place, Words},
     config::{Config, Eviction},
     item::Header,
-    policy::{self, Policy, clock::Clock},
+    large,
+    page_set::PageSet,
+    policy::{self, Policy},
     size_classes::{ClassId, SizeClasses},
 };
 
 /// No class: the page is in the pool, or the index's.
 const NO_CLASS: u8 = u8::MAX;
 
+/// Pages looked at for the oldest, or the freest, of a class: the oldest of sixteen is older than nine tenths of all in four cases
+/// of five, and another class's items must be twice as old to be worth a page.
+const PAGES_SAMPLED: usize = 16;
+
 /// End of a page's list of free chunks.
 const NO_CHUNK: u16 = u16::MAX;
 
-/// What is known about a page. Written under the lock of its class; others only look, and verify what they act on.
+/// What is known about a page. Written under the lock of its class, but for when it was swept or touched and whether something in it
+/// expires, which only guide; others look, and verify what they act on.
 #[derive(Debug)]
 struct Page {
     class: AtomicU8,
@@ -51,8 +58,18 @@ struct Page {
     expiring: AtomicU8,
     /// When the eviction hand last left the page, or when it was cut.
     swept_at_s: AtomicU32,
-    /// The same in turns of any hand, or when an item was last stored in the page.
+    /// The same in turns of any hand, or when an item was last stored in the page, or a large one in it sent.
     swept_turn: AtomicU32,
+    /// Where the page stands in its class's sets.
+    seat: Seat,
+}
+
+/// Where a page stands in each set that it is in.
+#[derive(Debug, Default)]
+struct Seat {
+    pages: AtomicU32,
+    partial: AtomicU32,
+    empty: AtomicU32,
 }
 
 impl Page {
@@ -66,11 +83,17 @@ impl Page {
             expiring: AtomicU8::new(0),
             swept_at_s: AtomicU32::new(0),
             swept_turn: AtomicU32::new(0),
+            seat: Seat::default(),
         }
     }
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether no chunk is in use.
+    fn is_empty(&self) -> bool {
+        self.free_len.load(Ordering::Relaxed) == self.fresh.load(Ordering::Relaxed)
     }
 }
 
@@ -78,13 +101,17 @@ impl Page {
 #[derive(Debug)]
 pub(crate) struct Class {
     id: ClassId,
-    pages: Vec<PageId>,
-    /// Pages with a free chunk, each once, none of them draining.
-    partial: Vec<PageId>,
+    pages: PageSet<Page>,
+    /// Pages with a free chunk, none of them draining.
+    partial: PageSet<Page>,
+    /// Those of them without a chunk in use.
+    empty: PageSet<Page>,
+    /// Pages that are being emptied.
+    draining: usize,
     used_chunks: u64,
+    /// Free chunks, but for those of pages that are being emptied.
+    free_chunks: usize,
     policy: Box<dyn Policy>,
-    /// Finds pieces of large items, whose heads are another class's, when the policy knows of nothing to evict.
-    pieces_hand: Clock,
     /// Items evicted since the class last asked whether another one could do better without a page.
     pub evicted_since_review: usize,
     pub stats: ClassStats,
@@ -95,6 +122,8 @@ pub(crate) struct Class {
 pub(crate) struct Slabs {
     pub sizes: SizeClasses,
     classes: Box<[Mutex<Class>]>,
+    /// Pages of each class, for those who need not lock one that has none.
+    pages_held: Box<[AtomicU32]>,
     pages: Box<[Page]>,
     node_len: usize,
     /// Pages that hands have passed, over all classes: the clock by which ages are compared.
@@ -108,9 +137,11 @@ impl Slabs {
     pub fn new(config: &Config, arena: &Arena) -> Self {
         let node_len = policy::node_len(config.eviction);
         let sizes = SizeClasses::new(config.chunk_len_min, config.growth_factor, arena.granule(), node_len);
-        let classes = (0..sizes.len() as u8).map(|id| Mutex::new(Class::new(ClassId(id), config.eviction))).collect();
+        let classes: Box<[_]> =
+            (0..sizes.len() as u8).map(|id| Mutex::new(Class::new(ClassId(id), config.eviction))).collect();
         Self {
             sizes,
+            pages_held: classes.iter().map(|_| AtomicU32::new(0)).collect(),
             classes,
             pages: (0..arena.pages()).map(|_| Page::new()).collect(),
             node_len,
@@ -214,8 +245,11 @@ impl Slabs {
 
     fn take_one(&self, arena: &Arena, locked: &mut Class) -> Option<Place> {
         let class = locked.id;
-        let id = *locked.partial.last()?;
+        let id = locked.partial.last()?;
         let page = self.page(id);
+        if page.is_empty() {
+            locked.empty.remove(&self.pages, id);
+        }
         let free = page.free.load(Ordering::Relaxed);
         let fresh = page.fresh.load(Ordering::Relaxed);
         let index = if free == NO_CHUNK {
@@ -228,12 +262,12 @@ impl Slabs {
             free
         };
         locked.used_chunks += 1;
+        locked.free_chunks -= 1;
         // A page that is stored to is as young as one that the hand has passed: heads of large items, for instance, lie in a
         // class that has no reason to evict.
-        page.swept_turn.store(self.turns.load(Ordering::Relaxed), Ordering::Relaxed);
-        let fresh_left = usize::from(page.fresh.load(Ordering::Relaxed)) < self.sizes.chunks_per_page(class);
-        if page.free.load(Ordering::Relaxed) == NO_CHUNK && !fresh_left {
-            locked.partial.pop();
+        self.touch(id);
+        if !self.has_room(page, class) {
+            locked.partial.remove(&self.pages, id);
         }
         let place = self.chunk(arena, class, id, usize::from(index));
         reuse::vacate(arena.words(place).expect("a chunk of the arena").word(0));
@@ -257,7 +291,7 @@ impl Slabs {
     /// Makes nothing of the item in a chunk that nobody can find any more; the chunk stays in use.
     pub fn clear(&self, arena: &Arena, class: &mut Class, place: Place) {
         if self.node_len > 0 {
-            class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages }, place);
+            class.policy.removed(&ClassMemory { slabs: self, arena, class: class.id, pages: class.pages.ids() }, place);
         }
         reuse::vacate(arena.words(place).expect("a chunk of the arena").word(0));
     }
@@ -276,8 +310,14 @@ impl Slabs {
             if free_len == page.fresh.load(Ordering::Relaxed) {
                 self.retire(arena, class, id);
             }
-        } else if !had_room {
-            class.partial.push(id);
+            return;
+        }
+        class.free_chunks += 1;
+        if !had_room {
+            class.partial.insert(&self.pages, id);
+        }
+        if page.is_empty() {
+            class.empty.insert(&self.pages, id);
         }
     }
 
@@ -301,8 +341,11 @@ impl Slabs {
         page.fresh.store(0, Ordering::Relaxed);
         page.class.store(class.0, Ordering::Relaxed);
         self.swept(id);
-        locked.pages.push(id);
-        locked.partial.push(id);
+        locked.pages.insert(&self.pages, id);
+        locked.partial.insert(&self.pages, id);
+        locked.empty.insert(&self.pages, id);
+        locked.free_chunks += self.sizes.chunks_per_page(class);
+        self.pages_held[usize::from(class.0)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Begins to empty a page: no chunk of it is handed out any more. False if it is not the class's or is being emptied.
@@ -312,8 +355,13 @@ impl Slabs {
             return false;
         }
         page.draining.store(1, Ordering::Relaxed);
-        class.partial.retain(|partial| *partial != id);
-        if page.free_len.load(Ordering::Relaxed) == page.fresh.load(Ordering::Relaxed) {
+        class.draining += 1;
+        class.free_chunks -= self.free_chunks(page, class.id);
+        if self.has_room(page, class.id) {
+            class.partial.remove(&self.pages, id);
+        }
+        if page.is_empty() {
+            class.empty.remove(&self.pages, id);
             self.retire(arena, class, id);
         }
         true
@@ -324,14 +372,48 @@ impl Slabs {
         self.class_of(id).is_some() && self.page(id).is_draining()
     }
 
+    /// Gives a page that has been emptied to the pool.
     fn retire(&self, arena: &Arena, class: &mut Class, id: PageId) {
-        let index = class.pages.iter().position(|page| *page == id).expect("the page is the class's");
+        let index = class.pages.remove(&self.pages, id);
         class.policy.page_left(index);
-        class.pieces_hand.page_left(index);
-        class.pages.swap_remove(index);
+        class.draining -= 1;
+        self.pages_held[usize::from(class.id.0)].fetch_sub(1, Ordering::Relaxed);
         self.page(id).class.store(NO_CLASS, Ordering::Relaxed);
         self.pages_moved.fetch_add(1, Ordering::Relaxed);
         arena.give_page(id);
+    }
+
+    /// Whether a class has pages; it may get one, or lose its last one, at any time.
+    pub fn has_pages(&self, class: ClassId) -> bool {
+        self.pages_held[usize::from(class.0)].load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a page is its class's only one, so that none of its items can go to another, and most of them were read since a hand,
+    /// or this, last came by. If so they have been judged: their marks are cleared, and the page is young again.
+    pub fn is_only_one_and_in_use(&self, arena: &Arena, class: &Class, page: PageId) -> bool {
+        if class.has_several_pages() || self.class_of(page) != Some(class.id) {
+            return false;
+        }
+        let chunks = (0..self.chunks_used(page)).map(|index| self.chunk(arena, class.id, page, index));
+        let words = chunks.map(|place| arena.words(place).expect("a chunk of the arena"));
+        let items = words.filter(|words| Header::of(*words).is_item());
+        let recent = items.clone().filter(|words| Header::of(*words).is_recent()).count();
+        if 2 * recent <= items.clone().count() {
+            return false;
+        }
+        items.filter(|words| !Header::of(*words).is_large()).for_each(|words| {
+            Header::age(words);
+        });
+        self.swept(page);
+        true
+    }
+
+    /// Notes that an item in the page is in use, which cannot be moved to another page.
+    pub fn touch(&self, page: PageId) {
+        let (turn, page) = (self.turns.load(Ordering::Relaxed), self.page(page));
+        if page.swept_turn.load(Ordering::Relaxed) != turn {
+            page.swept_turn.store(turn, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a hand has passed a page.
@@ -347,16 +429,17 @@ impl Slabs {
         let mut locked = self.lock(id);
         let class = &mut *locked;
         // The item may have gone before the class was locked, even with its page. A chunk that is one of this class and says
-        // that it has an item has not been freed yet, and the policy will hear of it when it is.
+        // that it has an item, or the judged piece of one, has not been freed yet, and the policy will hear of it when it is.
         let (page, offset) = arena.locate(place);
         let is_chunk = self.class_of(page) == Some(id)
             && offset >= self.sizes.chunks_offset(id)
             && (offset - self.sizes.chunks_offset(id)).is_multiple_of(self.sizes.chunk_len(id))
             && self.chunk_index(id, offset) < self.chunks_used(page);
-        if !is_chunk || !arena.words(place).is_some_and(|words| Header::of(words).is_item()) {
+        let stands_for_an_item = |words| Header::of(words).is_item() || large::judged_owner(words).is_some();
+        if !is_chunk || !arena.words(place).is_some_and(stands_for_an_item) {
             return;
         }
-        let memory = ClassMemory { slabs: self, arena, class: id, pages: &class.pages };
+        let memory = ClassMemory { slabs: self, arena, class: id, pages: class.pages.ids() };
         match event {
             Event::Stored => class.policy.stored(&memory, place),
             // From another class's order it comes as a new one.
@@ -370,64 +453,62 @@ impl Slabs {
 
     /// Chunks of a class whose items should go.
     pub fn victims(&self, arena: &Arena, class: &mut Class, wanted: usize, victims: &mut Vec<Place>) {
-        let memory = ClassMemory { slabs: self, arena, class: class.id, pages: &class.pages };
+        let memory = ClassMemory { slabs: self, arena, class: class.id, pages: class.pages.ids() };
         class.policy.victims(&memory, wanted, victims);
-        if victims.is_empty() {
-            class.pieces_hand.victims(&memory, wanted, victims);
-        }
     }
 
-    /// Turns since the hand of the class passed its oldest page: how long items last there. `None` without pages.
-    pub fn age_turns(&self, class: &Class) -> Option<(u32, PageId)> {
+    /// Turns since the hand of the class passed the oldest of some of its pages: how long items last there. `None` without pages.
+    pub fn age_turns(&self, class: &mut Class) -> Option<(u32, PageId)> {
         let now = self.turns.load(Ordering::Relaxed);
         class
             .pages
-            .iter()
-            .filter(|page| !self.page(**page).is_draining())
-            .map(|page| (now.wrapping_sub(self.page(*page).swept_turn.load(Ordering::Relaxed)), *page))
+            .sample(PAGES_SAMPLED)
+            .map(|id| (self.page(id), id))
+            .filter(|(page, _)| !page.is_draining())
+            // One that has been touched since `now` was asked for is new, not old beyond measure.
+            .map(|(page, id)| ((now.wrapping_sub(page.swept_turn.load(Ordering::Relaxed)) as i32).max(0) as u32, id))
             .max_by_key(|(age, _)| *age)
     }
 
-    /// The page of the class with the most free chunks, if the class has at least `pages` pages' worth of them.
-    pub fn spare_page(&self, class: &Class, pages: usize) -> Option<PageId> {
-        let chunks = self.sizes.chunks_per_page(class.id);
-        let free = class.pages.len() * chunks - class.used_chunks as usize;
-        if free < pages * chunks {
+    /// An empty page of the class, or the one with the most free chunks of some that have any, if the class has at least `pages`
+    /// pages' worth of them.
+    pub fn spare_page(&self, class: &mut Class, pages: usize) -> Option<PageId> {
+        if class.free_chunks < pages * self.sizes.chunks_per_page(class.id) {
             return None;
         }
-        let free_of = |page: &PageId| {
-            let page = self.page(*page);
-            chunks - usize::from(page.fresh.load(Ordering::Relaxed))
-                + usize::from(page.free_len.load(Ordering::Relaxed))
+        let id = class.id;
+        let freest = |set: &mut PageSet<Page>| {
+            set.sample(PAGES_SAMPLED).max_by_key(|page| self.free_chunks(self.page(*page), id))
         };
-        class.partial.iter().copied().max_by_key(free_of)
+        class.empty.last().or_else(|| freest(&mut class.partial))
     }
 
-    /// A page of the class without an item.
-    pub fn empty_page(&self, class: &Class) -> Option<PageId> {
-        class.partial.iter().copied().find(|id| {
-            let page = self.page(*id);
-            page.free_len.load(Ordering::Relaxed) == page.fresh.load(Ordering::Relaxed)
-        })
+    /// Free chunks of a page.
+    fn free_chunks(&self, page: &Page, class: ClassId) -> usize {
+        self.sizes.chunks_per_page(class) - usize::from(page.fresh.load(Ordering::Relaxed))
+            + usize::from(page.free_len.load(Ordering::Relaxed))
     }
 
-    /// Whether a page of the class is being emptied.
-    pub fn has_draining(&self, class: &Class) -> bool {
-        class.pages.iter().any(|page| self.page(*page).is_draining())
+    /// For how long the pages of each class have not been passed by a hand, in seconds, at most. Looks at every page, and so takes no
+    /// lock.
+    pub fn oldest_s(&self, now: Time) -> Vec<u32> {
+        let mut oldest_s = vec![0; self.classes.len()];
+        for page in &self.pages {
+            if let Some(class) = oldest_s.get_mut(usize::from(page.class.load(Ordering::Relaxed))) {
+                *class = (*class).max(now.0.saturating_sub(page.swept_at_s.load(Ordering::Relaxed)));
+            }
+        }
+        oldest_s
     }
 
-    /// Whether the class would have a page left if it gave one.
-    pub fn has_several_pages(&self, class: &Class) -> bool {
-        class.pages.len() > 1
-    }
-
-    /// Numbers about a class; `None` for one without pages and without counts from when it had some. `waiting` of its
-    /// chunks are in magazines.
-    pub fn stats(&self, class: ClassId, waiting: u64, now: Time) -> Option<ClassStats> {
+    /// Numbers about a class but for its age; `None` for one without pages and without counts from when it had some. `waiting`
+    /// of its chunks are in magazines.
+    pub fn stats(&self, class: ClassId, waiting: u64) -> Option<ClassStats> {
         let locked = self.lock(class);
-        let has_counts = locked.stats.evicted > 0 || locked.stats.out_of_memory > 0;
-        let oldest_s = locked.pages.iter().map(|page| self.idle_s(*page, now)).max();
-        let oldest_s = oldest_s.or(has_counts.then_some(0))?;
+        let pages = locked.pages.ids().len();
+        if pages == 0 && locked.stats.evicted == 0 && locked.stats.out_of_memory == 0 {
+            return None;
+        }
         let chunks = self.sizes.chunks_per_page(class);
         // The magazines were counted a moment ago.
         let used_chunks = locked.used_chunks.saturating_sub(waiting);
@@ -435,10 +516,9 @@ impl Slabs {
             class: class.number(),
             chunk_size: self.sizes.chunk_len(class),
             chunks_per_page: chunks,
-            total_pages: locked.pages.len() as u64,
+            total_pages: pages as u64,
             used_chunks,
-            free_chunks: (locked.pages.len() * chunks) as u64 - used_chunks,
-            age_s: oldest_s,
+            free_chunks: (pages * chunks) as u64 - used_chunks,
             ..locked.stats
         })
     }
@@ -474,14 +554,45 @@ pub(crate) enum Event {
 }
 
 impl Class {
+    /// A page without a chunk in use.
+    pub fn empty_page(&self) -> Option<PageId> {
+        self.empty.last()
+    }
+
+    /// Whether a page is being emptied.
+    pub fn has_draining(&self) -> bool {
+        self.draining > 0
+    }
+
+    /// Whether there would be a page left if one was given away.
+    pub fn has_several_pages(&self) -> bool {
+        self.pages.ids().len() > 1
+    }
+
+    /// How many chunks the policy has nodes of.
+    #[cfg(test)]
+    pub fn nodes(&self) -> usize {
+        self.policy.nodes()
+    }
+
+    /// As if what lies in a page had been stored a moment ago, and the policy had not been told yet.
+    #[cfg(test)]
+    pub fn forget_nodes(&mut self, shared: &crate::engine::Shared, page: PageId) {
+        let (slabs, arena) = (&shared.slabs, &*shared.arena);
+        let memory = ClassMemory { slabs, arena, class: self.id, pages: self.pages.ids() };
+        (0..slabs.chunks_used(page)).for_each(|index| self.policy.removed(&memory, memory.chunk(page, index)));
+    }
+
     fn new(id: ClassId, eviction: Eviction) -> Self {
         Self {
             id,
-            pages: Vec::new(),
-            partial: Vec::new(),
+            pages: PageSet::new(|page| &page.seat.pages),
+            partial: PageSet::new(|page| &page.seat.partial),
+            empty: PageSet::new(|page| &page.seat.empty),
+            draining: 0,
             used_chunks: 0,
+            free_chunks: 0,
             policy: policy::new(eviction),
-            pieces_hand: Clock::default(),
             evicted_since_review: 0,
             stats: ClassStats::default(),
         }

@@ -9,6 +9,7 @@ use crate::{
     Eviction, Memc3, Worker,
     arena::PageId,
     engine_tests::{NOW, POLICIES, Reply, engine, get, run, set, store},
+    eviction_tests::check_nodes,
 };
 
 /// Eviction, growth and rebalancing going on.
@@ -106,6 +107,9 @@ fn stress(eviction: Eviction, duration: std::time::Duration) {
     let stats = engine.stats();
     assert!(stats.evictions > 0 && stats.total_malloced + stats.hash_bytes <= 6 << 20);
     let mut worker = engine.worker();
+    if !matches!(eviction, Eviction::Clock | Eviction::Random) {
+        check_nodes(&engine);
+    }
     for key in 0..60_000u64 {
         run(
             &engine,

@@ -22,7 +22,7 @@ use crate::{
     engine::{LockedKey, Shared, Worker},
     eviction::Unlinked,
     item::{self, Header, More, Writer},
-    large::Pin,
+    large::{Nodes, Pin},
     magazine::Station,
     size_classes::ClassId,
     slabs::Event,
@@ -305,7 +305,7 @@ impl Shared {
             let hit = self.hit(found.place, found.header, found.more, found.value_len, 0, now);
             Current {
                 flags: found.more.flags,
-                cas: found.header.version(),
+                cas: self.shown(found.header.version()),
                 expiry: found.more.expiry,
                 value_len: found.value_len,
                 value: (found.value_len <= NUMBER_LEN_MAX).then_some(&number[..]),
@@ -318,12 +318,12 @@ impl Shared {
             }
         });
         let version = self.next_version(probe);
-        let (change, answer) = apply(&request.operation, current.as_ref(), now, version);
+        let (change, answer) = apply(&request.operation, current.as_ref(), now, self.shown(version));
         let items = self.footprints(request, current.as_ref(), &change);
         let dead = found.as_ref().filter(|found| !found.is_live);
         let death = dead.map(|found| self.death(probe, found.header));
         let mut old = None;
-        let mut stored = None;
+        let mut is_stored = false;
         let mut moved_from = None;
         match change {
             Change::Keep => {
@@ -387,14 +387,17 @@ impl Shared {
                 }
                 self.use_version(probe, version);
                 worker.station.counters.total_items(1);
-                if self.keeps_nodes {
-                    stored = self.find(&locked, probe, request.key, now).map(|found| found.place);
-                }
+                is_stored = true;
             }
         }
-        if self.keeps_nodes && moved_from.is_some() {
-            stored = self.find(&locked, probe, request.key, now).map(|found| found.place);
+        let mut stored = Nodes::default();
+        if self.keeps_nodes
+            && (is_stored || moved_from.is_some())
+            && let Some(found) = self.find(&locked, probe, request.key, now)
+        {
+            stored = self.nodes_of(found.place, found.header);
         }
+        let mut used = Nodes::default();
         if let Some(death) = death {
             sink.found_dead(index, death);
         }
@@ -406,19 +409,23 @@ impl Shared {
                     && let Some(found) = self.find(&locked, probe, request.key, now).filter(|_| found.is_live)
                 {
                     found.words.store(0, Header::of(found.words).used().0);
+                    if self.notes_uses {
+                        used = self.nodes_of(found.place, found.header);
+                    }
                 }
                 drop(locked);
                 sink.answer_change(index, answer, &items);
             }
-            Ok(hit) => self.answer_read(locked, probe, request, hit, now, index, sink),
+            Ok(hit) => used = self.answer_read(locked, probe, request, hit, now, index, sink),
         }
-        if let Some(place) = stored {
+        for place in stored.into_iter().flatten() {
             // Each class has an order of its own: to another class the item comes as a new one.
             let class_of = |place: Place| self.slabs.class_of(self.arena.locate(place).0);
             let moved_from = moved_from.filter(|from| class_of(*from) == class_of(place));
             let event = moved_from.map_or(Event::Stored, Event::MovedFrom);
             self.slabs.tell(&self.arena, place, event);
         }
+        used.into_iter().flatten().for_each(|place| self.slabs.tell(&self.arena, place, Event::Used));
         if let Some((place, header)) = old {
             self.free_item(Unlinked { place, header }, &worker.station.counters);
         }
@@ -445,7 +452,7 @@ impl Shared {
     }
 
     /// Notes the use of an item that was read under the lock and delivers it: what is sent is copied or pinned before the lock
-    /// is given up, and told after it.
+    /// is given up, and told after it. Returns what has been used, if the policy must hear of it.
     #[expect(clippy::too_many_arguments, reason = "the parts of one answer")]
     fn answer_read<S: Sink>(
         self: &Arc<Self>,
@@ -456,14 +463,18 @@ impl Shared {
         now: Time,
         index: usize,
         sink: &mut S,
-    ) {
+    ) -> Nodes {
         let Operation::Get(get) = &request.operation else { unreachable!("only a read is answered by a hit") };
         let found = self.find(&locked, probe, request.key, now).expect("the item that was hit is locked");
         let total_len = self.total_len(found.header, found.words);
         let class = self.hit(found.place, found.header, found.more, 0, 0, now).class;
         let hit = Hit { total_len, class, ..hit };
+        let mut used = Nodes::default();
         if get.bump {
             found.words.store(0, found.header.used().0);
+            if self.notes_uses {
+                used = self.nodes_of(found.place, found.header);
+            }
         }
         if !get.value {
             drop(locked);
@@ -478,6 +489,7 @@ impl Shared {
             drop(locked);
             sink.commit(index, &hit);
         }
+        used
     }
 
     /// Gives the key a new value. `Ok` with what it replaced, if that is to be freed; `Err(Done)` if it is too large.

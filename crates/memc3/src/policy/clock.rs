@@ -1,8 +1,8 @@
 //! CLOCK (Corbató 1968; MemC3, section 4): a hand goes round the chunks of a class and takes the first item whose recency
 //! bit, set by a read, is not set; it clears the bits it passes.
 
-use super::{JUDGED_MAX, Policy};
-use crate::{arena::Place, item::Header, large, slabs::ClassMemory};
+use super::{JUDGED_MAX, Judged, Policy};
+use crate::{arena::Place, slabs::ClassMemory};
 
 /// The hand.
 #[derive(Debug, Default)]
@@ -53,17 +53,9 @@ impl Policy for Clock {
     }
 }
 
-/// The item to take if the hand at `place` finds one that was not read since it last came by. At a piece of a large item
-/// that is the large item, which the caller spares and unmarks if it was read.
+/// The item to take if the hand at `place` finds one, or the piece at which one is judged, that was not read since it last came
+/// by.
 fn judge(memory: &ClassMemory<'_>, place: Place, in_any_case: bool) -> Option<Place> {
-    let words = memory.words(place)?;
-    let header = Header::of(words);
-    if !header.is_item() {
-        return large::judged_owner(words);
-    }
-    if header.is_recent() {
-        Header::age(words);
-        return in_any_case.then_some(place);
-    }
-    Some(place)
+    let judged = Judged::at(memory, place)?;
+    (!judged.is_spared() || in_any_case).then_some(judged.item)
 }

@@ -2,7 +2,7 @@
 //! and slow with several threads.
 
 use super::{
-    Policy,
+    Judged, Policy,
     list::{self, List},
 };
 use crate::{arena::Place, slabs::ClassMemory};
@@ -26,10 +26,11 @@ impl Policy for Lru {
     }
 
     fn moved(&mut self, memory: &ClassMemory<'_>, from: Place, to: Place) {
-        if !list::is_linked(memory, from) || list::is_linked(memory, to) {
-            return;
+        match (list::is_linked(memory, from), list::is_linked(memory, to)) {
+            (_, true) => {}
+            (true, false) => self.list.replace(memory, from, to),
+            (false, false) => self.stored(memory, to),
         }
-        self.list.replace(memory, from, to);
     }
 
     fn used(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
@@ -45,7 +46,12 @@ impl Policy for Lru {
             // A victim that cannot go, or that somebody else is taking, must not be named again at once.
             self.list.remove(memory, oldest);
             self.list.push(memory, oldest);
-            victims.push(oldest);
+            victims.extend(Judged::at(memory, oldest).map(|judged| judged.item));
         }
+    }
+
+    #[cfg(test)]
+    fn nodes(&self) -> usize {
+        self.list.len()
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    JUDGED_MAX, Policy,
+    JUDGED_MAX, Judged, Policy,
     list::{self, List},
 };
 use crate::{
@@ -47,9 +47,9 @@ impl S3Fifo {
     }
 }
 
-/// 32 bits of the key in `chunk`; two keys that share them are taken for one, which costs a little precision.
+/// 32 bits of the key of the item in `chunk`; two keys that share them are taken for one, which costs a little precision.
 fn fingerprint(memory: &ClassMemory<'_>, chunk: Place) -> Option<u32> {
-    let words = memory.words(chunk)?;
+    let words = Judged::at(memory, chunk)?.head;
     let header = Header::of(words);
     let mut key = [0; 256 + 16];
     item::copy_out(words, header.key_offset(), header.key_len(), &mut key, 8);
@@ -80,14 +80,17 @@ impl Policy for S3Fifo {
     }
 
     fn moved(&mut self, memory: &ClassMemory<'_>, from: Place, to: Place) {
-        if !list::is_linked(memory, from) || list::is_linked(memory, to) {
-            return;
-        }
-        if self.in_main.remove(&from) {
-            self.main.replace(memory, from, to);
-            self.in_main.insert(to);
-        } else {
-            self.small.replace(memory, from, to);
+        match (list::is_linked(memory, from), list::is_linked(memory, to)) {
+            (_, true) => {}
+            (true, false) => {
+                if self.in_main.remove(&from) {
+                    self.main.replace(memory, from, to);
+                    self.in_main.insert(to);
+                } else {
+                    self.small.replace(memory, from, to);
+                }
+            }
+            (false, false) => self.stored(memory, to),
         }
     }
 
@@ -101,21 +104,28 @@ impl Policy for S3Fifo {
             }
             let from_small = self.main.len() == 0 || self.small.len() * SMALL_SHARE > all;
             let Some(chunk) = (if from_small { self.small.oldest() } else { self.main.oldest() }) else { return };
-            let recent = memory.words(chunk).map(Header::age).is_some_and(Header::is_recent) && judged < JUDGED_MAX;
+            let found = Judged::at(memory, chunk);
+            let recent = found.as_ref().is_some_and(Judged::is_spared) && judged < JUDGED_MAX;
+            let victim = found.map(|found| found.item);
             self.removed(memory, chunk);
             if from_small && !recent {
                 if let Some(key) = fingerprint(memory, chunk) {
                     self.remember(key);
                 }
                 self.small.push(memory, chunk);
-                victims.push(chunk);
+                victims.extend(victim);
             } else {
                 self.main.push(memory, chunk);
                 self.in_main.insert(chunk);
                 if !recent {
-                    victims.push(chunk);
+                    victims.extend(victim);
                 }
             }
         }
+    }
+
+    #[cfg(test)]
+    fn nodes(&self) -> usize {
+        self.small.len() + self.main.len()
     }
 }

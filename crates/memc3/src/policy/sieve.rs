@@ -2,10 +2,10 @@
 //! read, takes what was not, and stays where it is, so that new items are tried before old ones are tried again.
 
 use super::{
-    JUDGED_MAX, Policy,
+    JUDGED_MAX, Judged, Policy,
     list::{self, List},
 };
-use crate::{arena::Place, item::Header, slabs::ClassMemory};
+use crate::{arena::Place, slabs::ClassMemory};
 
 /// The queue and the hand.
 #[derive(Debug, Default)]
@@ -31,12 +31,15 @@ impl Policy for Sieve {
     }
 
     fn moved(&mut self, memory: &ClassMemory<'_>, from: Place, to: Place) {
-        if !list::is_linked(memory, from) || list::is_linked(memory, to) {
-            return;
-        }
-        self.list.replace(memory, from, to);
-        if self.hand == Some(from) {
-            self.hand = Some(to);
+        match (list::is_linked(memory, from), list::is_linked(memory, to)) {
+            (_, true) => {}
+            (true, false) => {
+                self.list.replace(memory, from, to);
+                if self.hand == Some(from) {
+                    self.hand = Some(to);
+                }
+            }
+            (false, false) => self.stored(memory, to),
         }
     }
 
@@ -48,11 +51,16 @@ impl Policy for Sieve {
             }
             let Some(chunk) = self.hand.or(self.list.oldest()) else { return };
             self.hand = self.list.newer(memory, chunk);
-            let Some(words) = memory.words(chunk) else { continue };
-            if !Header::age(words).is_recent() || judged >= JUDGED_MAX {
-                victims.push(chunk);
+            let Some(found) = Judged::at(memory, chunk) else { continue };
+            if !found.is_spared() || judged >= JUDGED_MAX {
+                victims.push(found.item);
                 missing -= 1;
             }
         }
+    }
+
+    #[cfg(test)]
+    fn nodes(&self) -> usize {
+        self.list.len()
     }
 }
