@@ -38,6 +38,7 @@ pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize)
         item_len_max,
         eviction,
         evictions_enabled: !options.disable_evictions,
+        versions_shown: !options.disable_cas,
         huge_pages,
         growth_factor: options.slab_growth_factor.unwrap_or(defaults.growth_factor),
         chunk_len_min: options.slab_min_size.map_or(defaults.chunk_len_min, |len| len.max(defaults.chunk_len_min)),

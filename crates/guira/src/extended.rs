@@ -32,6 +32,7 @@ const WITHOUT_MEANING: &[&str] = &[
     "warm_max_factor",
     "temporary_ttl",
     "temp_lru",
+    "slab_sizes",
     "slab_chunk_max",
     "slab_reassign",
     "slab_automove",
@@ -50,7 +51,7 @@ const WITHOUT_MEANING: &[&str] = &[
 
 /// Their features do not exist here.
 const REFUSED: &[(&str, &str)] = &[
-    ("ext_", "external storage (extstore) is not supported: leave it out, or use --store once it is there"),
+    ("ext_", "external storage (extstore) is not supported: leave it out"),
     ("proxy_", "the proxy is not supported: leave it out"),
     ("ssl_", "TLS is not supported yet: leave it out, and put a TLS proxy in front"),
 ];

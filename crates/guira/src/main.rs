@@ -11,6 +11,7 @@ mod engine;
 mod extended;
 mod health;
 mod help;
+mod lock_memory;
 mod mistake;
 mod options;
 mod pidfile;

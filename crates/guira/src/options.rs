@@ -134,7 +134,7 @@ options! {
     switch [short = 'M', long, env = "GUIRA_DISABLE_EVICTIONS"] disable_evictions, "Refuse rather than evict.";
     switch [short = 'k', long, env = "GUIRA_LOCK_MEMORY"] lock_memory, "Keep all memory out of the swap.";
     switch [short = 'L', long, env = "GUIRA_ENABLE_LARGEPAGES"] enable_largepages, "Huge pages even if --huge-pages says off.";
-    switch [short = 'C', long, env = "GUIRA_DISABLE_CAS"] disable_cas, "Keep no versions.";
+    switch [short = 'C', long, env = "GUIRA_DISABLE_CAS"] disable_cas, "Tell no versions: each is 0.";
     switch [short = 'S', long, env = "GUIRA_ENABLE_SASL"] enable_sasl, "Not supported.";
     switch [short = 'F', long, env = "GUIRA_DISABLE_FLUSH_ALL"] disable_flush_all, "Refuse flush_all.";
     switch [short = 'X', long, env = "GUIRA_DISABLE_DUMPING"] disable_dumping, "Refuse dumps.";

@@ -1,17 +1,17 @@
 //! `guira serve`: checks the options, puts the server together, runs it.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use guira_memcache::{AuthFile, Credentials};
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Settings, Shown};
-use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
 use crate::extended::Extended;
+use crate::lock_memory::Locking;
 use crate::options::{Flags, Options};
 use crate::pidfile::{Pidfile, write_ports};
 use crate::size::size_bytes;
@@ -59,8 +59,8 @@ struct Plan {
 }
 
 fn start(options: &Options, plan: Plan) -> Result<(), String> {
-    let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    let Plan { mut settings, memory_limit, user, warnings } = plan;
+    let signals = CaughtSignals::catch().map_err(|error| cannot("catch signals", &error))?;
+    let Plan { mut settings, memory_limit, user, mut warnings } = plan;
     if options.enable_coredumps {
         let maximum = getrlimit(Resource::Core).maximum;
         setrlimit(Resource::Core, Rlimit { current: maximum, maximum })
@@ -68,11 +68,9 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     }
     let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 2 * settings.listen.len();
     guira_server::allow_open_files(settings.connections_max, files as u64).map_err(|error| error.to_string())?;
-    if options.lock_memory {
-        mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
-            .map_err(|error| format!("-k: cannot lock memory ({error}): raise `ulimit -l` or start as root"))?;
-    }
+    let locking = if options.lock_memory { Some(Locking::begin(memory_limit)?) } else { None };
     let start = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
+    warnings.extend(locking.and_then(Locking::finish));
     let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
     let pidfile =
         options.pidfile.as_deref().map(absolute).transpose()?.map(|path| Pidfile::write(&path)).transpose()?;
@@ -84,8 +82,8 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let on_hangup = reload(options.auth_file.as_deref(), settings.protocol.auth.clone())?;
     let mut greeting: String = warnings.iter().map(|line| format!("guira: {line}\n")).collect();
     greeting += &greet(&listeners, &settings);
-    let server = start(settings, listeners).map_err(|error| format!("cannot start: {error}"))?;
-    signals.pass_on(server.stopper(), on_hangup).map_err(|error| format!("cannot watch signals: {error}"))?;
+    let server = start(settings, listeners).map_err(|error| cannot("start", &error))?;
+    signals.pass_on(server.stopper(), on_hangup).map_err(|error| cannot("watch signals", &error))?;
     if daemon::is_daemon() {
         daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
     } else {
@@ -95,6 +93,17 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let ended = server.join().map_err(|error| error.to_string());
     drop(pidfile);
     ended
+}
+
+/// What could not be done, and what helps if a limit is why.
+fn cannot(what: &str, error: &std::io::Error) -> String {
+    let advice = match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::OutOfMemory => {
+            ": no memory or no threads left: raise `ulimit -v` and `ulimit -u`, or lower -m and -t"
+        }
+        _ => "",
+    };
+    format!("cannot {what}: {error}{advice}")
 }
 
 /// Where the server listens and how to talk to it.

@@ -14,7 +14,7 @@ impl ClassSet {
     /// Every class.
     pub const ALL: Self = Self([u64::MAX; CLASSES_MAX / WORD_CLASSES]);
 
-    /// One class; none if there is no class of that number.
+    /// One class, if it is below 256; 0, which stands for none, is no item's.
     pub fn of(class: u32) -> Self {
         let mut set = Self([0; CLASSES_MAX / WORD_CLASSES]);
         set.insert(class as usize);

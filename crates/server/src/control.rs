@@ -130,7 +130,9 @@ fn report<S: Service>(shared: &Shared<S>, which: Stats<'_>, output: &mut Output)
         Stats::Settings => stats::write(&stats::settings(shared), output),
         Stats::Items => stats::write(&stats::items(&shared.engine_stats(), &shared.tallies.class_totals()), output),
         Stats::Slabs => stats::write(&stats::slabs(&shared.engine_stats(), &shared.tallies.class_totals()), output),
-        Stats::Sizes if shared.sizes_enabled.load(Relaxed) => return Outcome::Dump(Dump::of(Form::Sizes, ClassSet::ALL)),
+        Stats::Sizes if shared.sizes_enabled.load(Relaxed) => {
+            return Outcome::Dump(Dump::of(Form::Sizes, ClassSet::ALL));
+        }
         Stats::Sizes => stats::write(&[("sizes_status".into(), "disabled".into())], output),
         Stats::SizesEnable | Stats::SizesDisable => {
             let enabled = which == Stats::SizesEnable;

@@ -16,6 +16,8 @@
 //!   takes it for a very long one with R; Guira's is 0;
 //! - an opaque that is too long in mg with N: memcached has made the item by then without noting that somebody has won, in
 //!   Guira the next reader is told so (Z);
+//! - an ms that finds no memory: memcached lets go of what it would have replaced in every mode, Guira, as for the classic commands,
+//!   only in mode set and without C;
 //! - get or gat of a key that is too long behind others: memcached marks or touches those before it refuses the command.
 //!
 //! Left out, because the answer is about the server and not about an item (`administration.rs` compares what can be): stats,

@@ -253,6 +253,69 @@ fn signals_end_it_well() {
 }
 
 #[test]
+fn without_versions_each_is_zero_and_none_fits() {
+    for program in [Program::Guira, Program::Memcached] {
+        let server = Server::start(program, &["-C"]);
+        let mut client = server.connect();
+        let talk: [(&[u8], &[u8]); 12] = [
+            (b"set a 0 0 1\r\na\r\n", b"STORED\r\n"),
+            (b"gets a\r\n", b"VALUE a 0 1 0\r\na\r\nEND\r\n"),
+            (b"cas a 0 0 1 1\r\nb\r\n", b"EXISTS\r\n"),
+            (b"cas a 0 0 1 0\r\nb\r\n", b"EXISTS\r\n"),
+            (b"cas b 0 0 1 0\r\nb\r\n", b"NOT_FOUND\r\n"),
+            (b"ms a 1 c\r\nc\r\n", b"HD c0\r\n"),
+            (b"ms a 1 C5\r\nd\r\n", b"EX\r\n"),
+            (b"md a C3\r\n", b"EX\r\n"),
+            (b"ma a C1\r\n", b"EX\r\n"),
+            (b"mg a c\r\n", b"HD c0\r\n"),
+            (b"md a C0\r\n", b"HD\r\n"),
+            (b"mg a c\r\n", b"EN\r\n"),
+        ];
+        for (request, answer) in talk {
+            client.expect(request, answer);
+        }
+    }
+}
+
+/// What comes after the lock, under another user's limit, is no allocation that fails.
+#[test]
+fn memory_is_locked_or_it_says_that_it_is_not() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let mut server = Server::start(Program::Guira, &["-k", "-u", "nobody"]);
+    let value = vec![b'x'; 900_000];
+    let set = [&b"set large 0 0 900000\r\n"[..], &value, b"\r\n"].concat();
+    server.connect().expect(&set, b"STORED\r\n");
+    server.assert_alive();
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process().pid())).unwrap();
+    let locked_kb = status.lines().find_map(|line| line.strip_prefix("VmLck:")).map(str::trim);
+    let said = server.process().complaints();
+    assert_eq!(locked_kb == Some("0 kB"), said.contains("-k: memory is not locked"), "{locked_kb:?} {said}");
+    refuses(&["-l", "127.0.0.1", "-p", &free_port().to_string(), "-k", "-m", "900000000"], "lower -m");
+}
+
+/// A limit that leaves no room for threads, or for the arena.
+#[test]
+fn too_little_address_space_is_told_in_one_line() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let program = Program::Guira.path();
+    for kilobytes in [20_000, 30_000, 60_000] {
+        let line = format!("ulimit -v {kilobytes}; exec \"$0\" serve -l 127.0.0.1 -p {} -m 64", free_port());
+        let ended = Process::start({
+            let mut shell = Command::new("sh");
+            shell.arg("-c").arg(line).arg(&program);
+            shell
+        })
+        .end();
+        assert_eq!((ended.status.code(), ended.stderr.trim_end().lines().count()), (Some(1), 1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("ulimit -v"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn the_shutdown_command_is_off_unless_asked_for() {
     let mut off = Server::start(Program::Guira, &[]);
     off.connect().expect(b"shutdown\r\n", b"ERROR: shutdown not enabled\r\n");

@@ -1,0 +1,66 @@
+//! `-k`: keeps memory out of the swap.
+//!
+//! Always true: with a lock on what will come in force, no limit on locked memory can refuse it. Under a limit only what is there
+//! once `-m` is reserved is locked, or nothing, and a line says so.
+
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::system::sysinfo;
+
+/// Memory of the process beside `-m`, generously: the program, its threads, buffers of connections.
+const BESIDE_LEN: u64 = 256 << 20;
+
+/// What is locked.
+pub(crate) enum Locking {
+    /// What is there and what will come.
+    All,
+    /// What is there when `finish` is called.
+    Present,
+    /// Nothing, as the line for the operator says.
+    Nothing(String),
+}
+
+impl Locking {
+    /// Before `-m` is reserved.
+    ///
+    /// # Errors
+    /// The machine has not so much memory: the kernel would end a process of its choice.
+    pub(crate) fn begin(memory_limit: usize) -> Result<Self, String> {
+        let wanted = memory_limit as u64 + BESIDE_LEN;
+        let system = sysinfo();
+        let total = system.totalram * u64::from(system.mem_unit.max(1));
+        if wanted > total {
+            let (limit, total) = (memory_limit >> 20, total >> 20);
+            return Err(format!("-k: -m {limit} MB leaves nothing of this machine's memory ({total} MB): lower -m"));
+        }
+        // Root may have any limit, and takes it along to the user it becomes; others may go up to theirs.
+        if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
+            let maximum = getrlimit(Resource::Memlock).maximum;
+            let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
+        }
+        Ok(match getrlimit(Resource::Memlock).current {
+            Some(limit) if limit < wanted => not_locked(&format!("{} KB may be", limit >> 10)),
+            Some(_) => Self::Present,
+            None => match mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+                Ok(()) => Self::All,
+                Err(error) => not_locked(&error.to_string()),
+            },
+        })
+    }
+
+    /// Once `-m` is reserved; returns a line for the operator if nothing is locked, with which memcached goes on too.
+    pub(crate) fn finish(self) -> Option<String> {
+        let locking = match self {
+            Self::Present => match mlockall(MlockAllFlags::CURRENT) {
+                Ok(()) => Self::Present,
+                Err(error) => not_locked(&error.to_string()),
+            },
+            locking => locking,
+        };
+        if let Self::Nothing(line) = locking { Some(line) } else { None }
+    }
+}
+
+fn not_locked(why: &str) -> Locking {
+    Locking::Nothing(format!("-k: memory is not locked: {why}: raise `ulimit -l` or start as root"))
+}
