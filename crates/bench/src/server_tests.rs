@@ -51,7 +51,7 @@ fn every_experiment_runs_tiny_against_memcached() {
 #[test]
 fn redis_is_measured_over_its_own_protocol() {
     let report = run(Options { peers: vec!["redis".into()], ..tiny("eviction") }).expect("runs");
-    let row = report.experiment("eviction").and_then(|one| one.row("", "redis")).expect("measured");
+    let row = report.experiment("eviction").and_then(|one| one.row("-m 2, values of 32 B", "redis")).expect("measured");
     assert!(row.median(metric::MISS_RATIO).is_some_and(|ratio| ratio > 0.0 && ratio < 1.0));
 }
 
