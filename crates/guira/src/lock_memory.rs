@@ -7,8 +7,8 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::sysinfo;
 
-/// Memory of the process beside `-m`, generously: the program, its threads, buffers of connections.
-const BESIDE_LEN: u64 = 256 << 20;
+/// Memory that a process has beside `-m` at least: the program, its threads, buffers.
+const BESIDE_LEN: u64 = 16 << 20;
 
 /// What is locked.
 pub(crate) enum Locking {
@@ -16,8 +16,8 @@ pub(crate) enum Locking {
     All,
     /// What is there when `finish` is called.
     Present,
-    /// Nothing, as the line for the operator says.
-    Nothing(String),
+    /// Nothing, for this reason.
+    Nothing(std::io::Error),
 }
 
 impl Locking {
@@ -39,28 +39,21 @@ impl Locking {
             let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
         }
         Ok(match getrlimit(Resource::Memlock).current {
-            Some(limit) if limit < wanted => not_locked(&format!("{} KB may be", limit >> 10)),
             Some(_) => Self::Present,
             None => match mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
                 Ok(()) => Self::All,
-                Err(error) => not_locked(&error.to_string()),
+                Err(error) => Self::Nothing(error.into()),
             },
         })
     }
 
     /// Once `-m` is reserved; returns a line for the operator if nothing is locked, with which memcached goes on too.
     pub(crate) fn finish(self) -> Option<String> {
-        let locking = match self {
-            Self::Present => match mlockall(MlockAllFlags::CURRENT) {
-                Ok(()) => Self::Present,
-                Err(error) => not_locked(&error.to_string()),
-            },
-            locking => locking,
+        let why = match self {
+            Self::All => return None,
+            Self::Present => mlockall(MlockAllFlags::CURRENT).err()?.into(),
+            Self::Nothing(why) => why,
         };
-        if let Self::Nothing(line) = locking { Some(line) } else { None }
+        Some(format!("-k: memory is not locked ({why}): raise `ulimit -l` or start as root"))
     }
-}
-
-fn not_locked(why: &str) -> Locking {
-    Locking::Nothing(format!("-k: memory is not locked: {why}: raise `ulimit -l` or start as root"))
 }

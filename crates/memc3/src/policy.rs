@@ -79,19 +79,25 @@ impl<'a> Judged<'a> {
         Header::of(judged.head).is_item().then_some(judged)
     }
 
-    /// Whether it was read since its hand last came by, for which it is spared once.
-    fn is_spared(&self) -> bool {
+    /// Whether it should go: it was not read since its hand last came by, or `in_any_case` and the mark was this hand's to clear.
+    fn goes(&self, in_any_case: bool) -> bool {
         let is_recent = Header::of(self.head).is_recent();
         if is_recent && self.is_aged_here {
             Header::age(self.head);
         }
-        is_recent
+        !is_recent || (in_any_case && self.is_aged_here)
     }
 }
 
 /// Chunks judged in one call, at most: after so many that were all read lately the next ones go all the same, so that nobody
 /// waits for a hand that goes round a whole cache.
 const JUDGED_MAX: usize = 4_096;
+
+/// Chunks of a list of so many that are judged in one call, at most: in two rounds every mark that is the list's to clear has been
+/// seen cleared.
+fn judged_max(nodes: usize, wanted: usize) -> usize {
+    (2 * nodes).min(JUDGED_MAX) + wanted
+}
 
 /// Bytes of list node that a policy keeps for every chunk.
 pub(crate) fn node_len(eviction: Eviction) -> usize {

@@ -12,7 +12,7 @@ use crate::{arena::PageId, engine::Shared, magazine::Station, size_classes::Clas
 
 /// A class takes a page from another whose items last so many times longer than its own: the pages move before the
 /// difference costs many hits, and do not go back and forth.
-const AGE_RATIO: u32 = 2;
+const AGE_RATIO: u64 = 2;
 
 /// Free pages' worth of chunks from which on a class gives some away whatever its age (memcached's automover: two).
 const SPARE_PAGES: usize = 2;
@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// The page that a class would give of two or more, and its age in turns.
-    fn page_to_give(&self, class: ClassId) -> Result<(u32, PageId), ReassignError> {
+    fn page_to_give(&self, class: ClassId) -> Result<(u64, PageId), ReassignError> {
         let mut locked = self.slabs.lock(class);
         let (age, oldest) = self.slabs.age_turns(&mut locked).ok_or(ReassignError::NoSpare)?;
         if locked.has_draining() {
@@ -128,8 +128,8 @@ impl Shared {
     }
 
     /// The class and page to take: one with pages to spare, or else the one whose oldest page is oldest, above `age_min`.
-    fn donor(&self, except: Option<ClassId>, age_min: u32) -> Option<(ClassId, PageId)> {
-        let mut oldest: Option<(u32, ClassId, PageId)> = None;
+    fn donor(&self, except: Option<ClassId>, age_min: u64) -> Option<(ClassId, PageId)> {
+        let mut oldest: Option<(u64, ClassId, PageId)> = None;
         for class in self.slabs.ids().filter(|class| Some(*class) != except && self.slabs.has_pages(*class)) {
             let mut locked = self.slabs.lock(class);
             if let Some(page) = self.slabs.spare_page(&mut locked, SPARE_PAGES) {

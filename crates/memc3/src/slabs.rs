@@ -59,7 +59,7 @@ struct Page {
     /// When the eviction hand last left the page, or when it was cut.
     swept_at_s: AtomicU32,
     /// The same in turns of any hand, or when an item was last stored in the page, or a large one in it sent.
-    swept_turn: AtomicU32,
+    swept_turn: AtomicU64,
     /// Where the page stands in its class's sets.
     seat: Seat,
 }
@@ -82,7 +82,7 @@ impl Page {
             fresh: AtomicU16::new(0),
             expiring: AtomicU8::new(0),
             swept_at_s: AtomicU32::new(0),
-            swept_turn: AtomicU32::new(0),
+            swept_turn: AtomicU64::new(0),
             seat: Seat::default(),
         }
     }
@@ -127,7 +127,7 @@ pub(crate) struct Slabs {
     pages: Box<[Page]>,
     node_len: usize,
     /// Pages that hands have passed, over all classes: the clock by which ages are compared.
-    turns: AtomicU32,
+    turns: AtomicU64,
     /// Seconds of the last operation, for what has no time of its own.
     now_s: AtomicU32,
     pub pages_moved: AtomicU64,
@@ -145,7 +145,7 @@ impl Slabs {
             classes,
             pages: (0..arena.pages()).map(|_| Page::new()).collect(),
             node_len,
-            turns: AtomicU32::new(0),
+            turns: AtomicU64::new(0),
             now_s: AtomicU32::new(0),
             pages_moved: AtomicU64::new(0),
         }
@@ -458,7 +458,7 @@ impl Slabs {
     }
 
     /// Turns since the hand of the class passed the oldest of some of its pages: how long items last there. `None` without pages.
-    pub fn age_turns(&self, class: &mut Class) -> Option<(u32, PageId)> {
+    pub fn age_turns(&self, class: &mut Class) -> Option<(u64, PageId)> {
         let now = self.turns.load(Ordering::Relaxed);
         class
             .pages
@@ -466,7 +466,7 @@ impl Slabs {
             .map(|id| (self.page(id), id))
             .filter(|(page, _)| !page.is_draining())
             // One that has been touched since `now` was asked for is new, not old beyond measure.
-            .map(|(page, id)| ((now.wrapping_sub(page.swept_turn.load(Ordering::Relaxed)) as i32).max(0) as u32, id))
+            .map(|(page, id)| (now.saturating_sub(page.swept_turn.load(Ordering::Relaxed)), id))
             .max_by_key(|(age, _)| *age)
     }
 

@@ -6,7 +6,8 @@
 //! ```
 //! Versions count up, and begin again at 1 after some 2^38 stores. Always true: items of this stripe have versions up to the last
 //! one, or up to the highest of earlier rounds. A flush goes on from the higher of the two, so that what is there lies below it and
-//! what comes lies above; and versions begin again only when nothing is left of what was swept away.
+//! what comes lies above; and versions begin again only when nothing is left of what was swept away. Should a sweep last longer
+//! than there are versions, or a million flushes each meet a stripe that has turned again, what is stored during a sweep is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

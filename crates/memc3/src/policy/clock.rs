@@ -24,7 +24,7 @@ impl Policy for Clock {
                 if self.page == 0 {
                     return;
                 }
-                self.page = 0;
+                (self.page, self.chunk) = (0, 0);
                 continue;
             };
             let used = memory.chunks_used(page);
@@ -57,5 +57,5 @@ impl Policy for Clock {
 /// by.
 fn judge(memory: &ClassMemory<'_>, place: Place, in_any_case: bool) -> Option<Place> {
     let judged = Judged::at(memory, place)?;
-    (!judged.is_spared() || in_any_case).then_some(judged.item)
+    judged.goes(in_any_case).then_some(judged.item)
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    JUDGED_MAX, Judged, Policy,
+    JUDGED_MAX, Judged, Policy, judged_max,
     list::{self, List},
 };
 use crate::{
@@ -98,14 +98,14 @@ impl Policy for S3Fifo {
         let all = self.small.len() + self.main.len();
         let enough = victims.len() + wanted.min(all);
         // A victim stays in its queue until it is removed; it is pushed back so that the next one is looked at.
-        for judged in 0..JUDGED_MAX + wanted {
+        for judged in 0..judged_max(all, wanted) {
             if victims.len() >= enough {
                 return;
             }
             let from_small = self.main.len() == 0 || self.small.len() * SMALL_SHARE > all;
             let Some(chunk) = (if from_small { self.small.oldest() } else { self.main.oldest() }) else { return };
             let found = Judged::at(memory, chunk);
-            let recent = found.as_ref().is_some_and(Judged::is_spared) && judged < JUDGED_MAX;
+            let recent = found.as_ref().is_some_and(|found| !found.goes(judged >= JUDGED_MAX));
             let victim = found.map(|found| found.item);
             self.removed(memory, chunk);
             if from_small && !recent {

@@ -2,7 +2,7 @@
 //! read, takes what was not, and stays where it is, so that new items are tried before old ones are tried again.
 
 use super::{
-    JUDGED_MAX, Judged, Policy,
+    JUDGED_MAX, Judged, Policy, judged_max,
     list::{self, List},
 };
 use crate::{arena::Place, slabs::ClassMemory};
@@ -45,14 +45,14 @@ impl Policy for Sieve {
 
     fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>) {
         let mut missing = wanted.min(self.list.len());
-        for judged in 0..JUDGED_MAX + wanted {
+        for judged in 0..judged_max(self.list.len(), wanted) {
             if missing == 0 {
                 return;
             }
             let Some(chunk) = self.hand.or(self.list.oldest()) else { return };
             self.hand = self.list.newer(memory, chunk);
             let Some(found) = Judged::at(memory, chunk) else { continue };
-            if !found.is_spared() || judged >= JUDGED_MAX {
+            if found.goes(judged >= JUDGED_MAX) {
                 victims.push(found.item);
                 missing -= 1;
             }
