@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head:   header (large) | more | key ... | value_len (64) | first piece (32), references (32)
-//! piece:  header (piece) | next piece (32), bytes here (32) | judged (1 bit), owner (32) | bytes
+//! piece:  header (piece) | next piece (32), bytes here (32) | aged, judged (1 bit each), owner (32) | bytes
 //! ```
 //! The first piece has what is left over when the others are full, so that one look at it and at the next one shows all the
 //! classes that the item has pieces in.
