@@ -126,11 +126,11 @@ impl Shared {
         head_words.store(header.large_offset() / 8, value_len as u64);
         head_words.store(references_index(header), References::first(first));
         let class_of = |place: &Place| self.slabs.class_of(self.arena.locate(*place).0);
+        let is_second_judged = pieces.get(1).is_some_and(|second| class_of(second) != class_of(&pieces[0]));
         let mut bytes = Parts { parts, at: 0 };
         for ((index, place), len) in pieces.iter().enumerate().zip(self.piece_lens(value_len)) {
             let words = self.words(*place);
             let next = pieces.get(index + 1).map_or(0, |place| place.0);
-            let is_second_judged = pieces.get(1).is_some_and(|second| class_of(second) != class_of(&pieces[0]));
             let is_judged = index == 0 || (index == 1 && is_second_judged);
             let is_aged = index == usize::from(is_second_judged);
             words.store(1, u64::from(next) << 32 | len as u64);

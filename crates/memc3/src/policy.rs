@@ -21,7 +21,8 @@ use crate::{
 
 /// Which item goes.
 pub(crate) trait Policy: Send + std::fmt::Debug {
-    /// An item was stored in `chunk`, which had none, or its judged piece. Only called if [`node_len`] says that the policy keeps nodes.
+    /// An item was stored in `chunk`, which had none, or its judged piece. Only called if [`node_len`] says that the policy keeps
+    /// nodes.
     fn stored(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
         let _ = (memory, chunk);
     }

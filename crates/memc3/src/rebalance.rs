@@ -53,8 +53,8 @@ impl Shared {
 
     /// Takes a page of chunks that another class does not need, evicting nothing; true if it reached the pool.
     pub(crate) fn take_spare_page(&self, wanting: ClassId) -> bool {
-        let others = self.slabs.ids().filter(|class| *class != wanting && self.slabs.has_pages(*class));
-        others.into_iter().any(|class| self.give_empty_page(class))
+        let may_give = |class: &ClassId| *class != wanting && self.slabs.has_pages(*class);
+        self.slabs.ids().filter(may_give).any(|class| self.give_empty_page(class))
     }
 
     /// Gives a page of the class that has no item, if there is one, to the pool.

@@ -75,41 +75,30 @@ impl WorkerTally {
     }
 }
 
-/// Numbers that are rare enough to be shared.
-#[derive(Debug, Default)]
-pub(crate) struct Rare {
-    pub(crate) connections_total: AtomicU64,
-    pub(crate) connections_rejected: AtomicU64,
-    pub(crate) listen_disabled: AtomicU64,
-    pub(crate) listen_disabled_us: AtomicU64,
-    pub(crate) crawler_starts: AtomicU64,
-    pub(crate) maintenance_rounds: AtomicU64,
-    pub(crate) watcher_lines_sent: AtomicU64,
+macro_rules! rare {
+    ($($name:ident: $meaning:literal,)*) => {
+        /// Numbers that are rare enough to be shared.
+        #[derive(Debug, Default)]
+        pub(crate) struct Rare {
+            $(#[doc = $meaning] pub(crate) $name: AtomicU64,)*
+        }
+
+        impl Rare {
+            fn reset(&self) {
+                $(self.$name.store(0, Relaxed);)*
+            }
+        }
+    };
 }
 
-impl Rare {
-    fn reset(&self) {
-        let Self {
-            connections_total,
-            connections_rejected,
-            listen_disabled,
-            listen_disabled_us,
-            crawler_starts,
-            maintenance_rounds,
-            watcher_lines_sent,
-        } = self;
-        for number in [
-            connections_total,
-            connections_rejected,
-            listen_disabled,
-            listen_disabled_us,
-            crawler_starts,
-            maintenance_rounds,
-            watcher_lines_sent,
-        ] {
-            number.store(0, Relaxed);
-        }
-    }
+rare! {
+    connections_total: "Connections accepted.",
+    connections_rejected: "Connections refused for their number.",
+    listen_disabled: "Times that nothing was accepted for a while.",
+    listen_disabled_us: "How long that was, in microseconds.",
+    crawler_starts: "Crawls that were asked for.",
+    maintenance_rounds: "Slices of background work.",
+    watcher_lines_sent: "Log lines that watchers got.",
 }
 
 /// All workers' numbers, and from where the engine's are counted.

@@ -49,8 +49,8 @@ pub fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let words = format!(
         "{RATE_PER_S} requests a second (90 % get, 16 B keys, 32 B values, zipf 0.99 over {} keys, Poisson) on \
          {CLIENTS} connections, one server thread; alone, and beside: {slow} connections whose values come a byte at a \
-         time; clients that announce up to 2^64-1 bytes, send 24 and leave, as many as a thread of the least priority comes to (at most a thousand a second); sets and gets of \
-         {flood} keys that share their hash if its seed is the one in the server's source",
+         time; clients that announce up to 2^64-1 bytes, send 24 and leave, as many as a thread of the least priority \
+         comes to (at most a thousand a second); sets and gets of {flood} keys that share their hash if its seed is the one in the server's source",
         workload.keys
     );
     let mut report = ExperimentReport::new(NAME, "A healthy client beside hostile ones", words);
