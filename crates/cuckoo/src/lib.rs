@@ -85,7 +85,7 @@
 //!
 //! After Li's dissertation (CMU 2016, chapter 3), MemC3 (NSDI'13) and, for the filter, Cuckoo++ (ANCS'18).
 
-#![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "the models are of the table, without the map"))]
+#![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "the models use what they are of"))]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -95,14 +95,14 @@ mod growth;
 mod index;
 mod layout;
 mod locked;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 mod map;
 mod migration;
 mod path;
 mod prefetch;
 mod probe;
 mod residence;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 mod scan;
 mod segment;
 mod steady;
@@ -112,7 +112,7 @@ mod tags;
 pub use growth::{GrowError, Growth};
 pub use index::{BUCKET_SLOTS, Bucket, Index, LockedPayload, Payloads, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS};
 pub use locked::{Locked, Place};
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(loom))]
 pub use map::{
     Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Iter, ManyFull, Plain, RandomState, ReserveError,
     Storage, TableFull, Ways, Width,

@@ -21,10 +21,13 @@ mod write;
 use std::{
     hash::{BuildHasher, Hash},
     marker::PhantomData,
-    sync::atomic::{AtomicUsize, Ordering},
 };
 
-use guira_sync::Stripes;
+use guira_sync::{
+    Stripes,
+    atomic::{AtomicUsize, Ordering},
+    hint,
+};
 use seize::Collector;
 
 pub use error::{ManyFull, ReserveError, TableFull};
@@ -43,11 +46,25 @@ use crate::{
 use memory::Memory;
 use pairs::{Pairs, Words};
 
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
+
+/// How much of something there is, and how much in a model, where few operations must come upon everything.
+const fn modelled(really: usize, in_model: usize) -> usize {
+    if cfg!(shuttle) { in_model } else { really }
+}
+
 /// Stripes, unless asked for otherwise: the dissertation's 2,048. With their counts they take 32 KiB.
-const STRIPES: usize = 2048;
+const STRIPES: usize = modelled(2048, 4);
+/// As many as there may be.
+const STRIPES_MIN: usize = modelled(16, 2);
+const STRIPES_MAX: usize = modelled(4096, 4);
 
 /// Buckets of the smallest segment.
-const SMALLEST_BITS: u32 = 4;
+const SMALLEST_BITS: u32 = modelled(16, 2).trailing_zeros();
+
+/// Keys of a stripe between two looks at how full the table is.
+const KEYS_BETWEEN_LOOKS: u32 = modelled(16, 2) as u32;
 
 /// Stripes that are asked how full the table is, before all are.
 const STRIPES_ASKED: usize = 64;
@@ -61,7 +78,7 @@ const GROWTH_DIVISOR: usize = 2;
 
 /// Buckets that whoever adds a key while the map grows moves with it: a cache line of their tags. Growth by half is then through
 /// when another two to three percent of the slots are taken (five with four ways), before the fullest segment is full.
-const BUCKETS_MOVED_AN_INSERT: usize = 8;
+const BUCKETS_MOVED_AN_INSERT: usize = modelled(8, 1);
 
 /// The same for whoever changes or removes one: enough for a growth to end when no more keys come.
 const BUCKETS_MOVED_A_CHANGE: usize = 1;
@@ -69,10 +86,10 @@ const BUCKETS_MOVED_A_CHANGE: usize = 1;
 /// Buckets that inserts may owe to growth, for each segment that it builds, because nothing is left to move but what other threads
 /// are at. If one of these is stopped, those who insert wait for it before they have filled another hundredth of the slots: they
 /// must leave room for what has yet to be moved.
-const BUCKETS_OWED_MAX: usize = 2048;
+const BUCKETS_OWED_MAX: usize = modelled(2048, 2);
 
 /// The same when there is no room for the key before growth has come to it.
-const BUCKETS_MOVED_FOR_ROOM: usize = 64;
+const BUCKETS_MOVED_FOR_ROOM: usize = modelled(64, 1);
 
 /// Occupancy, in percent, for which a fixed map is made: its fullest segment is some percent above it.
 const FIXED_PERCENT: usize = 95;
@@ -213,7 +230,7 @@ impl<S> Builder<S> {
     /// to a bucket's number in its segment, and a segment has 4,096 buckets.
     #[must_use]
     pub fn stripes(mut self, stripes: usize) -> Self {
-        self.stripes = stripes.clamp(16, 4096).next_power_of_two();
+        self.stripes = stripes.clamp(STRIPES_MIN, STRIPES_MAX).next_power_of_two();
         self
     }
 
@@ -436,42 +453,40 @@ where
         if self.is_fixed {
             return Err(Full);
         }
-        if self.table.is_growing() {
+        let outcome = if self.table.is_growing() {
             let hash = |content: Words<'_>| self.hash_of_content(content);
-            let outcome = match self.table.make_room_in_growth(probe, Self::prefetch_content, hash) {
+            match self.table.make_room_in_growth(probe, Self::prefetch_content, hash) {
                 Err(GrowError::Unplaced) => self.grow_by(BUCKETS_MOVED_FOR_ROOM).map(|_| ()),
                 outcome => outcome,
-            };
-            return match outcome {
-                Ok(()) => Ok(()),
-                Err(GrowError::Busy) => {
-                    std::thread::yield_now();
-                    Ok(())
-                }
-                Err(_) => Err(Full),
-            };
+            }
+        } else if before.small_bits.is_none() && self.len() * 100 < self.capacity() * HOPELESS_PERCENT {
+            Err(GrowError::Unplaced)
+        } else {
+            self.begin_growth()
+        };
+        match outcome {
+            Ok(()) => Ok(()),
+            // Whoever is at it may need this processor.
+            Err(GrowError::Busy) => {
+                hint::yield_now();
+                Ok(())
+            }
+            Err(_) if self.table.layout() != before => Ok(()),
+            Err(_) => Err(Full),
         }
-        let is_hopeless = before.small_bits.is_none() && self.len() * 100 < self.capacity() * HOPELESS_PERCENT;
-        let outcome = if is_hopeless { Err(Full) } else { self.begin_growth() };
-        if self.table.layout() == before { outcome } else { Ok(()) }
     }
 
     /// Begins to grow, or doubles a small table.
-    fn begin_growth(&self) -> Result<(), Full> {
+    fn begin_growth(&self) -> Result<(), GrowError> {
         let layout = self.table.layout();
-        let done = if let Some(bits) = layout.small_bits {
+        if let Some(bits) = layout.small_bits {
             let full_bits = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS.trailing_zeros();
             let larger = if bits + 1 < full_bits { Layout::small(0, bits + 1) } else { Layout::steady(0, 1) };
-            self.table.rebuild(larger, |content| self.hash_of_content(content))
-        } else {
-            // What was owed to the growth before is its affair.
-            self.owed.store(0, Ordering::Relaxed);
-            self.table.begin_growth(layout.current + (layout.current / GROWTH_DIVISOR).max(1))
-        };
-        match done {
-            Ok(()) | Err(GrowError::Busy) => Ok(()),
-            Err(_) => Err(Full),
+            return self.table.rebuild(larger, |content| self.hash_of_content(content));
         }
+        // What was owed to the growth before is its affair.
+        self.owed.store(0, Ordering::Relaxed);
+        self.table.begin_growth(layout.current + (layout.current / GROWTH_DIVISOR).max(1))
     }
 
     /// To be called after a key has been added, without a lock: keeps growth going, and begins it in time.
@@ -479,7 +494,7 @@ where
     fn after_insert(&self, hash: u64, keys_of_stripe: u32) {
         if !self.table.is_steady() && self.table.is_growing() {
             self.help_growth();
-        } else if keys_of_stripe.is_multiple_of(16) && !self.is_fixed {
+        } else if keys_of_stripe.is_multiple_of(KEYS_BETWEEN_LOOKS) && !self.is_fixed {
             self.grow_in_time(hash, keys_of_stripe);
         }
     }
@@ -517,7 +532,7 @@ where
                 let owed = self.owed.fetch_add(BUCKETS_MOVED_AN_INSERT, Ordering::Relaxed);
                 let owed_max = || BUCKETS_OWED_MAX * self.table.layout().next;
                 while owed > owed_max() && self.grow_by(BUCKETS_MOVED_AN_INSERT) == Err(GrowError::Busy) {
-                    std::thread::yield_now();
+                    hint::yield_now();
                 }
             }
             // Whoever finds no room tries again, and says so.
@@ -534,7 +549,7 @@ where
             && may_be_full(self.table.estimate_len(&Probe::new(hash), STRIPES_ASKED), SLACK_OF_SOME_STRIPES)
             && self.table.should_grow()
         {
-            let _full = self.begin_growth();
+            let _others_may_be_at_it = self.begin_growth();
         }
     }
 }

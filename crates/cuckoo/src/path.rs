@@ -12,8 +12,8 @@ use crate::{
     tags::Lane,
 };
 
-/// Slots examined before a segment counts as full: the papers' M.
-const SLOTS_EXAMINED_MAX: usize = 2_000;
+/// Slots examined before a segment counts as full: the papers' M. A model's segment has no more than these.
+const SLOTS_EXAMINED_MAX: usize = if cfg!(shuttle) { 64 } else { 2_000 };
 /// Buckets examined, for the narrowest buckets.
 const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
 

@@ -113,6 +113,8 @@ struct Ways {
     remove: fn(&Index<Heap>, &Probe, &mut LockedPayload<'_, Heap>, Place),
     /// The short way of a write.
     lock_at_home: for<'a> fn(&'a Index<Heap>, &Probe, IsIt<'_>) -> Result<FoundAtHome<'a, Payloads, Heap, ()>, LongWay>,
+    /// Frees a slot where growth is.
+    make_room_in_growth: fn(&Table, &Probe) -> bool,
     /// Grows by so many buckets.
     grow: fn(&Table, usize) -> Result<Growth, GrowError>,
     /// A cell is given back only when its key is out of the index.
@@ -125,6 +127,7 @@ const SOUND: Ways = Ways {
     displace: |index, word, segment, step| index.displace(word, segment, step),
     remove: |_, _, locked, place| locked.remove(place),
     lock_at_home: |index, probe, is_it| index.lock_at_home_to_insert(probe, is_it),
+    make_room_in_growth: Table::make_room_in_growth_soundly,
     grow: Table::grow_soundly,
     frees_last: true,
 };
@@ -294,7 +297,7 @@ impl Table {
             }
             if (self.ways.make_room)(&self.index, &probe).is_ok() {
                 count(&self.coverage.rooms_made);
-            } else if self.make_room_in_growth(&probe) {
+            } else if (self.ways.make_room_in_growth)(self, &probe) {
                 count(&self.coverage.rooms_made_in_growth);
             } else if !self.grow() {
                 break;
@@ -403,7 +406,7 @@ impl Table {
         self.index.grow_by(buckets, |_| (), |payload| self.hash_of(payload))
     }
 
-    fn make_room_in_growth(&self, probe: &Probe) -> bool {
+    fn make_room_in_growth_soundly(&self, probe: &Probe) -> bool {
         self.index.make_room_in_growth(probe, |_| (), |payload| self.hash_of(payload)).is_ok()
     }
 

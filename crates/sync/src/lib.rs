@@ -11,6 +11,8 @@ mod elision;
 pub mod order;
 mod references;
 pub mod reuse;
+#[cfg(shuttle)]
+mod scheduled;
 mod stripe;
 
 pub use references::References;
@@ -31,7 +33,8 @@ pub mod atomic {
 /// The atomics every kernel uses, as shuttle schedules them.
 #[cfg(shuttle)]
 pub mod atomic {
-    pub use shuttle::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use crate::scheduled::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
+    pub use std::sync::atomic::Ordering;
 }
 
 /// The mutex of what the models look into: they must know what one holder leaves to the next.
@@ -70,5 +73,22 @@ pub mod hint {
         } else {
             std::thread::yield_now();
         }
+    }
+
+    /// Gives the processor away.
+    pub fn yield_now() {
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(shuttle)]
+        shuttle::thread::yield_now();
+        #[cfg(not(any(loom, shuttle)))]
+        std::thread::yield_now();
+    }
+
+    /// To be called before a standard atomic is accessed that threads share: shuttle may let another one go first.
+    #[inline(always)]
+    pub fn schedule() {
+        #[cfg(shuttle)]
+        crate::scheduled::schedule();
     }
 }

@@ -11,13 +11,17 @@
 //! Always true: a slot is filled before its lane says so; an inline pair is believed only after its stripe has been validated;
 //! a pointer that has been read under a guard stays good until the guard is given up.
 
-use std::{
-    marker::PhantomData,
-    ptr::NonNull,
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+use std::{marker::PhantomData, ptr::NonNull, sync::atomic::AtomicPtr};
+
+use guira_sync::{
+    atomic::{AtomicU64, Ordering},
+    hint,
 };
 
-use super::storage::{INLINE_BYTES_MAX, Storage, Ways, Width};
+use super::{
+    modelled,
+    storage::{INLINE_BYTES_MAX, Storage, Ways, Width},
+};
 use crate::segment::Geometry;
 
 /// Words of the largest slot.
@@ -71,6 +75,8 @@ impl<'a> Words<'a> {
     /// The slot as one that holds a pointer.
     #[inline]
     pub fn pointer<K, V>(self) -> &'a AtomicPtr<Entry<K, V>> {
+        // The collector knows the standard atomics only.
+        hint::schedule();
         let word: *const AtomicU64 = &raw const self.0[0];
         // SAFETY: both are atomics of 64 bits, of the same alignment; this slot is only ever used as one of the two.
         unsafe { &*word.cast() }
@@ -172,7 +178,7 @@ where
     type Tags = <Ways<WAYS> as Width>::Tags;
     type Slot<'a> = Words<'a>;
     type Content<'a> = Words<'a>;
-    const BUCKETS: usize = 4096;
+    const BUCKETS: usize = modelled(4096, 4);
     // Until growth has passed the last segment another three percent come, and five with four ways.
     const FULL_PERCENT: usize = if WAYS == 4 { 88 } else { 92 };
 

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use guira_sync::Stripes;
+use guira_sync::{Stripes, hint};
 use seize::Guard;
 
 use super::{CuckooMap, ReserveError, Storage, Ways, Width, layout_for, memory::Memory, pairs, segment_bytes};
@@ -57,7 +57,7 @@ where
             };
             match outcome {
                 Ok(()) => {}
-                Err(GrowError::Busy) => std::thread::yield_now(),
+                Err(GrowError::Busy) => hint::yield_now(),
                 // Another thread has grown the map meanwhile: what is missing now is to be seen.
                 Err(_) if self.table.layout() != layout => {}
                 Err(_) => return Err(ReserveError),
@@ -110,7 +110,7 @@ where
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

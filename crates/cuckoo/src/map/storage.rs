@@ -118,7 +118,7 @@ impl Width for Ways<16> {
     type Tags = TwoWords<16>;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

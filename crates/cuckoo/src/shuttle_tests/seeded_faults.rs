@@ -48,6 +48,7 @@ fn shuttle_seeded_faults_are_noticed() {
         ("displacement that sets no filter bit", Ways { displace: displace_unfiltered, ..SOUND }),
         ("a removal that clears others' filter bit", Ways { remove: remove_with_filter, ..SOUND }),
         ("a second lock that is taken without a look at the layout", Ways { lock_at_home: widen_blindly, ..SOUND }),
+        ("room in growth out of a bucket that waits", Ways { make_room_in_growth: make_room_from_any_bucket, ..SOUND }),
         ("growth that tells no reader", Ways { grow: |t, n| grow_in_steps(t, n, false), ..SOUND }),
         ("growth that is complete before all is moved", Ways { grow: grow_hastily, ..SOUND }),
         ("a cell that is given back too early", Ways { frees_last: false, ..SOUND }),
@@ -73,8 +74,12 @@ fn shuttle_seeded_faults_are_noticed() {
 /// What faults are seeded into, without one.
 #[test]
 fn shuttle_the_copies_that_faults_are_seeded_into_are_sound() {
-    let ways =
-        Ways { read: |i, p, e| ReadFault::Harmless.read(i, p, e), grow: |t, n| grow_in_steps(t, n, true), ..SOUND };
+    let ways = Ways {
+        read: |i, p, e| ReadFault::Harmless.read(i, p, e),
+        make_room_in_growth: |t, p| make_room_in_growth(t, p, |bucket| move_early(t, bucket)),
+        grow: |t, n| grow_in_steps(t, n, true),
+        ..SOUND
+    };
     assert_eq!(notices(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), ways), None);
     assert_eq!(notices(RandomScheduler::new(SOUND_SCHEDULES), ways), None);
 }
@@ -145,6 +150,42 @@ fn displace_where_growth_is(index: &Index<Heap>, probe: &Probe) -> Result<(), Fu
     let segment = index.homes(word, probe.position()).ok_or(Full)?.newest();
     let path = path::search(segment, probe).ok_or(Full)?;
     if path.moves().all(|step| index.displace(word, segment, step)) { Ok(()) } else { Err(Full) }
+}
+
+/// Displaces a key out of a bucket that waits for its turn to one whose turn has come.
+fn make_room_from_any_bucket(table: &Table, probe: &Probe) -> bool {
+    make_room_in_growth(table, probe, |_| true)
+}
+
+/// Displaces a key in a segment that growth is emptying, out of a bucket of which `from` holds.
+fn make_room_in_growth(table: &Table, probe: &Probe, from: impl Fn(usize) -> bool) -> bool {
+    let index = &table.index;
+    let word = index.directories.word();
+    let layout = Layout::of_word(word);
+    let whereabouts = layout.whereabouts(probe.position());
+    let Some(segment) = index.segment(whereabouts.from, SEGMENT_BUCKETS - 1) else { return false };
+    if whereabouts.to.is_some() || !layout.is_emptying(whereabouts.from) {
+        return false;
+    }
+    let mask = segment.bucket_mask();
+    [probe.first(mask), probe.second(mask)].into_iter().filter(|bucket| from(*bucket)).any(|bucket| {
+        let tags = segment.tags(bucket);
+        tags.taken().filter_map(|slot| Some((slot, tags.lane(slot)?))).any(|(slot, lane)| {
+            let step = Move { bucket: bucket as u16, slot: slot as u8, lane };
+            move_early(table, alternate(bucket, lane.tag(), mask)) && index.displace(word, segment, &step)
+        })
+    })
+}
+
+/// Whether a bucket is moved, now or before.
+fn move_early(table: &Table, bucket: usize) -> bool {
+    let Some(mut run) = table.index.migration.claim(bucket) else { return table.index.migration.is_migrated(bucket) };
+    let layout = table.index.layout();
+    let is_moved = layout.moving && move_bucket(table, layout, bucket, true);
+    if is_moved {
+        run.done();
+    }
+    is_moved
 }
 
 /// Moves as production does, but leaves the versions as they are.
