@@ -1,11 +1,11 @@
 //! `fuzz`: every target of `fuzz/` for a bounded number of runs.
 //!
-//! libFuzzer wants compiler flags that only a nightly compiler takes. Where none can be had, the same targets are built by
-//! the stable compiler with those flags unlocked; the run says so.
+//! libFuzzer wants compiler flags that only a nightly compiler takes.
 
 use std::process::Command;
 
 use crate::{
+    nightly::Compiler,
     run::{Failed, Run},
     tool,
 };
@@ -29,9 +29,9 @@ pub fn fuzz(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
     if targets.is_empty() {
         targets = all_targets(run)?;
     }
-    let nightly = nightly(run)?;
+    let compiler = Compiler::with_unstable_flags(run);
     for target in &targets {
-        let command = command(run, nightly, target, runs.unwrap_or_else(|| runs_in_ci(target)));
+        let command = command(run, compiler, target, runs.unwrap_or_else(|| runs_in_ci(target)));
         run.step(&format!("fuzz {target}"), command)?;
     }
     Ok(())
@@ -68,26 +68,8 @@ fn all_targets(run: &Run) -> Result<Vec<String>, Failed> {
     }
 }
 
-/// Whether a nightly compiler is there, after trying to install one.
-fn nightly(run: &mut Run) -> Result<bool, Failed> {
-    let there = |run: &Run| tool::answers(run, "rustup run nightly rustc --version");
-    if there(run) {
-        return Ok(true);
-    }
-    let install = run.command("rustup toolchain install nightly --profile minimal");
-    if run.step("installing a nightly compiler", install).is_ok() && there(run) {
-        return Ok(true);
-    }
-    println!("== fuzz: no nightly compiler can be had; the stable one builds the targets (RUSTC_BOOTSTRAP=1)");
-    Ok(false)
-}
-
-fn command(run: &Run, nightly: bool, target: &str, runs: u64) -> Command {
-    let cargo = if nightly { "rustup run nightly cargo" } else { "cargo" };
-    let mut command = run.command(&format!("{cargo} fuzz run {target}"));
-    if !nightly {
-        command.env("RUSTC_BOOTSTRAP", "1");
-    }
+fn command(run: &Run, compiler: Compiler, target: &str, runs: u64) -> Command {
+    let mut command = compiler.cargo(run, &format!("fuzz run {target}"));
     command.arg("--target-dir").arg(run.target_dir().join("fuzz"));
     command.arg("--").arg(format!("-runs={runs}")).arg(format!("-seed={SEED}"));
     let dictionary = run.workspace().join(format!("fuzz/dictionaries/{target}.dict"));

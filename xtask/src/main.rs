@@ -1,4 +1,4 @@
-//! Guira's chores: `cargo xtask check | test | model | fuzz | deny | bench`.
+//! Guira's chores: `cargo xtask check | test | model | sanitize | fuzz | deny | bench`.
 //!
 //! Always true: a chore stops at its first failing step with a non-zero exit, every step prints what it runs and how long
 //! it took, and the last line sums what the test runner counted: `N passed, N failed`.
@@ -9,7 +9,9 @@ mod check;
 mod deny;
 mod fuzz;
 mod model;
+mod nightly;
 mod run;
+mod sanitize;
 mod test;
 mod tool;
 
@@ -22,7 +24,8 @@ usage: cargo xtask CHORE
 
   check                          formatting, clippy and documentation, warnings being errors
   test                           everything CI runs: check, the tests, model, fuzz, deny, tiny benchmarks
-  model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of the table
+  model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table and map
+  sanitize                       the tests of the crates with unsafe code under AddressSanitizer
   fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)
   deny                           licences, bans and sources of the dependencies; advisories where the network allows
   bench ARGUMENTS...             `guira bench ARGUMENTS...`, optimised (see `cargo xtask bench --help`)";
@@ -37,10 +40,11 @@ fn main() -> ExitCode {
     let outcome = match chore {
         "bench" => return exit_code(&bench::bench(&mut run, rest)),
         "fuzz" => fuzz::fuzz(&mut run, rest),
-        "check" | "test" | "model" | "deny" if !rest.is_empty() => Err(Failed::usage(USAGE)),
+        "check" | "test" | "model" | "sanitize" | "deny" if !rest.is_empty() => Err(Failed::usage(USAGE)),
         "check" => check::check(&mut run),
         "test" => test::test(&mut run),
         "model" => model::model(&mut run),
+        "sanitize" => sanitize::sanitize(&mut run),
         "deny" => deny::deny(&mut run),
         _ => Err(Failed::usage(USAGE)),
     };

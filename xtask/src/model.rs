@@ -1,5 +1,5 @@
 //! `model`: the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
-//! their threads within its bounds, shuttle the whole table through a hundred thousand random schedules.
+//! their threads within its bounds, shuttle the whole table and the whole map through random schedules.
 
 use crate::run::{Failed, Run};
 

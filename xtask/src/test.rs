@@ -3,9 +3,10 @@
 use crate::{
     check, deny, fuzz, model,
     run::{Failed, Run},
+    sanitize,
 };
 
-/// Checks, tests, models, fuzzing, licences and tiny benchmarks, cheapest first.
+/// Checks, tests, models, sanitizer, tiny benchmarks, fuzzing and licences.
 ///
 /// # Errors
 /// The first step that fails.
@@ -16,6 +17,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000").env("GUIRA_STRESS_SECONDS", "12");
     run.step("tests", tests)?;
     model::model(run)?;
+    sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.
     for bench in ["engine", "map", "server"] {
         let command = run.command(&format!("cargo run --release --locked --package guira -- bench {bench} --tiny"));

@@ -23,6 +23,7 @@ mod cxx;
 mod entry;
 mod factors;
 mod global_lock;
+mod hashers;
 mod insert_tail;
 mod inserts;
 mod lookups;
@@ -45,11 +46,12 @@ use crate::report::{self, ExperimentReport, Setting};
 use bench::MapBench;
 use contender::Contender;
 
-const EXPERIMENTS: [Experiment<MapBench>; 11] = [
+const EXPERIMENTS: [Experiment<MapBench>; 12] = [
     Experiment { name: space::NAME, run: space::run },
     Experiment { name: lookups::NAME, run: lookups::run },
     Experiment { name: inserts::NAME, run: inserts::run },
     Experiment { name: mixes::NAME, run: mixes::run },
+    Experiment { name: hashers::NAME, run: hashers::run },
     Experiment { name: occupancy::NAME, run: occupancy::run },
     Experiment { name: value_sizes::NAME, run: value_sizes::run },
     Experiment { name: insert_tail::NAME, run: insert_tail::run },

@@ -14,8 +14,8 @@ use crate::{
     loom_tests::{SEGMENTS_MAX, displace, grow_by, hash_in_growth, index_half_grown, insert, model, model_within},
     model_heap::{Forgery, Heap},
     model_reads::ReadFault,
+    read::Disturbed,
     reuse_loom_tests::read_beside_reuse,
-    table::Disturbed,
     tags::Lane,
 };
 

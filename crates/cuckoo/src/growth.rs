@@ -63,6 +63,8 @@ pub enum GrowError {
     Busy,
     /// The keys of a new segment found no place in it; with a secret seed this does not happen.
     Unplaced,
+    /// Growth is not where a key's buckets lie, or has no slot to free there.
+    NothingToFree,
 }
 
 /// How far growth has come; kept under the lock of whoever grows the table.
@@ -204,11 +206,10 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         }
     }
 
-    /// The segments that the one that is being filled draws on.
+    /// The segments that the one that is being filled draws on. They are in force as long as the caller has claimed a bucket.
     fn emptying(&self, layout: Layout) -> impl Iterator<Item = SegmentRef<'_, G>> {
         let overlap = layout.overlap();
-        (overlap.first..=overlap.last)
-            .filter_map(move |at| self.segment(SegmentId { directory: layout.directory, at }, Self::FULL_MASK))
+        (overlap.first..=overlap.last).map(move |at| self.in_force(SegmentId { directory: layout.directory, at }))
     }
 
     fn try_grow(&self) -> Result<(MutexGuard<'_, Progress>, Held), GrowError> {
@@ -308,7 +309,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// before their turn. `prefetch` and `hash` as for [`Table::grow_step`].
     ///
     /// # Errors
-    /// [`GrowError::Unplaced`] if that is not where they lie, or if it frees none. [`GrowError::Busy`] if another thread is moving
+    /// [`GrowError::NothingToFree`] if that is not where they lie, or if it frees none. [`GrowError::Busy`] if another thread is moving
     /// one of the buckets. Otherwise as [`Table::grow_step`].
     pub fn make_room_in_growth<'a>(
         &'a self,
@@ -320,12 +321,12 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         let layout = Layout::of_word(word);
         let whereabouts = layout.whereabouts(probe.position());
         if whereabouts.to.is_some() || !layout.is_emptying(whereabouts.from) {
-            return Err(GrowError::Unplaced);
+            return Err(GrowError::NothingToFree);
         }
         let segment = self.segment(whereabouts.from, Self::FULL_MASK).ok_or(GrowError::Busy)?;
         let own = [probe.first(Self::FULL_MASK), probe.second(Self::FULL_MASK)];
         // Another thread may be at one of these buckets, and stand still: the others may do.
-        let mut outcome = GrowError::Unplaced;
+        let mut outcome = GrowError::NothingToFree;
         let mut has_room = |bucket| match self.move_early(bucket, &prefetch, &hash) {
             Ok(()) => segment.tags(bucket).free().first().is_some(),
             Err(error) => {

@@ -11,20 +11,14 @@ use std::ptr::NonNull;
 
 use guira_sync::atomic::{AtomicU32, Ordering};
 
-use crate::{locked, segment::Geometry, table::Table, tags::TagWords};
+use crate::{locked, modelled, segment::Geometry, table::Table, tags::TagWords};
 
 /// Slots in a bucket. Twelve tags and payloads fill a cache line, and two choices of twelve fill up to over 99 %.
 /// In shuttle's models two are full at once, so that a model's few keys displace each other.
-pub const BUCKET_SLOTS: usize = if cfg!(shuttle) { 2 } else { 12 };
+pub const BUCKET_SLOTS: usize = modelled(12, 2);
 
 /// Buckets in a segment. The models make do with as few as let threads meet.
-pub const SEGMENT_BUCKETS: usize = if cfg!(loom) {
-    2
-} else if cfg!(shuttle) {
-    4
-} else {
-    1024
-};
+pub const SEGMENT_BUCKETS: usize = if cfg!(loom) { 2 } else { modelled(1024, 4) };
 
 /// Slots in a segment.
 pub const SEGMENT_SLOTS: usize = SEGMENT_BUCKETS * BUCKET_SLOTS;

@@ -85,11 +85,16 @@
 //!
 //! After Li's dissertation (CMU 2016, chapter 3), MemC3 (NSDI'13) and, for the filter, Cuckoo++ (ANCS'18).
 
-#![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "the models use what they are of"))]
+#![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "a model uses what it is of"))]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;
+
+/// How much of something there is, and how much in shuttle's models, where few operations must come upon everything.
+const fn modelled(really: usize, in_model: usize) -> usize {
+    if cfg!(shuttle) { in_model } else { really }
+}
 
 mod growth;
 mod index;
@@ -101,6 +106,7 @@ mod migration;
 mod path;
 mod prefetch;
 mod probe;
+mod read;
 mod residence;
 #[cfg(not(loom))]
 mod scan;
@@ -119,8 +125,9 @@ pub use map::{
 };
 pub use prefetch::prefetch;
 pub use probe::Probe;
+pub use read::Contended;
 pub use segment::{Geometry, SegmentSource};
-pub use table::{Contended, Full, Table};
+pub use table::{Full, Table};
 pub use tags::{HalfWord, OneWord, TagWords, TwoWords};
 
 #[cfg(all(test, loom))]

@@ -29,6 +29,10 @@ use guira_sync::{
     hint,
 };
 use seize::Collector;
+#[cfg(not(shuttle))]
+use seize::LocalGuard as Protection;
+#[cfg(shuttle)]
+use seize::OwnedGuard as Protection;
 
 pub use error::{ManyFull, ReserveError, TableFull};
 pub use iterate::Iter;
@@ -40,6 +44,7 @@ use crate::{
     Growth, Probe,
     growth::GrowError,
     layout::{Layout, SEGMENTS_MAX},
+    modelled,
     segment::Geometry,
     table::{Full, Table},
 };
@@ -49,14 +54,9 @@ use pairs::{Pairs, Words};
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
 
-/// How much of something there is, and how much in a model, where few operations must come upon everything.
-const fn modelled(really: usize, in_model: usize) -> usize {
-    if cfg!(shuttle) { in_model } else { really }
-}
-
 /// Stripes, unless asked for otherwise: the dissertation's 2,048. With their counts they take 32 KiB.
 const STRIPES: usize = modelled(2048, 4);
-/// As many as there may be.
+/// Fewest and most.
 const STRIPES_MIN: usize = modelled(16, 2);
 const STRIPES_MAX: usize = modelled(4096, 4);
 
@@ -277,12 +277,17 @@ impl<S> Builder<S> {
         Ok(CuckooMap {
             table: table.map_err(|_| ReserveError)?,
             hasher: self.hasher,
-            collector: Collector::new(),
+            collector: collector(),
             is_fixed: self.is_fixed,
             owed: AtomicUsize::new(0),
             pairs: PhantomData,
         })
     }
+}
+
+/// In a model each guard protects for itself, since its threads are one to the system, and nothing waits for company to be freed.
+fn collector() -> Collector {
+    if cfg!(shuttle) { Collector::new().batch_size(1) } else { Collector::new() }
 }
 
 fn segment_bytes<K, V, L: Storage<K, V>, const WAYS: usize>(layout: Layout) -> usize
@@ -392,6 +397,15 @@ where
         &self.hasher
     }
 
+    /// Protects entries on the heap that are found from now on.
+    #[inline]
+    fn protect(&self) -> Protection<'_> {
+        #[cfg(not(shuttle))]
+        return self.collector.enter();
+        #[cfg(shuttle)]
+        return self.collector.enter_owned();
+    }
+
     /// Where a key of this hash is looked for.
     fn probe(hash: u64) -> Probe {
         Probe::new(hash)
@@ -456,11 +470,11 @@ where
         let outcome = if self.table.is_growing() {
             let hash = |content: Words<'_>| self.hash_of_content(content);
             match self.table.make_room_in_growth(probe, Self::prefetch_content, hash) {
-                Err(GrowError::Unplaced) => self.grow_by(BUCKETS_MOVED_FOR_ROOM).map(|_| ()),
+                Err(GrowError::NothingToFree | GrowError::Unplaced) => self.grow_by(BUCKETS_MOVED_FOR_ROOM).map(|_| ()),
                 outcome => outcome,
             }
-        } else if before.small_bits.is_none() && self.len() * 100 < self.capacity() * HOPELESS_PERCENT {
-            Err(GrowError::Unplaced)
+        } else if self.is_hopeless(before) {
+            return self.full_since(before);
         } else {
             self.begin_growth()
         };
@@ -471,9 +485,18 @@ where
                 hint::yield_now();
                 Ok(())
             }
-            Err(_) if self.table.layout() != before => Ok(()),
-            Err(_) => Err(Full),
+            Err(_) => self.full_since(before),
         }
+    }
+
+    /// Whether growing cannot help: so few slots are taken that too many hashes must be alike where it counts.
+    fn is_hopeless(&self, layout: Layout) -> bool {
+        layout.small_bits.is_none() && self.len() * 100 < self.capacity() * HOPELESS_PERCENT
+    }
+
+    /// There is no room, unless another thread has made some.
+    fn full_since(&self, before: Layout) -> Result<(), Full> {
+        if self.table.layout() == before { Err(Full) } else { Ok(()) }
     }
 
     /// Begins to grow, or doubles a small table.

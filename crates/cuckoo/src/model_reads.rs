@@ -5,9 +5,9 @@
 
 use crate::{
     Geometry, Probe, SegmentSource, Table,
+    read::Disturbed,
     residence::{Homes, Residence},
     segment::SegmentRef,
-    table::Disturbed,
     tags::Lane,
 };
 

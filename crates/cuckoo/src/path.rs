@@ -7,13 +7,14 @@
 use std::ops::Range;
 
 use crate::{
+    modelled,
     probe::{Probe, alternate},
     segment::{Geometry, SegmentRef, ways},
     tags::Lane,
 };
 
 /// Slots examined before a segment counts as full: the papers' M. A model's segment has no more than these.
-const SLOTS_EXAMINED_MAX: usize = if cfg!(shuttle) { 64 } else { 2_000 };
+const SLOTS_EXAMINED_MAX: usize = modelled(2_000, 64);
 /// Buckets examined, for the narrowest buckets.
 const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
 

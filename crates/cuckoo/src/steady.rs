@@ -20,6 +20,29 @@ pub(crate) struct LongWay;
 pub(crate) type FoundAtHome<'a, G, S, D> = (Locked<'a, G, S, D, Home<'a, G>>, Option<Place>);
 
 impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
+    /// Asks for the tags and slots of a key's first bucket, unless the table grows or is small.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write(&self, probe: &Probe) {
+        if let Some(segment) = self.steady_segment(probe) {
+            let first = probe.first(Self::FULL_MASK);
+            segment.prefetch_tags(first);
+            segment.prefetch_slots(first);
+        }
+    }
+
+    /// The second step of the same, once the tags have come: asks for the second bucket if that will be needed.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_widen(&self, probe: &Probe) {
+        if let Some(segment) = self.steady_segment(probe) {
+            let tags = segment.tags(probe.first(Self::FULL_MASK));
+            if tags.free().first().is_none() || tags.may_be_away(probe.tag()) {
+                let second = probe.second(Self::FULL_MASK);
+                segment.prefetch_tags(second);
+                segment.prefetch_slots(second);
+            }
+        }
+    }
+
     /// Locks a key and finds it.
     ///
     /// # Errors

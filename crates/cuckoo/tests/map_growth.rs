@@ -2,7 +2,15 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    cell::Cell,
+    hash::{BuildHasher, Hasher},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use guira_cuckoo::{Auto, Boxed, Builder, CuckooMap, Storage, Ways, Width};
 
@@ -154,4 +162,122 @@ fn a_fixed_map_of_a_million_slots_takes_at_most_18_bytes_for_a_pair() {
     assert_eq!(map.len(), keys);
     let bytes_a_pair = map.bytes() as f64 / map.len() as f64;
     assert!(bytes_a_pair <= 18.0, "{bytes_a_pair} bytes");
+}
+
+/// Stops whoever helps growth along at the first key that it hashes there: one that it is not about to store itself.
+#[derive(Default)]
+struct Gate {
+    /// Whether somebody stands there, and whether all may go on.
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().expect("not poisoned");
+        state.0 = true;
+        self.changed.notify_all();
+        let (state, timeout) =
+            self.changed.wait_timeout_while(state, DEADLINE, |state| !state.1).expect("not poisoned");
+        assert!(!timeout.timed_out(), "nobody opens the gate");
+        drop(state);
+    }
+
+    fn wait_until_somebody_stands_there(&self) {
+        let state = self.state.lock().expect("not poisoned");
+        let (state, timeout) =
+            self.changed.wait_timeout_while(state, DEADLINE, |state| !state.0).expect("not poisoned");
+        drop(state);
+        assert!(!timeout.timed_out(), "nobody came to the gate");
+    }
+
+    fn open(&self) {
+        self.state.lock().expect("not poisoned").1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// Far longer than a loaded machine needs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+thread_local! {
+    /// The key that this thread is about to store, if it is to be stopped at others.
+    static OWN_KEY: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+#[derive(Clone)]
+struct Gated(Arc<Gate>);
+
+struct GatedHasher(u64, Arc<Gate>);
+
+impl BuildHasher for Gated {
+    type Hasher = GatedHasher;
+
+    fn build_hasher(&self) -> GatedHasher {
+        GatedHasher(0, Arc::clone(&self.0))
+    }
+}
+
+impl Hasher for GatedHasher {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are words");
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        if OWN_KEY.get().is_some_and(|own| own != key) {
+            // Once is enough.
+            OWN_KEY.set(None);
+            self.1.pass();
+        }
+        self.0 = scatter(key);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// It holds a stripe then, and keeps the segment that is being filled from being finished: readers do not wait for it, and
+/// writers who must lose nothing.
+#[test]
+fn a_helper_that_stands_still_in_its_hasher_holds_up_no_reader() {
+    const MORE: u64 = 200_000;
+    let gate = Arc::new(Gate::default());
+    let map: CuckooMap<u64, u64, Gated, Auto> =
+        Builder::new().hasher(Gated(Arc::clone(&gate))).build().expect("memory");
+    // Full-sized segments: a small table is rebuilt while everybody waits.
+    let stored = AtomicU64::new(0);
+    let insert = |key| {
+        assert_eq!(map.insert(key, value_of(key)), None, "{key}");
+    };
+    (0..100_000).for_each(insert);
+    stored.store(100_000, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for key in 100_000..100_000 + MORE {
+                OWN_KEY.set(Some(key));
+                insert(key);
+                stored.store(key + 1, Ordering::Relaxed);
+                if OWN_KEY.replace(None).is_none() {
+                    break;
+                }
+            }
+        });
+        gate.wait_until_somebody_stands_there();
+        let there = stored.load(Ordering::Relaxed);
+        assert!(there < 100_000 + MORE, "it never grew");
+        let writer = scope.spawn(|| (1 << 32..(1 << 32) + MORE).for_each(insert));
+        // Also those of the bucket at which the helper is.
+        for _ in 0..3 {
+            assert!((0..there).all(|key| map.get(&key) == Some(value_of(key))));
+        }
+        let keys: Vec<u64> = (0..there).collect();
+        assert!(map.get_many(&keys).iter().zip(&keys).all(|(value, key)| *value == Some(value_of(*key))));
+        gate.open();
+        writer.join().expect("writer");
+    });
+    let there = stored.into_inner();
+    assert!((0..there).chain(1 << 32..(1 << 32) + MORE).all(|key| map.get(&key) == Some(value_of(key))));
+    assert_eq!(map.len() as u64, there + MORE);
+    assert_eq!(map.reserve(0), Ok(()));
 }

@@ -47,13 +47,13 @@ pub mod mutex {
     pub use std::sync::{Mutex, MutexGuard};
 }
 
-/// How to wait for another thread without a system call.
+/// How to wait for another thread, and what the models must be told.
 pub mod hint {
     /// Rounds of spinning before the processor is given away: longer than any critical section takes.
     #[cfg(not(any(loom, shuttle)))]
     const SPINS_MAX: u32 = 128;
 
-    /// Waits a little, the `round`th time in a row; gives the processor away when that was not enough.
+    /// Waits a little without a system call, the `round`th time in a row; gives the processor away when that was not enough.
     #[inline]
     pub fn spin(round: &mut u32) {
         #[cfg(loom)]

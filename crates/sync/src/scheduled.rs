@@ -2,7 +2,7 @@
 //! come to run, and then the standard type's. Shuttle's own keep clocks beside their values, so that memory which is used
 //! as atomics, as a map's segments are, cannot be made of them.
 //!
-//! Every access takes its place in one global order, whatever its ordering says; what weaker ones allow is loom's to find.
+//! Every access takes its place in one global order, whatever its ordering says: what weaker ones allow is not to be found this way.
 
 use std::sync::atomic::{self as standard, Ordering};
 
@@ -13,6 +13,9 @@ pub use std::sync::atomic::fence;
 pub fn schedule() {
     shuttle_engine::runtime::thread::switch();
 }
+
+const _: () = assert!(size_of::<AtomicU8>() == 1 && size_of::<AtomicU32>() == 4 && size_of::<AtomicU64>() == 8);
+const _: () = assert!(size_of::<AtomicPtr<u8>>() == size_of::<*mut u8>());
 
 macro_rules! integer {
     ($($name:ident: $integer:ty),*) => {$(

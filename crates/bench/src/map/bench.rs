@@ -46,7 +46,8 @@ impl MapBench {
             contenders.clear();
         }
         let mut notes = vec![
-            "all of Rust's maps hash with rapidhash, C++'s with a 128-bit product of like cost; seeded at random"
+            "all of Rust's maps hash with rapidhash but those called -siphash, C++'s with a 128-bit product of like cost; seeded \
+             at random"
                 .into(),
         ];
         let mut cxx = None;

@@ -6,7 +6,7 @@ use super::{
     bench::MapBench,
     concurrent_map::ConcurrentMap,
     cxx::CxxProgram,
-    factors, global_lock,
+    factors, global_lock, hashers,
     peers::{
         dashmap::DashMap,
         guira_map::{GuiraElided, GuiraMap, GuiraOnSmallPages},
@@ -110,7 +110,8 @@ pub(super) const ELIDED_SUFFIX: &str = "-elided";
 pub(super) const NO_MAP: &str = "no-map";
 
 /// What an experiment compares that does not compare all of [`CONTENDERS`]. One that has a name from there is the same map.
-pub(super) const OF_EXPERIMENTS: [(&str, &[Contender]); 4] = [
+pub(super) const OF_EXPERIMENTS: [(&str, &[Contender]); 5] = [
+    (hashers::NAME, &hashers::CONTENDERS),
     (global_lock::NAME, &global_lock::CONTENDERS),
     (factors::NAME, &factors::CONTENDERS),
     (associativity::NAME, &associativity::CONTENDERS),
@@ -128,6 +129,11 @@ impl Contender {
             has_batches: false,
             home: Home::Own(make),
         }
+    }
+
+    /// The same, of a map whose batches are more than loops.
+    pub const fn with_batches(self) -> Self {
+        Self { has_batches: true, ..self }
     }
 
     /// The one called `name`.

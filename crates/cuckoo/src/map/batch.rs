@@ -21,7 +21,7 @@ use super::{
     CuckooMap, Storage, Ways, Width,
     pairs::{Pairs, Words},
 };
-use crate::{Probe, segment::Geometry, table::Look, tags::Lane};
+use crate::{Probe, read::Look, segment::Geometry, tags::Lane};
 
 /// Keys of a batch: enough to keep the memory busy, few enough for their tags to stay in the first cache.
 const BATCH: usize = 64;

@@ -54,7 +54,7 @@ where
             });
             if let Some(place) = place {
                 // Entered under the lock, so that what is there stays until `see` has seen it.
-                let guard = self.collector.enter();
+                let guard = self.protect();
                 let old = guard.protect(locked.content(place).pointer::<K, V>(), Ordering::Acquire);
                 let old = pairs::unmark(old);
                 if when == When::IfAbsent {
@@ -99,7 +99,7 @@ where
             Self::is_entry_of(content, hash, &mut |key| is_it(key, unsafe { &(*entry).value }))
         });
         let place = place?;
-        let guard = self.collector.enter();
+        let guard = self.protect();
         let entry = Self::entry(locked.content(place));
         locked.remove(place);
         drop(locked);
@@ -120,7 +120,7 @@ where
         K: Clone,
     {
         let probe = Self::probe(hash);
-        let guard = self.collector.enter();
+        let guard = self.protect();
         loop {
             let mut seen = None;
             let found = self.find(hash, &mut is_key, |key, value| {
@@ -163,7 +163,7 @@ where
         decide: &mut dyn FnMut(Option<&V>) -> Change<V>,
     ) -> Result<Changed, TableFull<K, V>> {
         let probe = Self::probe(hash);
-        let guard = self.collector.enter();
+        let guard = self.protect();
         let mut key = key;
         loop {
             let mut seen = std::ptr::null();

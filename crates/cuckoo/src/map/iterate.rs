@@ -93,7 +93,7 @@ where
     #[expect(clippy::type_complexity, reason = "a visitor's arguments, named in the line above")]
     fn step(&self, walk: &mut Walk<K, V>, visit: &mut dyn FnMut(&K, &V, Option<&[u64; pairs::SLOT_WORDS_MAX]>)) {
         let Walk { cursor, inline, entries } = walk;
-        let guard = (!L::is_inline()).then(|| self.collector.enter());
+        let guard = (!L::is_inline()).then(|| self.protect());
         self.table.scan_step(
             cursor,
             |content| self.hash_of_content(content),

@@ -18,11 +18,8 @@ use guira_sync::{
     hint,
 };
 
-use super::{
-    modelled,
-    storage::{INLINE_BYTES_MAX, Storage, Ways, Width},
-};
-use crate::segment::Geometry;
+use super::storage::{INLINE_BYTES_MAX, Storage, Ways, Width};
+use crate::{modelled, segment::Geometry};
 
 /// Words of the largest slot.
 pub(crate) const SLOT_WORDS_MAX: usize = INLINE_BYTES_MAX / 8;
@@ -78,7 +75,7 @@ impl<'a> Words<'a> {
         // The collector knows the standard atomics only.
         hint::schedule();
         let word: *const AtomicU64 = &raw const self.0[0];
-        // SAFETY: both are atomics of 64 bits, of the same alignment; this slot is only ever used as one of the two.
+        // SAFETY: both are atomics of 64 bits (a model's too: it is the standard one's wrapper), of the same alignment; this slot is only ever used as one of the two.
         unsafe { &*word.cast() }
     }
 }

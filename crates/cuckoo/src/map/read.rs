@@ -11,7 +11,7 @@ use seize::Guard;
 use super::{CuckooMap, Storage, Ways, Width, pairs};
 use crate::{
     Probe,
-    table::{Contended, Disturbed},
+    read::{Contended, Disturbed},
 };
 
 impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
@@ -98,7 +98,7 @@ where
         read: impl FnOnce(&K, &V) -> R,
     ) -> Option<R> {
         let probe = Probe::new(hash);
-        let guard = self.collector.enter();
+        let guard = self.protect();
         let mut is_it = |content: pairs::Words<'_>| {
             let marked = guard.protect(content.pointer::<K, V>(), Ordering::Acquire);
             // SAFETY: a slot that is taken holds an entry, and null once it is not: the guard protects what it was then.

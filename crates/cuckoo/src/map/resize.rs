@@ -96,7 +96,7 @@ where
 
     /// Removes every pair at once. Everybody else waits meanwhile, readers too.
     pub fn clear(&self) {
-        let guard = self.collector.enter();
+        let guard = self.protect();
         let mut entries = Vec::new();
         self.table.clear_with(|content| {
             if !L::is_inline() {

@@ -1,19 +1,19 @@
 //! Crate dashmap: shards of hashbrown tables, a readers-writer lock each.
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
-use super::RandomState;
+use super::{Hashing, RandomState};
 
-pub(in super::super) struct DashMap<V>(dashmap::DashMap<u64, V, RandomState>);
+pub(in super::super) struct DashMap<V, S = RandomState>(dashmap::DashMap<u64, V, S>);
 
-impl<V: Value> ConcurrentMap<V> for DashMap<V> {
+impl<V: Value, S: Hashing> ConcurrentMap<V> for DashMap<V, S> {
     type Guard<'map> = ();
 
     fn with_room_for(keys: usize) -> Self {
-        Self(dashmap::DashMap::with_capacity_and_hasher(keys, RandomState::new()))
+        Self(dashmap::DashMap::with_capacity_and_hasher(keys, S::default()))
     }
 
     fn growing() -> Self {
-        Self(dashmap::DashMap::with_hasher(RandomState::new()))
+        Self(dashmap::DashMap::with_hasher(S::default()))
     }
 
     fn guard(&self) {}

@@ -3,20 +3,20 @@
 use papaya::LocalGuard;
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
-use super::RandomState;
+use super::{Hashing, RandomState};
 
-pub(in super::super) struct PapayaMap<V>(papaya::HashMap<u64, V, RandomState>);
+pub(in super::super) struct PapayaMap<V, S = RandomState>(papaya::HashMap<u64, V, S>);
 
-impl<V: Value> ConcurrentMap<V> for PapayaMap<V> {
+impl<V: Value, S: Hashing> ConcurrentMap<V> for PapayaMap<V, S> {
     /// Held for several operations, as its documentation recommends.
     type Guard<'map> = LocalGuard<'map>;
 
     fn with_room_for(keys: usize) -> Self {
-        Self(papaya::HashMap::with_capacity_and_hasher(keys, RandomState::new()))
+        Self(papaya::HashMap::with_capacity_and_hasher(keys, S::default()))
     }
 
     fn growing() -> Self {
-        Self(papaya::HashMap::with_hasher(RandomState::new()))
+        Self(papaya::HashMap::with_hasher(S::default()))
     }
 
     fn guard(&self) -> LocalGuard<'_> {

@@ -1,19 +1,19 @@
 //! Crate scc: buckets of 32 entries, a lock and an array of tags each; grows bit by bit.
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
-use super::RandomState;
+use super::{Hashing, RandomState};
 
-pub(in super::super) struct SccMap<V: Value>(scc::HashMap<u64, V, RandomState>);
+pub(in super::super) struct SccMap<V: Value, S: Hashing = RandomState>(scc::HashMap<u64, V, S>);
 
-impl<V: Value> ConcurrentMap<V> for SccMap<V> {
+impl<V: Value, S: Hashing> ConcurrentMap<V> for SccMap<V, S> {
     type Guard<'map> = ();
 
     fn with_room_for(keys: usize) -> Self {
-        Self(scc::HashMap::with_capacity_and_hasher(keys, RandomState::new()))
+        Self(scc::HashMap::with_capacity_and_hasher(keys, S::default()))
     }
 
     fn growing() -> Self {
-        Self(scc::HashMap::with_hasher(RandomState::new()))
+        Self(scc::HashMap::with_hasher(S::default()))
     }
 
     fn guard(&self) {}

@@ -1,38 +1,81 @@
-//! The model must be able to fail: users with one fault each, which a schedule has to notice.
+//! The model must be able to fail: maps and users with one fault each, which a schedule has to notice.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
+use guira_sync::hint;
 use shuttle::{
     FailurePersistence,
     scheduler::{PctScheduler, RandomScheduler, Scheduler},
 };
 
-use super::{Boxed, Inline, Map, PREEMPTIONS, Storage, Tracked, Value, Ways, run};
+use super::{
+    super::{MapTable, pairs},
+    Boxed, Inline, Map, PREEMPTIONS, Storage, Tracked, Uses, Value, run,
+};
+use crate::Probe;
 
-/// Schedules of each kind within which a fault must have been noticed: many times what it takes.
-const SCHEDULES: usize = 10_000;
+/// Schedules of one kind in a round, and rounds within which every fault must have been noticed.
+const ROUND: usize = 2_000;
+const ROUNDS: u64 = 20;
+
+/// Schedules that must pass where there is no fault.
+const SOUND_SCHEDULES: usize = 5_000;
+
+type Words = [u64; 2];
 
 #[test]
-fn shuttle_seeded_faults_of_a_maps_users_are_noticed() {
-    are_noticed::<[u64; 2], Inline>("words");
-    are_noticed::<Tracked, Boxed>("entries");
+fn shuttle_seeded_faults_of_a_map_of_words_are_noticed() {
+    are_noticed::<Words, Inline>(&[
+        ("an increment that another may come before", Uses { increment: increment_in_two_steps, ..Uses::SOUND }),
+        ("a token that two may take", Uses { take: take_in_two_steps, ..Uses::SOUND }),
+        ("a map that is emptied key by key", Uses { clear: |map| map.retain(|_, _| false), ..Uses::SOUND }),
+        ("a clear that leaves the segment being filled", Uses { clear: |map| clear(map, false, true), ..Uses::SOUND }),
+        ("a clear that tells no reader", Uses { clear: |map| clear(map, true, false), ..Uses::SOUND }),
+    ]);
 }
 
-fn are_noticed<V: Value, L: Storage<u64, V>>(storage: &str) {
-    let faults = [
-        ("an increment that another may come before", Ways { increment: increment_in_two_steps, ..Ways::SOUND }),
-        ("a token that two may take", Ways { take: take_in_two_steps, ..Ways::SOUND }),
-        ("a map that is emptied key by key", Ways { clear: |map: &Map<V, L>| map.retain(|_, _| false), ..Ways::SOUND }),
-    ];
-    for (fault, ways) in faults {
-        let noticed = notices(PctScheduler::new_from_seed(1, PREEMPTIONS, SCHEDULES), ways)
-            .or_else(|| notices(RandomScheduler::new_from_seed(1, SCHEDULES), ways));
-        println!("{fault}, in a map of {storage}: noticed in schedule {noticed:?}");
-        assert!(noticed.is_some(), "not noticed: {fault}, in a map of {storage}");
+#[test]
+fn shuttle_seeded_faults_of_a_map_of_entries_are_noticed() {
+    are_noticed::<Tracked, Boxed>(&[
+        ("an increment that another may come before", Uses { increment: increment_in_two_steps, ..Uses::SOUND }),
+        ("a token that two may take", Uses { take: take_in_two_steps, ..Uses::SOUND }),
+        ("a read that protects nothing", Uses { read: |m, k, look| read(m, k, look, false), ..Uses::SOUND }),
+    ]);
+}
+
+/// What faults are seeded into, without one.
+#[test]
+fn shuttle_the_copies_that_a_maps_faults_are_seeded_into_are_sound() {
+    let cleared = Uses { clear: |map| clear(map, true, true), ..Uses::SOUND };
+    assert_eq!(notices::<Words, Inline>(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), cleared), None);
+    let protected = Uses { read: |map, key, look| read(map, key, look, true), ..Uses::SOUND };
+    assert_eq!(notices::<Tracked, Boxed>(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), protected), None);
+}
+
+fn are_noticed<V: Value, L: Storage<u64, V>>(faults: &[(&str, Uses<V, L>)]) {
+    for (fault, uses) in faults {
+        let noticed = (1..=ROUNDS).find_map(|round| {
+            notices(PctScheduler::new_from_seed(round, PREEMPTIONS, ROUND), *uses)
+                .or_else(|| notices(RandomScheduler::new_from_seed(round, ROUND), *uses))
+                .map(|schedule| format!("schedule {schedule} of round {round}"))
+        });
+        println!("{fault}: noticed in {noticed:?}");
+        assert!(noticed.is_some(), "not noticed: {fault}");
     }
+}
+
+/// The schedule in which a fault is noticed.
+fn notices<V: Value, L: Storage<u64, V>>(scheduler: impl Scheduler + 'static, uses: Uses<V, L>) -> Option<usize> {
+    let coverage = Arc::<super::Coverage>::default();
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(scheduler, uses, FailurePersistence::None, &coverage)));
+    let counted = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    outcome.is_err().then(|| counted(&coverage.schedules))
 }
 
 fn increment_in_two_steps<V: Value, L: Storage<u64, V>>(map: &Map<V, L>, key: u64) -> bool {
@@ -45,9 +88,43 @@ fn take_in_two_steps<V: Value, L: Storage<u64, V>>(map: &Map<V, L>, key: u64) ->
     is_there
 }
 
-/// The schedule in which a fault is noticed.
-fn notices<V: Value, L: Storage<u64, V>>(scheduler: impl Scheduler + 'static, ways: Ways<V, L>) -> Option<usize> {
-    let coverage = Arc::<super::Coverage>::default();
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(scheduler, ways, FailurePersistence::None, &coverage)));
-    outcome.is_err().then(|| coverage.schedules.load(Ordering::Relaxed))
+/// Clears as production does, but for the segment that is being filled, or for the mark that readers go by.
+fn clear(map: &Map<Words, Inline>, all_segments: bool, marks: bool) {
+    let table = &map.table;
+    let _layout_stays = table.lock_growth();
+    let mut all = table.stripes.lock_all();
+    if marks {
+        all.start_writing();
+    }
+    let layout = table.layout();
+    let mask = layout.bucket_mask(MapTable::<u64, Words, Inline, 4>::FULL_MASK);
+    let is_cleared = |directory: usize| all_segments || directory == layout.directory;
+    for segment in layout.segments().filter(|id| is_cleared(id.directory)).filter_map(|id| table.segment(id, mask)) {
+        for bucket in 0..segment.buckets() {
+            for slot in segment.tags(bucket).taken() {
+                let hash = map.hash_of_content(segment.content(bucket, slot));
+                table.count(Probe::new(hash).first(mask) & (table.stripes() - 1), u32::MAX);
+            }
+            segment.clear_bucket(bucket);
+        }
+    }
+}
+
+/// Reads as production does, but gives the guard up before it looks at what it has found, unless it protects.
+fn read(map: &Map<Tracked, Boxed>, key: u64, look: &mut dyn FnMut(&Tracked) -> u64, protects: bool) -> Option<u64> {
+    let hash = map.hash_of(&key);
+    let mut guard = Some(map.protect());
+    let marked = map.table.read(&Probe::new(hash), |content| {
+        let marked = content.pointer::<u64, Tracked>().load(Ordering::Acquire);
+        // SAFETY: a slot that is taken holds an entry, which the guard protects.
+        (pairs::may_be(marked, hash) && unsafe { (*pairs::unmark(marked)).key } == key).then_some(marked)
+    })?;
+    if !protects {
+        guard = None;
+    }
+    hint::schedule();
+    // SAFETY: none, if it does not protect: then the entry may have been freed, which is the fault.
+    let seen = look(unsafe { &(*pairs::unmark(marked)).value });
+    drop(guard);
+    Some(seen)
 }
