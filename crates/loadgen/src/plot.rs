@@ -21,8 +21,8 @@ pub use sheet::Sheet;
 
 use plotters::style::RGBColor;
 
-/// Colours that stay apart in grey and for colour-blind eyes (Okabe & Ito, 2008).
-const COLOURS: [RGBColor; 8] = [
+/// Colours that stay apart in grey and for colour-blind eyes (Okabe & Ito, 2008), and darker ones for charts of many lines.
+const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -31,6 +31,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(120, 120, 120),
     RGBColor(200, 180, 0),
+    RGBColor(110, 50, 10),
+    RGBColor(80, 30, 120),
+    RGBColor(0, 80, 70),
+    RGBColor(170, 20, 60),
 ];
 const INK: RGBColor = RGBColor(30, 30, 30);
 const GRID: RGBColor = RGBColor(225, 225, 225);

@@ -32,8 +32,8 @@ pub(super) const CONTENDERS: [Contender; 4] = [
 pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     let words = format!(
         "8 B keys and values; inserts into a map that was made with room for {}, until {FULL_PERCENT} % of that are in; then random \
-         keys: lookups of such as are there (hits) or not (misses), and one lookup for each update; batched: {BATCH} a call \
-         where a map takes several, one at a time where it does not; SipHash is slower because it keeps those who choose keys from \
+         keys: lookups of such as are there (hits) or not (misses), one lookup for each update, or for each removal or insert of \
+         a tenth of the keys; batched: {BATCH} a call where a map takes several, one at a time where it does not; SipHash is slower because it keeps those who choose keys from \
          making many of one hash, which rapidhash with its random seed makes hard but does not promise to keep them from",
         bench.room
     );
@@ -50,22 +50,32 @@ fn measure(
     contender: &Contender,
     count: usize,
 ) -> Result<(), BenchError> {
-    let mut map = contender.open(bench, Some(bench.room as usize), 8)?;
+    let open = || contender.open(bench, Some(bench.room as usize), 8);
     let (keys, cores) = (bench.keys_at(FULL_PERCENT), bench.cores(count));
     let lasting = |work, first| Phase::new(work, first..first + keys, cores).lasting(bench.run.measure);
+    let fill = Phase::new(Work::Fill, 0..keys, cores);
+    let batched_fill = match contender.has_batches {
+        true => Some(open()?.rate(&fill.clone().in_batches())?),
+        false => None,
+    };
+    let mut map = open()?;
     let phases = [
-        ("inserts", Phase::new(Work::Fill, 0..keys, cores)),
+        ("inserts", fill),
         ("hits", lasting(Work::Hits, 0)),
         ("misses", lasting(Work::Misses, ABSENT)),
         ("50 % updates", lasting(Work::Update, 0).with_lookups(1)),
+        ("50 % removals and inserts", Phase::new(Work::Replace, 0..keys, cores).replacing(keys / 10).with_lookups(1)),
     ];
     for (what, phase) in phases {
         let one_by_one = map.rate(&phase)?;
         record(report, &format!("{what}, {}", threads(count)), contender.name, one_by_one);
-        if matches!(phase.work, Work::Hits | Work::Misses) {
-            let batched = if contender.has_batches { map.rate(&phase.in_batches())? } else { one_by_one };
-            record(report, &format!("{what} batched, {}", threads(count)), contender.name, batched);
-        }
+        let batched = match phase.work {
+            Work::Fill => batched_fill.unwrap_or(one_by_one),
+            Work::Hits | Work::Misses if contender.has_batches => map.rate(&phase.in_batches())?,
+            Work::Hits | Work::Misses => one_by_one,
+            _ => continue,
+        };
+        record(report, &format!("{what} batched, {}", threads(count)), contender.name, batched);
     }
     Ok(())
 }

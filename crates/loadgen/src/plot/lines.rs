@@ -169,8 +169,8 @@ impl Entry {
     }
 
     fn draw_point(&self, sheet: &mut Sheet, (x, y): Place) {
-        // With as many shapes as colours, the ninth line gets the first colour with the second shape.
-        let (corners, first) = POINTS[(self.style + self.style / COLOURS.len()) % POINTS.len()];
+        // Eight shapes and twelve colours: twenty-four lines differ.
+        let (corners, first) = POINTS[self.style % POINTS.len()];
         let corner = |number: u32, radius: f64| {
             let angle = (first + f64::from(number) / f64::from(corners)) * TAU;
             (x + radius * angle.cos(), y + radius * angle.sin())
