@@ -66,7 +66,8 @@
 //!
 //! A pair of plain data ([`Plain`], up to 64 bytes) lies in its slot and is copied as atomic words. Other types lie on the heap;
 //! a reader announces itself to a collector (crate `seize`), follows the pointer, and what is taken out is freed when no reader
-//! can be looking any more. [`Auto`] chooses for primitive types and short arrays; [`Inline`] is for plain types of one's own.
+//! can be looking any more; [`CuckooMap::pin`] announces it once for a few dozen reads. [`Auto`] chooses slots for primitive types
+//! and short arrays; [`Inline`] is for plain types of one's own.
 //!
 //! An insert that finds both buckets full searches breadth first, without a lock, for a short chain of keys that can go to
 //! their other buckets, and moves them from the free end backwards, each under its own pair of stripes: no key is ever missing
@@ -120,7 +121,7 @@ pub use index::{BUCKET_SLOTS, Bucket, Index, LockedPayload, Payloads, SEGMENT_BU
 pub use locked::{Locked, Place};
 #[cfg(not(loom))]
 pub use map::{
-    Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Iter, ManyFull, Plain, RandomState, ReserveError,
+    Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Iter, ManyFull, Pinned, Plain, RandomState, ReserveError,
     Storage, TableFull, Ways, Width,
 };
 pub use prefetch::prefetch;

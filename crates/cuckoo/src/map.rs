@@ -37,6 +37,7 @@ use seize::OwnedGuard as Protection;
 pub use error::{ManyFull, ReserveError, TableFull};
 pub use iterate::Iter;
 pub use rapidhash::fast::RandomState;
+pub use read::Pinned;
 pub use storage::{Auto, Boxed, Inline, Plain, Storage, Ways, Width};
 pub use write::{Change, Changed};
 

@@ -22,7 +22,7 @@ pub(crate) type FoundAtHome<'a, G, S, D> = (Locked<'a, G, S, D, Home<'a, G>>, Op
 impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// Asks for the tags and slots of a key's first bucket, unless the table grows or is small.
     #[inline(always)]
-    pub(crate) fn prefetch_to_write(&self, probe: &Probe) {
+    pub(crate) fn prefetch_home(&self, probe: &Probe) {
         if let Some(segment) = self.steady_segment(probe) {
             let first = probe.first(Self::FULL_MASK);
             segment.prefetch_tags(first);

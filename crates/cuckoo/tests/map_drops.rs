@@ -265,3 +265,26 @@ fn what_was_taken_out_is_freed_while_the_map_lives() {
     }
     assert!(ledger.alive() < 2000, "{} of one pair", ledger.alive());
 }
+
+/// A pin puts off what is freed, and no more: reads are as they were, and afterwards it is freed.
+#[test]
+fn what_is_taken_out_while_a_thread_is_pinned_is_freed_once_it_is_not() {
+    let ledger = Ledger::new(100_000);
+    let map = map::<8, _>(RandomState::default());
+    let new = |number| Counted::new(number, &ledger);
+    let store = |turn| assert!(map.upsert(new(1), new(turn)).is_ok());
+    let is_stored = |turn| map.get_with(&new(1), |value| value.number == turn) == Some(true);
+    let pinned = map.pin();
+    for turn in 0..5_000 {
+        store(turn);
+        assert!(is_stored(turn));
+    }
+    assert!(map.get_many(&[new(1), new(2)]) == [Some(new(4_999)), None]);
+    // Of each pair the key that was stored, and the value.
+    assert!(ledger.alive() >= 2 * 5_000, "{}: some were freed", ledger.alive());
+    drop(pinned);
+    (0..2_000).for_each(store);
+    assert!(ledger.alive() < 2_000, "{} of one pair", ledger.alive());
+    drop(map);
+    ledger.all_are_dropped_once();
+}

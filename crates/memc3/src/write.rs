@@ -134,6 +134,7 @@ impl Shared {
                 }
                 Attempt::NoSlot => {
                     if self.make_slot(probe, attempt, now, &worker.station).is_err() {
+                        worker.station.counters.out_of_memory(1);
                         break;
                     }
                 }

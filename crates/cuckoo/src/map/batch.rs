@@ -7,6 +7,9 @@
 //!         ask for tags     ask for the slot, or   ask for the slot       answer
 //!                          the second's tags
 //! ```
+//! Pairs on the heap have a stage before the last: the pointers have come, and the pairs are asked for. Each is then looked up as by
+//! itself, which finds everything near.
+//!
 //! Always true: a key's stripe is asked for in its first stage and compared in its last one, so whatever the stages in between
 //! have read belongs to one state; a key for which that fails is looked up by itself.
 
@@ -97,6 +100,7 @@ where
 
     /// The same, each value passed to `read` with its key's place in `keys`, in order.
     pub fn get_many_with<Q: Hash + Equivalent<K>>(&self, keys: &[Q], mut read: impl FnMut(usize, Option<&V>)) {
+        let _pinned = self.pin();
         let mut flights = [const { MaybeUninit::<Flight<'_, Pairs<K, V, L, WAYS>>>::uninit() }; BATCH];
         let mut far = [0u8; BATCH];
         for (batch, keys) in keys.chunks(BATCH).enumerate() {
@@ -111,6 +115,9 @@ where
                 far_len += usize::from(flight.near());
             }
             far[..far_len].iter().for_each(|at| flights[usize::from(*at)].far());
+            if !L::is_inline() {
+                flights.iter().filter_map(|flight| flight.slot).for_each(Self::prefetch_content);
+            }
             for (at, (flight, key)) in flights.iter().zip(keys).enumerate() {
                 self.finish(flight, key, |value| read(batch * BATCH + at, value));
             }

@@ -39,12 +39,13 @@ pub struct Pairs<K, V, L, const WAYS: usize>(PhantomData<fn(K, V) -> L>);
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a>(&'a [AtomicU64]);
 
-/// A pair on the heap.
+/// A pair on the heap: what is read first comes first, and the beginning of a value beside its key.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Entry<K, V> {
-    pub hash: u64,
     pub key: K,
     pub value: V,
+    pub hash: u64,
 }
 
 /// Some bits of the hash that neither position nor tag nor bucket are made of, and some that are: kept beside a pointer so that

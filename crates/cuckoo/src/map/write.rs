@@ -68,7 +68,7 @@ where
     #[inline(always)]
     fn hash_to_write<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         let hash = self.hash_of(key);
-        self.table.prefetch_to_write(&Self::probe(hash));
+        self.table.prefetch_home(&Self::probe(hash));
         hash
     }
 

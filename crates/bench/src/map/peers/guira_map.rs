@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use guira_cuckoo::{Auto, Builder, CuckooMap, Ways, Width};
+use guira_cuckoo::{Auto, Builder, CuckooMap, Pinned, Ways, Width};
 
 use super::super::{concurrent_map::ConcurrentMap, entry::Value};
 use super::RandomState;
@@ -86,7 +86,7 @@ impl<V: Value, S: Setting, const WAYS: usize, const STRIPES: usize> ConcurrentMa
 where
     Ways<WAYS>: Width,
 {
-    type Guard<'map> = ();
+    type Guard<'map> = Pinned<'map>;
     const HAS_BATCHES: bool = true;
 
     /// Room for so many keys, and no more: it never grows.
@@ -98,34 +98,36 @@ where
         Self::build(Builder::new())
     }
 
-    fn guard(&self) {}
+    fn guard(&self) -> Pinned<'_> {
+        self.0.pin()
+    }
 
     #[inline]
-    fn get(&self, key: u64, (): &()) -> Option<V> {
+    fn get(&self, key: u64, _: &Pinned<'_>) -> Option<V> {
         self.0.get(&key)
     }
 
     #[inline]
-    fn insert(&self, key: u64, value: V, (): &()) -> bool {
+    fn insert(&self, key: u64, value: V, _: &Pinned<'_>) -> bool {
         self.0.upsert(key, value).unwrap_or(false)
     }
 
     #[inline]
-    fn remove(&self, key: u64, (): &()) -> bool {
+    fn remove(&self, key: u64, _: &Pinned<'_>) -> bool {
         self.0.delete(&key)
     }
 
     #[inline]
-    fn update(&self, key: u64, (): &()) -> bool {
+    fn update(&self, key: u64, _: &Pinned<'_>) -> bool {
         self.0.update(&key, |value| value.updated()).is_some()
     }
 
-    fn get_many(&self, keys: &[u64], values: &mut Vec<Option<V>>, (): &()) {
+    fn get_many(&self, keys: &[u64], values: &mut Vec<Option<V>>, _: &Pinned<'_>) {
         values.clear();
         self.0.get_many_with(keys, |_, value| values.push(value.copied()));
     }
 
-    fn insert_many(&self, keys: &[u64], (): &()) -> usize {
+    fn insert_many(&self, keys: &[u64], _: &Pinned<'_>) -> usize {
         self.0.insert_many(keys.iter().map(|key| (*key, V::of(*key)))).unwrap_or(0)
     }
 
