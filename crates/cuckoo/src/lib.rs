@@ -64,7 +64,7 @@
 //! A write holds one stripe as a rule. The key's tags and slots are asked for before it is taken, so that the memory of one write
 //! is waited for while the next one begins.
 //!
-//! A pair of plain data ([`Plain`], up to 64 bytes) lies in its slot and is copied as atomic words. Other types lie on the heap;
+//! A pair of plain data ([`Plain`], up to 80 bytes) lies in its slot and is copied as atomic words. Other types lie on the heap;
 //! a reader announces itself to a collector (crate `seize`), follows the pointer, and what is taken out is freed when no reader
 //! can be looking any more; [`CuckooMap::pin`] announces it once for a few dozen reads. [`Auto`] chooses slots for primitive types
 //! and short arrays; [`Inline`] is for plain types of one's own.

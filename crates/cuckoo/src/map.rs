@@ -436,7 +436,7 @@ where
     fn hash_of_content(&self, content: Words<'_>) -> u64 {
         if L::is_inline() {
             // SAFETY: the slot holds a pair, which nobody changes while its stripe is held.
-            return self.hash_of(&unsafe { pairs::key_of::<K>(&content.copy()) });
+            return self.hash_of(&unsafe { content.copy().key::<K>() });
         }
         let entry = pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed));
         // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.

@@ -52,6 +52,12 @@ impl Probe {
         self.0 as usize & bucket_mask
     }
 
+    /// What [`Stripes`](guira_sync::Stripes) take for the number of the first bucket in a segment of any size: its lower bits are.
+    #[inline(always)]
+    pub(crate) fn first_unmasked(&self) -> usize {
+        self.0 as usize
+    }
+
     #[inline(always)]
     pub(crate) fn second(&self, bucket_mask: usize) -> usize {
         alternate(self.0 as usize, self.tag(), bucket_mask)

@@ -129,29 +129,40 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         }
     }
 
-    /// The short way, which most reads go: no writer at work on the key's stripe, no growth, and the first slot whose tag fits
-    /// being the key's. The fewer instructions this takes, the more independent reads a processor has in flight.
+    /// The short way, which most reads go: no writer at work on the key's stripe, no growth, and no more than one slot of a bucket
+    /// whose tag fits. The fewer instructions this takes, the more independent reads a processor has in flight; and what takes
+    /// the long way is read again from the beginning, so another key with the same tag is passed over here.
     #[inline(always)]
     pub(crate) fn look_first<'a, C, R>(
         &'a self,
         probe: &Probe,
-        copy: impl FnOnce(G::Content<'a>) -> Option<C>,
-        accept: impl FnOnce(C) -> Option<R>,
+        mut copy: impl FnMut(G::Content<'a>) -> Option<C>,
+        mut accept: impl FnMut(C) -> Option<R>,
     ) -> Result<Option<R>, Disturbed> {
         let look = self.begin_look(probe).ok_or(Disturbed)?;
         let (segment, first) = (look.segment(), probe.first(Self::FULL_MASK));
         let absent = || if look.version.is_unchanged() { Ok(None) } else { Err(Disturbed) };
         let tags = segment.tags(first);
-        let (bucket, slot) = if let Some(slot) = tags.matching(Lane::home(probe.tag())).first() {
-            (first, slot)
-        } else if !tags.may_be_away(probe.tag()) {
+        let fitting = tags.matching(Lane::home(probe.tag()));
+        if let Some(slot) = fitting.first() {
+            let copied = copy(segment.content(first, slot)).ok_or(Disturbed)?;
+            if !look.version.is_unchanged() {
+                return Err(Disturbed);
+            }
+            let found = accept(copied);
+            if found.is_some() {
+                return Ok(found);
+            }
+            if fitting.is_several() {
+                return Err(Disturbed);
+            }
+        }
+        if !tags.may_be_away(probe.tag()) {
             return absent();
-        } else {
-            let second = probe.second(Self::FULL_MASK);
-            let Some(slot) = segment.tags(second).matching(Lane::away(probe.tag())).first() else { return absent() };
-            (second, slot)
-        };
-        let copied = copy(segment.content(bucket, slot)).ok_or(Disturbed)?;
+        }
+        let second = probe.second(Self::FULL_MASK);
+        let Some(slot) = segment.tags(second).matching(Lane::away(probe.tag())).first() else { return absent() };
+        let copied = copy(segment.content(second, slot)).ok_or(Disturbed)?;
         if !look.version.is_unchanged() {
             return Err(Disturbed);
         }
@@ -193,7 +204,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     #[inline(always)]
     pub(crate) fn begin_look(&self, probe: &Probe) -> Option<Look<'_, G>> {
         // The stripe comes before the layout: see the head of the file.
-        let version = self.stripes.try_begin(probe.first(Self::FULL_MASK))?;
+        let version = self.stripes.try_begin(probe.first_unmasked())?;
         let base = self.steady_segment(probe)?.base();
         Some(Look { base, version, geometry: PhantomData })
     }

@@ -60,6 +60,12 @@ impl SlotSet {
     pub fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
+
+    /// Whether there is more than one.
+    #[inline(always)]
+    pub fn is_several(self) -> bool {
+        self.0 & self.0.wrapping_sub(1) != 0
+    }
 }
 
 impl Iterator for SlotSet {
@@ -248,11 +254,12 @@ pub(crate) fn class_of<T: TagWords>(tag: u8) -> impl Iterator<Item = u8> {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn matching(words: [u64; 2], lane: u8) -> u32 {
-    use std::arch::x86_64::{_mm_and_si128, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
+    use std::arch::x86_64::{_mm_add_epi8, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8};
     // SAFETY: SSE2 is part of x86-64; the intrinsics touch registers only.
     unsafe {
-        let lanes = _mm_and_si128(_mm_set_epi64x(words[1] as i64, words[0] as i64), _mm_set1_epi8(!FILTER as i8));
-        _mm_movemask_epi8(_mm_cmpeq_epi8(lanes, _mm_set1_epi8(lane as i8))) as u32
+        let lanes = _mm_set_epi64x(words[1] as i64, words[0] as i64);
+        // Twice a lane has lost its filter bit.
+        _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_add_epi8(lanes, lanes), _mm_set1_epi8((lane << 1) as i8))) as u32
     }
 }
 

@@ -36,6 +36,7 @@ const VERSION_STEP: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
     word: &'a AtomicU64,
+    /// The word; whether it was locked says nothing.
     seen: u64,
 }
 
@@ -46,7 +47,7 @@ impl Version<'_> {
         // Acquire: pairs with the Release fence in `start_writing`; a read that saw a writer's store sees `writing`, or the
         // next version, in the load below.
         fence(Ordering::Acquire);
-        self.word.load(Ordering::Relaxed) & !LOCKED == self.seen
+        (self.word.load(Ordering::Relaxed) ^ self.seen) & !LOCKED == 0
     }
 }
 
@@ -139,10 +140,11 @@ impl<T, P: Transactions> Stripes<T, P> {
     #[inline(always)]
     fn stripe(&self, stripe: usize) -> &Stripe<T> {
         let stripe = stripe & self.mask;
+        // Lines are nothing but stripes, so all of them are one array of stripes.
+        const { assert!(size_of::<Line<T>>() == STRIPES_PER_LINE * size_of::<Stripe<T>>()) };
         // SAFETY: `mask` is one less than the number of stripes, which is a power of two and has its lines (`new`); neither ever
         // changes.
-        let line = unsafe { self.lines.get_unchecked(stripe / STRIPES_PER_LINE) };
-        &line.0[stripe % STRIPES_PER_LINE]
+        unsafe { &*self.lines.as_ptr().cast::<Stripe<T>>().add(stripe) }
     }
 
     /// In order.
@@ -173,7 +175,7 @@ impl<T, P: Transactions> Stripes<T, P> {
         let word = self.word(stripe);
         // Acquire: pairs with the Release in `unlock`; what that writer wrote is visible.
         let seen = word.load(Ordering::Acquire);
-        (seen & WRITING == 0).then_some(Version { word, seen: seen & !LOCKED })
+        (seen & WRITING == 0).then_some(Version { word, seen })
     }
 
     /// Locks the stripes of two buckets, which may be one and the same, or holds them by a transaction.

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::{
     CuckooMap, NoRoom, Storage, TableFull, Ways, Width,
-    pairs::{self, Pairs, SlotWords, Words},
+    pairs::{Pairs, SlotWords, Words},
     write::{Change, Changed, Found, LockedPair, When},
 };
 use crate::{Probe, locked::Place, residence::Residence, steady::LongWay, table::Full};
@@ -44,8 +44,8 @@ where
         when: When,
         see: impl FnOnce(&V) -> R,
     ) -> Result<Found<R>, TableFull<K, V>> {
-        let mut words = pairs::pack(&key, &value);
-        let content = Self::inline_content(&mut words);
+        let mut words = SlotWords::pack(&key, &value);
+        let content = words.as_content::<K, V>();
         let placed = self.place_at_home(hash, &key, content, when);
         match placed.or_else(|unplaced| self.place_patiently(hash, &key, content, when, unplaced)) {
             Ok(Found::Nothing) => Ok(Found::Nothing),
@@ -118,7 +118,7 @@ where
             return Ok(Found::Nothing);
         };
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        let old: V = unsafe { pairs::value_of::<K, V>(&locked.content(place).copy()) };
+        let old: V = unsafe { locked.content(place).copy().value::<K, V>() };
         if when == When::IfAbsent {
             return Ok(Found::Left(old));
         }
@@ -137,14 +137,14 @@ where
         let mut is_it = |content: Words<'_>| {
             let words = content.copy();
             // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-            unsafe { is_it(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) }
+            unsafe { is_it(&words.key::<K>(), &words.value::<K, V>()) }
         };
         let words = match self.table.lock_at_home(&probe, &mut is_it) {
             Ok((locked, place)) => Self::take_out(locked, place?),
             Err(LongWay) => self.take_out_patiently(&probe, &mut is_it)?,
         };
         // SAFETY: the words of a pair.
-        Some(unsafe { see(&pairs::key_of::<K>(&words), &pairs::value_of::<K, V>(&words)) })
+        Some(unsafe { see(&words.key::<K>(), &words.value::<K, V>()) })
     }
 
     /// The long way of taking out.
@@ -205,7 +205,7 @@ where
     ) -> Changed {
         let words = locked.content(place).copy();
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        let (key, value) = unsafe { (pairs::key_of::<K>(&words), pairs::value_of::<K, V>(&words)) };
+        let (key, value) = unsafe { (words.key::<K>(), words.value::<K, V>()) };
         match decide(&value) {
             Change::Keep => Changed::Kept,
             Change::Remove => {
@@ -213,7 +213,7 @@ where
                 Changed::Removed
             }
             Change::Put(value) => {
-                locked.replace(place, Self::inline_content(&mut pairs::pack(&key, &value)));
+                locked.replace(place, SlotWords::pack(&key, &value).as_content::<K, V>());
                 Changed::Updated
             }
         }
@@ -275,8 +275,8 @@ where
             return Ok(Self::change(locked, place, |value| decide(Some(value))));
         }
         let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
-        let mut words = pairs::pack(key, &value);
-        if let Err(missing) = self.add(&mut locked, hash, Self::inline_content(&mut words), met) {
+        let mut words = SlotWords::pack(key, &value);
+        if let Err(missing) = self.add(&mut locked, hash, words.as_content::<K, V>(), met) {
             return Err((value, missing));
         }
         let keys_of_stripe = locked.keys_of_stripe();
@@ -285,15 +285,10 @@ where
         Ok(Changed::Inserted)
     }
 
-    #[inline(always)]
-    fn inline_content(words: &mut [u64; pairs::SLOT_WORDS_MAX]) -> Words<'_> {
-        pairs::as_content(words, pairs::Pairs::<K, V, L, WAYS>::slot_words())
-    }
-
     /// The key of an inline pair whose stripe is held.
     #[inline(always)]
     fn inline_key(content: Words<'_>) -> K {
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        unsafe { pairs::key_of::<K>(&content.copy()) }
+        unsafe { content.copy().key() }
     }
 }

@@ -10,14 +10,15 @@ use seize::Guard;
 
 use super::{
     CuckooMap, Storage, Ways, Width,
-    pairs::{self, Entry},
+    pairs::{self, Entry, Pairs, SlotWords},
 };
 use crate::scan::Cursor;
 
 /// How far a walk through a map has come, and the pairs of the step.
 struct Walk<K, V> {
     cursor: Cursor,
-    inline: Vec<[u64; pairs::SLOT_WORDS_MAX]>,
+    /// The words of pairs that lie in slots, one after the other.
+    inline: Vec<u64>,
     entries: Vec<*mut Entry<K, V>>,
 }
 
@@ -81,7 +82,10 @@ where
                     return;
                 }
                 let is_same = |candidate: &K, there: &V| match words {
-                    Some(words) => pairs::pack(candidate, there) == *words,
+                    Some(words) => {
+                        let mut there = SlotWords::pack(candidate, there);
+                        there.as_content::<K, V>().load().eq(words.iter().copied())
+                    }
                     None => std::ptr::eq(value, there),
                 };
                 let _gone_already = self.take(self.hash_of(key), is_same, |_, _| ());
@@ -91,24 +95,29 @@ where
 
     /// One step of a walk. `visit` also gets the words of a pair that lies in its slot.
     #[expect(clippy::type_complexity, reason = "a visitor's arguments, named in the line above")]
-    fn step(&self, walk: &mut Walk<K, V>, visit: &mut dyn FnMut(&K, &V, Option<&[u64; pairs::SLOT_WORDS_MAX]>)) {
+    fn step(&self, walk: &mut Walk<K, V>, visit: &mut dyn FnMut(&K, &V, Option<&[u64]>)) {
         let Walk { cursor, inline, entries } = walk;
         let guard = (!L::is_inline()).then(|| self.protect());
         self.table.scan_step(
             cursor,
             |content| self.hash_of_content(content),
             |content| match &guard {
-                None => inline.push(content.copy()),
+                None => inline.extend(content.load()),
                 Some(guard) => {
                     entries.push(pairs::unmark(guard.protect(content.pointer::<K, V>(), Ordering::Acquire)));
                 }
             },
         );
-        for words in inline.drain(..) {
+        // Taken out, so that a visitor who panics is not shown them again.
+        let mut copied = std::mem::take(inline);
+        for words in copied.chunks_exact(Pairs::<K, V, L, WAYS>::slot_words()) {
+            let pair = SlotWords::collect(words.iter().copied());
             // SAFETY: copied from the slot of an inline map while its stripe was held.
-            let (key, value) = unsafe { (pairs::key_of::<K>(&words), pairs::value_of::<K, V>(&words)) };
-            visit(&key, &value, Some(&words));
+            let (key, value) = unsafe { (pair.key::<K>(), pair.value::<K, V>()) };
+            visit(&key, &value, Some(words));
         }
+        copied.clear();
+        *inline = copied;
         for entry in entries.drain(..) {
             // SAFETY: found in a slot under the guard, which protects it until the end of this function.
             let entry = unsafe { &*entry };

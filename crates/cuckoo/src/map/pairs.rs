@@ -11,7 +11,7 @@
 //! Always true: a slot is filled before its lane says so; an inline pair is believed only after its stripe has been validated;
 //! a pointer that has been read under a guard stays good until the guard is given up.
 
-use std::{marker::PhantomData, ptr::NonNull, sync::atomic::AtomicPtr};
+use std::{marker::PhantomData, mem::MaybeUninit, ptr::NonNull, sync::atomic::AtomicPtr};
 
 use guira_sync::{
     atomic::{AtomicU64, Ordering},
@@ -24,8 +24,9 @@ use crate::{modelled, segment::Geometry};
 /// Words of the largest slot.
 pub(crate) const SLOT_WORDS_MAX: usize = INLINE_BYTES_MAX / 8;
 
-/// A copy of a slot: its words, and zeros.
-pub(crate) type SlotWords = [u64; SLOT_WORDS_MAX];
+/// A copy of a slot: as many words as it has; the others have never been written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotWords([MaybeUninit<u64>; SLOT_WORDS_MAX]);
 
 /// Bits of a pointer in a slot; the bits above keep some of the hash.
 const ADDRESS_BITS: u32 = 48;
@@ -59,9 +60,13 @@ impl<'a> Words<'a> {
     /// Copies an inline pair; to be believed only after its stripe has been validated.
     #[inline(always)]
     pub fn copy(self) -> SlotWords {
-        let mut copied = [0; SLOT_WORDS_MAX];
-        copied.iter_mut().zip(self.0).for_each(|(to, word)| *to = word.load(Ordering::Relaxed));
-        copied
+        SlotWords::collect(self.load())
+    }
+
+    /// The words, one after the other.
+    #[inline(always)]
+    pub fn load(self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// Asks for the slot ahead of its use, as one of many.
@@ -102,18 +107,67 @@ pub(crate) fn may_be<K, V>(marked: *mut Entry<K, V>, hash: u64) -> bool {
     (marked.addr() ^ check_bits(hash)) >> ADDRESS_BITS == 0 && !unmark(marked).is_null()
 }
 
-/// An inline pair as words. The caller sees to it that both types are plain and fit.
-#[inline(always)]
-pub(crate) fn pack<K, V>(key: &K, value: &V) -> SlotWords {
-    assert!(size_of::<K>() + size_of::<V>() <= INLINE_BYTES_MAX);
-    let mut words = [0u64; SLOT_WORDS_MAX];
-    let bytes = words.as_mut_ptr().cast::<u8>();
-    // SAFETY: both fit one after the other, as was just checked; they are copied as bytes, which ask for no alignment.
-    unsafe {
-        bytes.copy_from_nonoverlapping(std::ptr::from_ref(key).cast(), size_of::<K>());
-        bytes.add(size_of::<K>()).copy_from_nonoverlapping(std::ptr::from_ref(value).cast(), size_of::<V>());
+/// Words of a slot that holds such a pair.
+const fn words_of<K, V>() -> usize {
+    let words = (size_of::<K>() + size_of::<V>()).div_ceil(8);
+    if words == 0 { 1 } else { words }
+}
+
+impl SlotWords {
+    /// Words that have been copied from a slot.
+    #[inline(always)]
+    pub fn collect(words: impl Iterator<Item = u64>) -> Self {
+        let mut copied = Self([MaybeUninit::uninit(); SLOT_WORDS_MAX]);
+        copied.0.iter_mut().zip(words).for_each(|(to, word)| *to = MaybeUninit::new(word));
+        copied
     }
-    words
+
+    /// An inline pair as words. The caller sees to it that both types are plain.
+    ///
+    /// # Panics
+    /// If the pair does not fit.
+    #[inline(always)]
+    pub fn pack<K, V>(key: &K, value: &V) -> Self {
+        assert!(words_of::<K, V>() <= SLOT_WORDS_MAX);
+        let mut packed = Self([MaybeUninit::uninit(); SLOT_WORDS_MAX]);
+        // The pair may end before its last word does.
+        packed.0[words_of::<K, V>() - 1] = MaybeUninit::new(0);
+        let bytes = packed.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: both fit one after the other, as was just checked; they are copied as bytes, which ask for no alignment.
+        unsafe {
+            bytes.copy_from_nonoverlapping(std::ptr::from_ref(key).cast(), size_of::<K>());
+            bytes.add(size_of::<K>()).copy_from_nonoverlapping(std::ptr::from_ref(value).cast(), size_of::<V>());
+        }
+        packed
+    }
+
+    /// Lends what `pack` has made of a `K` and a `V` as a slot's content.
+    #[inline(always)]
+    pub fn as_content<K, V>(&mut self) -> Words<'_> {
+        // SAFETY: these words are written; an atomic has the layout of its integer, and the borrow is exclusive for as long as the
+        // result lives.
+        Words(unsafe { std::slice::from_raw_parts(self.0.as_mut_ptr().cast::<AtomicU64>(), words_of::<K, V>()) })
+    }
+
+    /// The key of an inline pair.
+    ///
+    /// # Safety
+    /// The words are what `pack` made of a `K` and some value.
+    #[inline(always)]
+    pub unsafe fn key<K>(&self) -> K {
+        // SAFETY: contract; plain data may be copied.
+        unsafe { self.0.as_ptr().cast::<K>().read_unaligned() }
+    }
+
+    /// The value of an inline pair.
+    ///
+    /// # Safety
+    /// The words are what `pack` made of a `K` and a `V`.
+    #[inline(always)]
+    pub unsafe fn value<K, V>(&self) -> V {
+        // SAFETY: contract; plain data may be copied.
+        unsafe { self.0.as_ptr().cast::<u8>().add(size_of::<K>()).cast::<V>().read_unaligned() }
+    }
 }
 
 /// Lends a marked pointer as a slot's content.
@@ -124,38 +178,11 @@ pub(crate) fn pointer_as_content<K, V>(pointer: &AtomicPtr<Entry<K, V>>) -> Word
     Words(unsafe { std::slice::from_raw_parts(word.cast::<AtomicU64>(), 1) })
 }
 
-/// Lends words as a slot's content.
-#[inline(always)]
-pub(crate) fn as_content(words: &mut SlotWords, len: usize) -> Words<'_> {
-    // SAFETY: an atomic has the layout of its integer, and the borrow is exclusive for as long as the result lives.
-    Words(unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast::<AtomicU64>(), len) })
-}
-
-/// The key of an inline pair.
-///
-/// # Safety
-/// The words are what `pack` made of a `K` and some value.
-#[inline(always)]
-pub(crate) unsafe fn key_of<K>(words: &SlotWords) -> K {
-    // SAFETY: contract; plain data may be copied.
-    unsafe { words.as_ptr().cast::<K>().read_unaligned() }
-}
-
-/// The value of an inline pair.
-///
-/// # Safety
-/// The words are what `pack` made of a `K` and a `V`.
-#[inline(always)]
-pub(crate) unsafe fn value_of<K, V>(words: &SlotWords) -> V {
-    // SAFETY: contract; plain data may be copied.
-    unsafe { words.as_ptr().cast::<u8>().add(size_of::<K>()).cast::<V>().read_unaligned() }
-}
-
 impl<K, V, L: Storage<K, V>, const WAYS: usize> Pairs<K, V, L, WAYS> {
     /// Words of a slot.
     #[inline(always)]
     pub(crate) fn slot_words() -> usize {
-        if L::is_inline() { (size_of::<K>() + size_of::<V>()).div_ceil(8).max(1) } else { 1 }
+        if L::is_inline() { words_of::<K, V>() } else { 1 }
     }
 
     #[inline(always)]

@@ -9,7 +9,10 @@ use std::{
 use equivalent::Equivalent;
 use seize::Guard;
 
-use super::{CuckooMap, Protection, Storage, Ways, Width, pairs};
+use super::{
+    CuckooMap, Protection, Storage, Ways, Width,
+    pairs::{self, SlotWords},
+};
 use crate::{
     Probe,
     read::{Contended, Disturbed},
@@ -85,23 +88,24 @@ where
         let accept = |words| Self::pair_if(&words, &mut is_key);
         let found = match self.table.look_first(&probe, |content| Some(content.copy()), accept) {
             Ok(found) => found,
-            Err(Disturbed) => self.find_pair(&probe, is_key),
+            Err(Disturbed) => self.find_pair(hash, is_key),
         };
         found.map(|(key, value)| read(&key, &value))
     }
 
     /// The inline pair that validated words are, if its key is accepted.
     #[inline(always)]
-    pub(super) fn pair_if(words: &[u64; pairs::SLOT_WORDS_MAX], is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
+    pub(super) fn pair_if(words: &SlotWords, is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
         // SAFETY: the words have been validated, or their stripe is held, so they are a pair that was stored.
-        let key = unsafe { pairs::key_of::<K>(words) };
+        let key = unsafe { words.key::<K>() };
         // SAFETY: as above.
-        is_key(&key).then(|| (key, unsafe { pairs::value_of::<K, V>(words) }))
+        is_key(&key).then(|| (key, unsafe { words.value::<K, V>() }))
     }
 
     /// An inline pair that is not the first that comes to hand.
     #[inline(never)]
-    fn find_pair(&self, probe: &Probe, mut is_key: impl FnMut(&K) -> bool) -> Option<(K, V)> {
+    fn find_pair(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<(K, V)> {
+        let probe = &Probe::new(hash);
         let found = self.table.read_in_two_steps(
             probe,
             |content| Some(content.copy()),

@@ -1,4 +1,4 @@
-//! Guira's own map, and the same of another shape. Pairs of up to 64 bytes lie in its slots, larger ones on the heap.
+//! Guira's own map, and the same of another shape. Pairs of up to 80 bytes lie in its slots, larger ones on the heap.
 
 use std::marker::PhantomData;
 
