@@ -82,7 +82,12 @@ pub(crate) enum Progress {
 impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
     /// Whether the table is as full as it should get: at [`Geometry::FULL_PERCENT`].
     pub fn should_grow(&self) -> bool {
-        self.len() * 100 >= self.capacity() * G::FULL_PERCENT
+        self.keys_before_growth() == 0
+    }
+
+    /// How many keys more make the table as full as it should get.
+    pub fn keys_before_growth(&self) -> usize {
+        (self.capacity() * G::FULL_PERCENT).div_ceil(100).saturating_sub(self.len())
     }
 
     /// Whether a growth is under way.

@@ -143,6 +143,8 @@ where
     is_fixed: bool,
     /// Buckets that inserts should have moved and have not yet.
     owed: AtomicUsize,
+    /// Looks at how full the table is that need not be taken, because there was room for so many keys more at the last one.
+    looks_spared: AtomicUsize,
     /// The map owns pairs; what that means for threads is said below.
     pairs: PhantomData<*const (K, V)>,
 }
@@ -281,6 +283,7 @@ impl<S> Builder<S> {
             collector: collector(),
             is_fixed: self.is_fixed,
             owed: AtomicUsize::new(0),
+            looks_spared: AtomicUsize::new(0),
             pairs: PhantomData,
         })
     }
@@ -564,16 +567,27 @@ where
         }
     }
 
-    /// Begins to grow if it is time. To ask all stripes takes as long as several inserts, so some are asked before.
+    /// Begins to grow if it is time. To ask all stripes takes as long as a dozen inserts, so some are asked before; and a map that
+    /// stays just below the mark, as one does that was made for as many keys as it has, asks all of them seldom.
     #[cold]
     fn grow_in_time(&self, hash: u64, keys_of_stripe: u32) {
         let full_percent = Pairs::<K, V, L, WAYS>::FULL_PERCENT;
         let may_be_full = |keys: usize, slack| keys * 100 >= self.capacity() * (full_percent - slack);
-        if may_be_full(keys_of_stripe as usize * self.table.stripes(), SLACK_OF_ONE_STRIPE)
-            && may_be_full(self.table.estimate_len(&Probe::new(hash), STRIPES_ASKED), SLACK_OF_SOME_STRIPES)
-            && self.table.should_grow()
+        if !may_be_full(keys_of_stripe as usize * self.table.stripes(), SLACK_OF_ONE_STRIPE)
+            || !may_be_full(self.table.estimate_len(&Probe::new(hash), STRIPES_ASKED), SLACK_OF_SOME_STRIPES)
         {
+            return;
+        }
+        let one_less = |spared: usize| spared.checked_sub(1);
+        if self.looks_spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return;
+        }
+        let missing = self.table.keys_before_growth();
+        if missing == 0 {
             let _others_may_be_at_it = self.begin_growth();
+        } else {
+            // Keys that come take a look for each so many of them, on average; half as many looks are surely not too many.
+            self.looks_spared.store(missing / KEYS_BETWEEN_LOOKS as usize / 2, Ordering::Relaxed);
         }
     }
 }

@@ -153,6 +153,23 @@ fn growth_gives_back_what_it_has_emptied() {
 }
 
 #[test]
+fn a_map_that_stays_just_below_the_mark_grows_soon_after_it() {
+    const KEYS: u64 = 300_000;
+    let map: CuckooMap<u64, u64> = Builder::new().capacity(KEYS as usize).build().expect("memory");
+    let slots = map.capacity();
+    (0..KEYS).for_each(|key| assert_eq!(map.insert(key, key), None));
+    for key in KEYS..3 * KEYS {
+        assert_eq!(map.remove(&(key - KEYS)), Some(key - KEYS));
+        assert_eq!(map.insert(key, key), None);
+    }
+    assert_eq!(map.capacity(), slots, "it was made for so many");
+    let grows = |key: &u64| map.insert(*key, *key).is_some() || map.capacity() > slots;
+    let last = (3 * KEYS..).find(grows).expect("it grows");
+    let occupancy = (last - 2 * KEYS) as f64 / slots as f64;
+    assert!((0.92..0.93).contains(&occupancy), "{occupancy}");
+}
+
+#[test]
 fn a_fixed_map_of_a_million_slots_takes_at_most_18_bytes_for_a_pair() {
     let slots = 1 << 20;
     let keys = slots * 95 / 100;

@@ -1,5 +1,5 @@
 //! Throughput over threads of inserts mixed with lookups while a map fills (Figures 3.1, 3.7 and 3.8), of lookups alone, and
-//! of a full map whose keys are updated or come and go.
+//! of a full map whose keys are updated or come and go, at first and after all of them have.
 //!
 //! ```text
 //! 0 %                                               90 %      95 %
@@ -15,7 +15,7 @@ use super::{
     bench::{FULL_PERCENT, MapBench, record},
     contender::Contender,
     metric,
-    phase::{Phase, Work},
+    phase::{ABSENT, Phase, Work},
     subject::Subject,
 };
 use crate::crew::Rate;
@@ -40,8 +40,8 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     let words = format!(
         "8 B keys and values, a map made with room for {}, filled to {FULL_PERCENT} % with each mix of inserts and lookups in \
          every {STRETCH_PERCENT} %; then, full: lookups alone; updates of random keys; removals of the oldest keys and inserts of \
-         new ones, in turn, each counted; lookups are of random keys that are there; one operation at a time; threads pinned \
-         to cores",
+         new ones, in turn, each counted; lookups are of random keys that are there; the same of an aged map: every key has been \
+         replaced once; one operation at a time; threads pinned to cores",
         bench.room
     );
     let mut report =
@@ -154,6 +154,16 @@ fn keep_full(
         let rate = map.rate(&replace.with_lookups(lookups))?;
         record(report, &format!("{name} removals and inserts, {threads}"), contender.name, rate);
         first += replaced;
+    }
+    let _seconds = map.rate(&Phase::new(Work::Replace, first..first + keys, cores).replacing(keys))?;
+    first += keys;
+    let replace = Phase::new(Work::Replace, first..first + keys, cores).replacing(replaced).with_lookups(1);
+    let rate = map.rate(&replace)?;
+    record(report, &format!("50 % removals and inserts, aged, {threads}"), contender.name, rate);
+    first += replaced;
+    for (what, work, first) in [("lookups", Work::Hits, first), ("misses", Work::Misses, ABSENT)] {
+        let looks = Phase::new(work, first..first + keys, cores).lasting(bench.run.measure);
+        record(report, &format!("{what}, aged, {threads}"), contender.name, map.rate(&looks)?);
     }
     Ok(())
 }

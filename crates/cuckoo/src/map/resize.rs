@@ -91,6 +91,7 @@ where
         if all_placed {
             // What lies on the heap has not moved; the old table only named it.
             self.table = smaller;
+            self.looks_spared.store(0, Ordering::Relaxed);
         }
     }
 
