@@ -419,6 +419,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         if before.small_bits.is_none() || size(before) >= size(to) {
             return Ok(());
         }
+        to.assert_small_is_smaller(Self::FULL_MASK);
         let to = Layout { directory: before.directory ^ 1, ..to };
         let mask = to.bucket_mask(Self::FULL_MASK);
         let mut unseen = Unseen { table: self, segments: Vec::new() };

@@ -219,3 +219,34 @@ fn readers_never_miss_a_key_that_stays() {
     assert!(reads.load(Ordering::Relaxed) > 0);
     assert!((0..staying).all(|key| contains(&index, key)));
 }
+
+/// The short way of a read, with keys of one bucket and one tag.
+#[test]
+fn a_short_look_passes_over_one_key_of_the_same_tag() {
+    let index = Index::<Heap>::new(Heap::new(1), 1, 1).expect("memory");
+    let probe = |tag: u64, key: u32| Probe::new(5 | tag << 22 | u64::from(key) << 40);
+    let put = |tag, key| index.lock(&probe(tag, key)).insert(key).expect("room");
+    let look = |tag, key| index.look_first(&probe(tag, key), Some, |there| (there == key).then_some(key)).ok();
+    assert_eq!(look(9, 1), Some(None), "an empty bucket");
+    put(9, 1);
+    assert_eq!((look(9, 1), look(9, 2)), (Some(Some(1)), Some(None)), "at home, and another one's tag");
+    // The bucket is full now, so the next of that tag is away.
+    (1..crate::BUCKET_SLOTS as u32).for_each(|at| put(10 + u64::from(at), 100 + at));
+    put(9, 2);
+    assert_eq!((look(9, 1), look(9, 2)), (Some(Some(1)), Some(Some(2))), "at home, and away behind another one's tag");
+    assert_eq!(look(9, 3), None, "two of them: the long way");
+    assert_eq!(index.read(&probe(9, 3), |there| (there == 3).then_some(3)), None);
+    // Two of one tag at home.
+    let (mut locked, place) = index.lock_and_find(&probe(11, 101), |there| there == 101);
+    locked.remove(place.expect("it was put there"));
+    drop(locked);
+    put(9, 4);
+    assert_eq!(
+        (look(9, 1).is_some(), look(9, 3)),
+        (true, None),
+        "several at home: the long way, unless the first is it"
+    );
+    for key in [1, 2, 4] {
+        assert_eq!(index.read(&probe(9, key), |there| (there == key).then_some(key)), Some(key));
+    }
+}

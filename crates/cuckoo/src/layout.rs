@@ -114,6 +114,14 @@ impl Layout {
         self.small_bits.map_or(full_mask, |bits| (1 << bits) - 1)
     }
 
+    /// A small segment that were as large as a full-sized one could not be outgrown.
+    ///
+    /// # Panics
+    /// If there is one.
+    pub fn assert_small_is_smaller(self, full_mask: usize) {
+        assert!(self.small_bits.is_none() || self.bucket_mask(full_mask) < full_mask, "{self:?}");
+    }
+
     /// Where the keys of a position may be.
     pub fn whereabouts(self, position: u32) -> Whereabouts {
         let next = share(position, self.next);

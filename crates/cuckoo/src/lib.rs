@@ -19,8 +19,10 @@
 //!
 //! # What it promises
 //! - *Reads* take no lock and write no shared memory, whatever the types (one that writers have spoilt 256 times on end takes
-//!   the key's lock); a read waits for a writer at most for one change of one bucket, but for [`CuckooMap::clear`]. The operations
-//!   on a key are linearizable; `len` and walks are not one moment's.
+//!   the key's lock); a read waits for a writer at most for one change of one bucket, but in three cases: [`CuckooMap::clear`]; a map of
+//!   less than 16,384 keys that is doubled, at whose end its old slots are emptied; and the up to four moves of an insert whose
+//!   searches other writers have spoilt sixteen times. The operations on a key are linearizable; `len` and walks are not one
+//!   moment's.
 //! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted; a fixed map gets there,
 //!   one that grows begins to at 92 % (88 with four ways).
 //! - *Growth* moves a few buckets with each insert of a new key, half as many segments again at a time; threads that insert do
@@ -38,6 +40,8 @@
 //!   a few million. Keys that are chosen to agree in everything but the rest of their hash can still stop a growth: then new keys
 //!   are refused. Where others choose the keys, use a hasher with a secret that they cannot learn.
 //! - *Errors*: no room is [`TableFull`] with the pair, no memory is [`ReserveError`]; only the methods that say so panic.
+//! - *Where*: pointers of 64 bits, of which the system uses 48: a heap of tagged pointers (HWASan, Android's) makes every insert on
+//!   the heap panic. Feature `serde` reads and writes maps.
 //! - A hasher, comparison or closure that panics leaves the map as it was before the operation, or after it.
 //!
 //! # How it works
@@ -143,5 +147,7 @@ mod model_heap;
 mod model_reads;
 #[cfg(all(test, loom))]
 mod reuse_loom_tests;
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;

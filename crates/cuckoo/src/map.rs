@@ -15,6 +15,7 @@ mod pairs;
 mod raw;
 mod read;
 mod resize;
+mod sizing;
 mod storage;
 mod write;
 
@@ -23,6 +24,7 @@ use std::{
     marker::PhantomData,
 };
 
+use crossbeam_utils::CachePadded;
 use guira_sync::{
     Stripes,
     atomic::{AtomicUsize, Ordering},
@@ -51,6 +53,7 @@ use crate::{
 };
 use memory::Memory;
 use pairs::{Pairs, Words};
+use sizing::{layout_for, segment_bytes};
 
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
@@ -60,9 +63,6 @@ const STRIPES: usize = modelled(2048, 4);
 /// Fewest and most.
 const STRIPES_MIN: usize = modelled(16, 2);
 const STRIPES_MAX: usize = modelled(4096, 4);
-
-/// Buckets of the smallest segment.
-const SMALLEST_BITS: u32 = modelled(16, 2).trailing_zeros();
 
 /// Keys of a stripe between two looks at how full the table is.
 const KEYS_BETWEEN_LOOKS: u32 = modelled(16, 2) as u32;
@@ -92,11 +92,6 @@ const BUCKETS_OWED_MAX: usize = modelled(2048, 2);
 /// The same when there is no room for the key before growth has come to it.
 const BUCKETS_MOVED_FOR_ROOM: usize = modelled(64, 1);
 
-/// Occupancy, in percent, for which a fixed map is made: its fullest segment is some percent above it.
-const FIXED_PERCENT: usize = 95;
-/// The same with four ways, which fill less.
-const FIXED_PERCENT_OF_FOUR_WAYS: usize = 92;
-
 /// The smallest share of full-sized segments that must be full before growing can help: below it, too many hashes are alike where
 /// it counts. A small map doubles anyway, which tells hashes apart that were alike.
 const HOPELESS_PERCENT: usize = 50;
@@ -114,7 +109,16 @@ pub(crate) type MapTable<K, V, L, const WAYS: usize> = Table<Pairs<K, V, L, WAYS
 
 /// A concurrent hash map: many readers that take no lock and write nothing, many writers, 95 % of its slots in use.
 ///
-/// See the [crate's page](crate) for what it promises and how it works.
+/// `S` makes hashes ([`Builder::hasher`]); `L` says where pairs lie, in the slots or on the heap ([`Auto`] chooses); a bucket has `WAYS`
+/// slots, 4, 8 or 16 (more fill further, and take longer to look through). See the [crate's page](crate) for what it promises
+/// and how it works.
+///
+/// ```
+/// use guira_cuckoo::{Boxed, Builder, CuckooMap, RandomState};
+///
+/// let narrow: CuckooMap<u64, u64, RandomState, Boxed, 4> = Builder::new().capacity(100).build().expect("memory");
+/// assert!(!narrow.is_inline() && CuckooMap::<u64, u64>::new().is_inline());
+/// ```
 ///
 /// ```
 /// use guira_cuckoo::CuckooMap;
@@ -132,6 +136,16 @@ pub(crate) type MapTable<K, V, L, const WAYS: usize> = Table<Pairs<K, V, L, WAYS
 /// assert_eq!(visits.get(&7), Some(4));
 /// assert_eq!(visits.len(), 1000);
 /// ```
+///
+/// Keys that live shorter than the map says cannot be stored through a reference to it:
+///
+/// ```compile_fail
+/// use guira_cuckoo::CuckooMap;
+///
+/// fn as_shorter<'map, 'key>(map: &'map CuckooMap<&'static str, ()>) -> &'map CuckooMap<&'key str, ()> {
+///     map
+/// }
+/// ```
 pub struct CuckooMap<K, V, S = RandomState, L = Auto, const WAYS: usize = 8>
 where
     L: Storage<K, V>,
@@ -144,9 +158,10 @@ where
     /// Buckets that inserts should have moved and have not yet.
     owed: AtomicUsize,
     /// Looks at how full the table is that need not be taken, because there was room for so many keys more at the last one.
-    looks_spared: AtomicUsize,
-    /// The map owns pairs; what that means for threads is said below.
-    pairs: PhantomData<*const (K, V)>,
+    looks_spared: CachePadded<AtomicUsize>,
+    /// The map owns pairs, and stores others through a shared reference, so their types are the very ones it names; what owning
+    /// them means for threads is said below.
+    pairs: PhantomData<*mut (K, V)>,
 }
 
 // SAFETY: the map owns its pairs, so they go where it goes.
@@ -207,7 +222,8 @@ impl Builder {
 }
 
 impl<S> Builder<S> {
-    /// Room for so many keys.
+    /// Room for so many keys, and as a rule for some more: slots come by powers of two up to half a segment of 4,096 buckets, and by
+    /// segments from there on. A fixed map refuses what its slots do not hold, not what is more than this.
     #[must_use]
     pub fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys;
@@ -243,7 +259,8 @@ impl<S> Builder<S> {
     /// Writes that change nothing (a pair that is there already, a condition that does not hold) then run beside each other even
     /// under one stripe, and write nothing. Those that do change something step their stripe's version for the readers, as under
     /// the lock, and so still take turns if they share a stripe. On the machine where it was measured it made every mix of writes
-    /// slower, to some six tenths: measure before you use it. Processors without RTM have only seen its tests' scripts.
+    /// slower, to some six tenths (an Intel Xeon with RTM, two cores; `docs/design/0005-lock-elision.md`): measure before you use it.
+    /// Where the processor has no RTM the map takes its locks as if this had not been said.
     ///
     /// What is called under a lock (closures, `Hash`, `Eq`, `Clone`) may then be begun several times in one operation. Its effects on
     /// memory are seen once, or, if it panics, as far as it came; a system call in it (output, a panic's message, memory from
@@ -283,7 +300,7 @@ impl<S> Builder<S> {
             collector: collector(),
             is_fixed: self.is_fixed,
             owed: AtomicUsize::new(0),
-            looks_spared: AtomicUsize::new(0),
+            looks_spared: CachePadded::new(AtomicUsize::new(0)),
             pairs: PhantomData,
         })
     }
@@ -292,36 +309,6 @@ impl<S> Builder<S> {
 /// In a model each guard protects for itself, since its threads are one to the system, and nothing waits for company to be freed.
 fn collector() -> Collector {
     if cfg!(shuttle) { Collector::new().batch_size(1) } else { Collector::new() }
-}
-
-fn segment_bytes<K, V, L: Storage<K, V>, const WAYS: usize>(layout: Layout) -> usize
-where
-    Ways<WAYS>: Width,
-{
-    let full_mask = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS - 1;
-    <Pairs<K, V, L, WAYS> as Geometry>::segment_bytes(layout.bucket_mask(full_mask) + 1)
-}
-
-/// The smallest layout that has room for so many keys.
-fn layout_for<K, V, L: Storage<K, V>, const WAYS: usize>(keys: usize, is_fixed: bool) -> Result<Layout, ReserveError>
-where
-    Ways<WAYS>: Width,
-{
-    let full = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS;
-    // Below where growth begins, so that so many keys do not begin it; a map that does not grow takes what its slots hold.
-    let percent = match is_fixed {
-        true if WAYS == 4 => FIXED_PERCENT_OF_FOUR_WAYS,
-        true => FIXED_PERCENT,
-        false => Pairs::<K, V, L, WAYS>::FULL_PERCENT - 1,
-    };
-    let slots = keys.checked_mul(100).ok_or(ReserveError)?.div_ceil(percent);
-    let buckets = slots.div_ceil(WAYS);
-    if buckets > full / 2 {
-        let segments = buckets.div_ceil(full);
-        return if segments <= SEGMENTS_MAX { Ok(Layout::steady(0, segments)) } else { Err(ReserveError) };
-    }
-    let buckets = (keys * 10 / 8).div_ceil(WAYS);
-    Ok(Layout::small(0, buckets.next_power_of_two().trailing_zeros().max(SMALLEST_BITS)))
 }
 
 impl<K, V> CuckooMap<K, V> {
@@ -379,6 +366,11 @@ where
     /// Slots: some keys more than can be stored before the map grows, or is full.
     pub fn capacity(&self) -> usize {
         self.table.capacity()
+    }
+
+    /// Whether pairs lie in the slots, or on the heap: what [`Auto`] has chosen.
+    pub fn is_inline(&self) -> bool {
+        L::is_inline()
     }
 
     /// Whether the map never grows.
@@ -439,7 +431,7 @@ where
     fn hash_of_content(&self, content: Words<'_>) -> u64 {
         if L::is_inline() {
             // SAFETY: the slot holds a pair, which nobody changes while its stripe is held.
-            return self.hash_of(&unsafe { content.copy().key::<K>() });
+            return self.hash_of(&unsafe { content.copy::<K, V>().key() });
         }
         let entry = pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed));
         // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
@@ -507,8 +499,7 @@ where
     fn begin_growth(&self) -> Result<(), GrowError> {
         let layout = self.table.layout();
         if let Some(bits) = layout.small_bits {
-            let full_bits = <Pairs<K, V, L, WAYS> as Geometry>::BUCKETS.trailing_zeros();
-            let larger = if bits + 1 < full_bits { Layout::small(0, bits + 1) } else { Layout::steady(0, 1) };
+            let larger = sizing::doubled(<Pairs<K, V, L, WAYS> as Geometry>::BUCKETS, bits);
             return self.table.rebuild(larger, |content| self.hash_of_content(content));
         }
         // What was owed to the growth before is its affair.
@@ -567,7 +558,7 @@ where
         }
     }
 
-    /// Begins to grow if it is time. To ask all stripes takes as long as a dozen inserts, so some are asked before; and a map that
+    /// Begins to grow if it is time. To ask all stripes is to read 32 KiB, so some are asked before; and a map that
     /// stays just below the mark, as one does that was made for as many keys as it has, asks all of them seldom.
     #[cold]
     fn grow_in_time(&self, hash: u64, keys_of_stripe: u32) {

@@ -21,9 +21,9 @@ const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
 /// Slots of each root that are tried before the others.
 const TURNS_FIRST: usize = 2;
 
-/// Moves in a path. With four ways two roots have 8 children, 32, 128 and 512 descendants, of which 500 nodes hold part of
-/// the fourth generation; the papers' bound at four ways is five. Wider buckets take fewer.
-const MOVES_MAX: usize = 5;
+/// Moves in a path: the papers' four, and the insert. With four ways two roots have 8 children, 32, 128 and 512 descendants, of
+/// which 500 nodes hold part of the fourth generation. Wider buckets take fewer.
+const MOVES_MAX: usize = 4;
 
 /// One displacement: the key in `slot` of `bucket` goes to its other bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

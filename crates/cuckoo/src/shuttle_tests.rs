@@ -10,7 +10,7 @@
 //! The schedules take every access of an atomic in one global order: what weaker orderings allow is loom's to find, and so is
 //! what takes a thread that stands still while a growth is seen to its end.
 
-use std::sync::{Arc, Mutex, atomic as uncontrolled};
+use std::sync::{Arc, Mutex};
 
 use guira_sync::{
     Stripes,
@@ -18,9 +18,8 @@ use guira_sync::{
     reuse,
 };
 use shuttle::{
-    Config, FailurePersistence, Runner,
     rand::{Rng, RngCore, thread_rng},
-    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+    scheduler::Scheduler,
     thread,
 };
 
@@ -31,6 +30,7 @@ use crate::{
     model_heap::{Forgery, Heap},
     path::Move,
     residence::Residence,
+    schedules::{self, Tally},
     segment::SegmentRef,
     steady::{FoundAtHome, LongWay},
     tags::Lane,
@@ -40,9 +40,6 @@ mod seeded_faults;
 
 /// Schedules of each kind that must pass.
 const SCHEDULES: usize = 50_000;
-
-/// Times that a schedule may take a thread from a processor that it has not given away: races need few.
-const PREEMPTIONS: usize = 4;
 
 const WORKERS: usize = 3;
 /// Of which the first stays.
@@ -135,27 +132,18 @@ const SOUND: Ways = Ways {
 /// What the schedules of one run have gone through, in all.
 #[derive(Default)]
 struct Coverage {
-    schedules: uncontrolled::AtomicUsize,
-    short_inserts: uncontrolled::AtomicUsize,
-    short_inserts_wide: uncontrolled::AtomicUsize,
-    rooms_made: uncontrolled::AtomicUsize,
-    rooms_made_in_growth: uncontrolled::AtomicUsize,
-    displacements: uncontrolled::AtomicUsize,
-    keys_grown: uncontrolled::AtomicUsize,
-    growths: uncontrolled::AtomicUsize,
-    rebuilds: uncontrolled::AtomicUsize,
-    segments_used_again: uncontrolled::AtomicUsize,
-    removals: uncontrolled::AtomicUsize,
-    removals_away: uncontrolled::AtomicUsize,
-    reads_repeated: uncontrolled::AtomicUsize,
-}
-
-fn count(counter: &uncontrolled::AtomicUsize) {
-    counter.fetch_add(1, uncontrolled::Ordering::Relaxed);
-}
-
-fn counted(counter: &uncontrolled::AtomicUsize) -> usize {
-    counter.load(uncontrolled::Ordering::Relaxed)
+    short_inserts: Tally,
+    short_inserts_wide: Tally,
+    rooms_made: Tally,
+    rooms_made_in_growth: Tally,
+    displacements: Tally,
+    keys_grown: Tally,
+    growths: Tally,
+    rebuilds: Tally,
+    segments_used_again: Tally,
+    removals: Tally,
+    removals_away: Tally,
+    reads_repeated: Tally,
 }
 
 #[derive(Default)]
@@ -277,7 +265,7 @@ impl Table {
             })
         });
         if sightings > 1 {
-            count(&self.coverage.reads_repeated);
+            self.coverage.reads_repeated.count();
         }
         seen.map(|stamp| stamp.version(key))
     }
@@ -296,9 +284,9 @@ impl Table {
                 return true;
             }
             if (self.ways.make_room)(&self.index, &probe).is_ok() {
-                count(&self.coverage.rooms_made);
+                self.coverage.rooms_made.count();
             } else if (self.ways.make_room_in_growth)(self, &probe) {
-                count(&self.coverage.rooms_made_in_growth);
+                self.coverage.rooms_made_in_growth.count();
             } else if !self.grow() {
                 break;
             }
@@ -315,7 +303,7 @@ impl Table {
         let is_widened = locked.holds_both();
         let is_stored = self.store_locked(locked, place, payload);
         if is_stored && !is_there {
-            count(if is_widened { &self.coverage.short_inserts_wide } else { &self.coverage.short_inserts });
+            (if is_widened { &self.coverage.short_inserts_wide } else { &self.coverage.short_inserts }).count();
         }
         is_stored
     }
@@ -357,7 +345,7 @@ impl Table {
         (self.ways.remove)(&self.index, &self.probe(key), &mut locked, place);
         drop(locked);
         self.free(payload);
-        count(if is_away { &self.coverage.removals_away } else { &self.coverage.removals });
+        (if is_away { &self.coverage.removals_away } else { &self.coverage.removals }).count();
     }
 
     /// Sends a key to its other bucket, if it is there and finds room.
@@ -371,7 +359,7 @@ impl Table {
             Some(Move { bucket: bucket as u16, slot: slot as u8, lane })
         });
         if step.is_some_and(|step| (self.ways.displace)(&self.index, word, segment, &step)) {
-            count(&self.coverage.displacements);
+            self.coverage.displacements.count();
         }
     }
 
@@ -389,7 +377,7 @@ impl Table {
         match (self.ways.grow)(self, buckets) {
             Ok(Growth::Underway | Growth::Idle) => true,
             Ok(Growth::Complete) => {
-                count(&self.coverage.growths);
+                self.coverage.growths.count();
                 true
             }
             Err(GrowError::Busy) => {
@@ -415,7 +403,7 @@ impl Table {
         let hash = self.hash(self.cell(payload).key());
         let layout = self.index.layout();
         if share(Probe::new(hash).position(), layout.next) == layout.done {
-            count(&self.coverage.keys_grown);
+            self.coverage.keys_grown.count();
         }
         hash
     }
@@ -423,7 +411,7 @@ impl Table {
     fn rebuild(&self) -> bool {
         let rebuilt = self.index.rebuild(Layout::steady(0, 1), |payload| self.hash(self.cell(payload).key()));
         if rebuilt.is_ok() {
-            count(&self.coverage.rebuilds);
+            self.coverage.rebuilds.count();
         }
         rebuilt.is_ok()
     }
@@ -449,7 +437,7 @@ impl Table {
         assert_eq!(self.free.lock().expect("not poisoned").len(), CELLS - there, "cells were lost");
         assert_eq!(self.index.source().held(), self.index.segments() + self.unsettled(), "segments were lost");
         let used_again = self.index.source().used_again();
-        self.coverage.segments_used_again.fetch_add(used_again, uncontrolled::Ordering::Relaxed);
+        self.coverage.segments_used_again.add(used_again);
     }
 }
 
@@ -543,8 +531,7 @@ impl Worker {
 }
 
 /// One schedule.
-fn schedule(ways: Ways, coverage: &Arc<Coverage>) {
-    count(&coverage.schedules);
+fn play(ways: Ways, coverage: &Arc<Coverage>) {
     // A small table holds no more than the workers' keys in the beginning.
     let is_small = thread_rng().gen_bool(0.125);
     let table = Arc::new(Table::new(is_small, ways, Arc::clone(coverage)));
@@ -571,50 +558,40 @@ fn schedule(ways: Ways, coverage: &Arc<Coverage>) {
     table.check(&contents);
 }
 
-fn run(scheduler: impl Scheduler + 'static, ways: Ways, persistence: FailurePersistence, coverage: &Arc<Coverage>) {
-    let mut config = Config::new();
-    // About orderings, which are loom's.
-    config.silence_warnings = true;
-    config.failure_persistence = persistence;
-    let coverage = Arc::clone(coverage);
-    Runner::new(scheduler, config).run(move || schedule(ways, &coverage));
-}
-
-/// Runs the table as it is, and sees to it that its threads have met.
+/// Plays the table as it is, and sees to it that its threads have met.
 fn passes(scheduler: impl Scheduler + 'static) {
     let coverage = Arc::default();
-    run(scheduler, SOUND, FailurePersistence::Print, &coverage);
-    assert_eq!(counted(&coverage.schedules), SCHEDULES);
+    let counted = Arc::clone(&coverage);
+    assert_eq!(schedules::pass(scheduler, move || play(SOUND, &counted)), SCHEDULES);
     let Coverage { short_inserts, short_inserts_wide, .. } = &*coverage;
     let Coverage { rooms_made, rooms_made_in_growth, displacements, keys_grown, growths, rebuilds, .. } = &*coverage;
     let Coverage { segments_used_again, removals, removals_away, reads_repeated, .. } = &*coverage;
-    for (counter, name) in [
-        (short_inserts, "keys added on the short way"),
-        (short_inserts_wide, "keys added on the short way with both buckets locked"),
-        (rooms_made, "rooms made"),
-        (rooms_made_in_growth, "rooms made where growth is"),
-        (displacements, "displacements"),
-        (keys_grown, "keys moved by growth"),
-        (growths, "growths seen to their end"),
-        (rebuilds, "small segments rebuilt"),
-        (segments_used_again, "segments given back and used again"),
-        (removals, "keys removed"),
-        (removals_away, "away keys removed"),
-        (reads_repeated, "reads repeated"),
-    ] {
-        println!("{name}: {}", counted(counter));
-        // Schedules are random. The rarest of these, repeated reads under few preemptions, come once in a hundred.
-        assert!(counted(counter) > SCHEDULES / 500, "only {} {name}", counted(counter));
-    }
+    // Schedules are random. The rarest of these, repeated reads under few preemptions, come once in a hundred.
+    schedules::have_happened(
+        SCHEDULES / 500,
+        &[
+            (short_inserts, "keys added on the short way"),
+            (short_inserts_wide, "keys added on the short way with both buckets locked"),
+            (rooms_made, "rooms made"),
+            (rooms_made_in_growth, "rooms made where growth is"),
+            (displacements, "displacements"),
+            (keys_grown, "keys moved by growth"),
+            (growths, "growths seen to their end"),
+            (rebuilds, "small segments rebuilt"),
+            (segments_used_again, "segments given back and used again"),
+            (removals, "keys removed"),
+            (removals_away, "away keys removed"),
+            (reads_repeated, "reads repeated"),
+        ],
+    );
 }
 
 #[test]
 fn shuttle_every_key_is_found_as_it_was_left_under_random_schedules() {
-    passes(RandomScheduler::new(SCHEDULES));
+    passes(schedules::random(SCHEDULES));
 }
 
-/// A thread that stands still while others finish whole operations: random choices at every step hardly ever do that.
 #[test]
 fn shuttle_every_key_is_found_as_it_was_left_under_few_preemptions() {
-    passes(PctScheduler::new(PREEMPTIONS, SCHEDULES));
+    passes(schedules::few_preemptions(SCHEDULES));
 }

@@ -90,6 +90,7 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         stripes: Stripes<StripeData<D>>,
     ) -> Result<Self, Full> {
         assert!(stripes.len() <= G::BUCKETS, "more stripes than numbers of buckets");
+        layout.assert_small_is_smaller(Self::FULL_MASK);
         let table = Self {
             stripes,
             directories: Directories::new(room, layout),
@@ -407,9 +408,11 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
             }
         }
         let mut all = self.stripes.lock_all();
-        all.start_writing();
         let segment = self.roomy_segment(self.directories.word(), probe).ok_or(Full)?;
-        path::search(segment, probe).ok_or(Full)?.carry_out(segment);
+        let path = path::search(segment, probe).ok_or(Full)?;
+        // Readers wait for the moves, not for the search.
+        all.start_writing();
+        path.carry_out(segment);
         Ok(())
     }
 

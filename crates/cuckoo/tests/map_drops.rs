@@ -109,7 +109,7 @@ where
 {
     let new = |number| Counted::new(number, ledger);
     let (key, value) = (new(number), new(turn));
-    match turn % 19 {
+    match turn % 26 {
         0 => ignore(map.insert(key, value)),
         1 => ignore(map.try_insert(key, value).expect("it grows")),
         2 | 3 => ignore(map.upsert(key, value).expect("it grows")),
@@ -127,7 +127,24 @@ where
         15 => ignore(map.remove(&key)),
         16 => ignore(map.delete(&key)),
         17 => ignore(map.remove_if(&key, |key, value| key.number % 2 == 0 || *value == new(turn))),
-        _ => map.get_many_with(&[key], |_, value| ignore(value.cloned())),
+        18 => map.get_many_with(&[key], |_, value| ignore(value.cloned())),
+        19 => {
+            ignore(map.insert_many([(key, value), (new(number), new(1)), (new(number + 1), new(2))]).expect("it grows"))
+        }
+        20 => ignore(map.raw_upsert(map.hash_key(&key), key, value).expect("it grows")),
+        21 => ignore(map.raw_get_or_insert_with(
+            map.hash_key(&key),
+            |there| there.number == number,
+            || (new(number), value),
+        )),
+        22 => ignore(map.raw_remove(map.hash_key(&key), |there| *there == key, |_, value| value.clone())),
+        23 => {
+            let mut map = map;
+            map.extend([(key, value)])
+        }
+        24 if turn.is_multiple_of(10) => map.retain(|there, _| there.number % 700 != number),
+        _ if turn.is_multiple_of(10) => ignore(map.iter().take(50).collect::<Vec<_>>()),
+        _ => map.reserve(10).expect("memory"),
     }
 }
 
@@ -150,6 +167,47 @@ fn each_operation_drops_what_it_should() {
     at_width::<4>();
     at_width::<8>();
     at_width::<16>();
+}
+
+#[test]
+fn a_map_that_is_emptied_or_made_smaller_drops_what_has_gone_and_nothing_else() {
+    let ledger = Ledger::new(200_000);
+    let mut map = map::<8, _>(RandomState::default());
+    let fill = |map: &Map<8>| {
+        map.insert_many((0..20_000).map(|number| (Counted::new(number, &ledger), Counted::new(number, &ledger))))
+            .expect("it grows")
+    };
+    assert_eq!(fill(&map), 20_000);
+    map.retain(|key, _| key.number < 10);
+    map.shrink_to_fit();
+    let key = |number| Counted::new(number, &ledger);
+    assert_eq!((map.len(), map.get(&key(9)), map.get(&key(10))), (10, Some(key(9)), None));
+    assert_eq!(fill(&map), 19_990);
+    map.clear();
+    assert!(map.is_empty() && map.iter().next().is_none());
+    assert_eq!(map.upsert(key(1), key(2)), Ok(true));
+    drop(map);
+    ledger.all_are_dropped_once();
+}
+
+#[test]
+fn what_insert_many_could_not_store_comes_back() {
+    let ledger = Ledger::new(10_000);
+    let map = map::<8, _>(BuildHasherDefault::<Constant>::default());
+    let new = |number| Counted::new(number, &ledger);
+    let mut pairs = (0..200).map(|number| (new(number), new(number)));
+    let full = map.insert_many(&mut pairs).expect_err("half a bucket of one hash");
+    assert_eq!((full.inserted, map.len()), (4, 4));
+    let rest: Vec<u64> = full.rest.iter().map(|(key, _)| key.number).collect();
+    assert_eq!(rest, (4..4 + rest.len() as u64).collect::<Vec<_>>(), "a batch, in order");
+    assert_eq!(
+        pairs.next().map(|(key, _)| key.number),
+        Some(4 + rest.len() as u64),
+        "what was not taken is still there"
+    );
+    drop(full);
+    drop(map);
+    ledger.all_are_dropped_once();
 }
 
 #[test]

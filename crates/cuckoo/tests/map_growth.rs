@@ -4,6 +4,7 @@
 
 use std::{
     cell::Cell,
+    collections::HashMap,
     hash::{BuildHasher, Hasher},
     sync::{
         Arc, Condvar, Mutex,
@@ -12,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use guira_cuckoo::{Auto, Boxed, Builder, CuckooMap, Storage, Ways, Width};
+use guira_cuckoo::{Auto, Boxed, Builder, CuckooMap, Inline, RandomState, Storage, Ways, Width};
 
 fn value_of(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -150,6 +151,55 @@ fn growth_gives_back_what_it_has_emptied() {
     assert_eq!(map.len(), 0);
     (0..400_000).for_each(|key| assert_eq!(map.insert(key, key + 1), None));
     assert_eq!(map.len(), 400_000);
+}
+
+/// Walks at full size beside a thread that stores other keys, displaces these and makes the map grow, and takes its own out again.
+fn walks_see_what_stays_once<L: Storage<u64, u64>>() {
+    const STAYING: u64 = 30_000;
+    const COMING: u64 = 300_000;
+    let map: CuckooMap<u64, u64, RandomState, L> = Builder::new().build().expect("memory");
+    let staying: HashMap<u64, u64> = (0..STAYING).map(|number| (scatter(number), number)).collect();
+    staying.iter().for_each(|(key, number)| assert_eq!(map.insert(*key, *number), None));
+    let progress = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _at_work = AtWork(&progress);
+            (STAYING..COMING).for_each(|number| assert_eq!(map.insert(scatter(number), number), None));
+            (STAYING..COMING).for_each(|number| assert_eq!(map.remove(&scatter(number)), Some(number)));
+        });
+        let mut walks = 0;
+        while walks < 4 || progress.load(Ordering::Relaxed) != u64::MAX {
+            let mut seen = vec![0u8; STAYING as usize];
+            let mut see = |key: u64, number: u64| {
+                assert_eq!(key, scatter(number), "another key's value");
+                if let Some(times) = seen.get_mut(number as usize) {
+                    *times += 1;
+                }
+            };
+            match walks % 4 {
+                0 => map.for_each(|key, number| see(*key, *number)),
+                1 => map.iter().for_each(|(key, number)| see(key, number)),
+                2 => map
+                    .keys()
+                    .filter_map(|key| Some((key, *staying.get(&key)?)))
+                    .for_each(|(key, number)| see(key, number)),
+                _ => map.values().for_each(|number| see(scatter(number), number)),
+            }
+            assert!(seen.iter().all(|times| *times == 1), "walk {walks}");
+            walks += 1;
+        }
+    });
+    assert_eq!(map.len() as u64, STAYING);
+}
+
+#[test]
+fn walks_see_inline_keys_that_stay_once() {
+    walks_see_what_stays_once::<Inline>();
+}
+
+#[test]
+fn walks_see_boxed_keys_that_stay_once() {
+    walks_see_what_stays_once::<Boxed>();
 }
 
 #[test]

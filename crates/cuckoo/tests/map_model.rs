@@ -61,10 +61,17 @@ enum Operation {
     Remove,
     Delete,
     RemoveIf,
+    RawUpsert,
+    RawGetOrInsertWith,
+    RawRemove,
     Len,
-    /// Many keys in a row, one after the other.
+    /// Many keys in a row, one after the other, or all in one call.
     Fill,
+    InsertMany,
     Drain,
+    /// All pairs of some value.
+    Retain,
+    Walk,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +105,14 @@ fn step() -> impl Strategy<Value = Step> {
         Remove,
         Delete,
         RemoveIf,
+        RawUpsert,
+        RawGetOrInsertWith,
+        RawRemove,
         Len,
     ]);
-    let operation = prop_oneof![60 => points, 2 => Just(Fill), 1 => Just(Drain)];
+    let operation = prop_oneof![
+        120 => points, 3 => Just(Fill), 2 => Just(InsertMany), 2 => Just(Drain), 1 => Just(Retain), 1 => Just(Walk)
+    ];
     let key = prop_oneof![3 => 0..20u32, 3 => 0..KEYS / 100, 2 => 0..KEYS];
     // Runs of some keys up to thousands, of each length as many.
     let value = (0..16u32, any::<u32>()).prop_map(|(bits, value)| value >> (16 + bits));
@@ -147,6 +159,22 @@ where
         if let Some(is_new) = self.stored(outcome, &key, &value) {
             assert_eq!(is_new, self.model.insert(key, value).is_none());
         }
+    }
+
+    fn insert_many(&mut self, from: u32, len: u32) {
+        let pairs: Vec<(K, V)> = (from..from + len).map(|number| (K::of(number), V::of(number ^ len))).collect();
+        let mut left = pairs.clone().into_iter();
+        let (new, rest) = match self.map.insert_many(&mut left) {
+            Ok(new) => (new, Vec::new()),
+            Err(full) => (full.inserted, full.rest),
+        };
+        let rest: Vec<(K, V)> = rest.into_iter().chain(left).collect();
+        let stored = pairs.len() - rest.len();
+        assert_eq!(rest, pairs[stored..], "what is not stored comes back, in order");
+        assert!(rest.is_empty() || self.may_refuse(), "refused by {} of {}", self.map.len(), self.map.capacity());
+        let before = self.model.len();
+        self.model.extend(pairs.into_iter().take(stored));
+        assert_eq!(new, self.model.len() - before);
     }
 
     fn compute(&mut self, key: K, by: u32, change: fn(Option<&V>, V) -> Change<V>) {
@@ -253,11 +281,38 @@ where
                     self.model.remove(&key);
                 }
             }
+            Operation::RawUpsert => {
+                let outcome = self.map.raw_upsert(self.map.hash_key(&key), key.clone(), value.clone());
+                if let Some(is_new) = self.stored(outcome, &key, &value) {
+                    assert_eq!(is_new, self.model.insert(key, value).is_none());
+                }
+            }
+            Operation::RawGetOrInsertWith => {
+                let (hash, make) = (self.map.hash_key(&key), || (key.clone(), value.clone()));
+                let outcome = self.map.raw_get_or_insert_with(hash, |there| *there == key, make);
+                if let Some(there) = self.stored(outcome, &key, &value) {
+                    assert_eq!(&there, self.model.entry(key).or_insert(value));
+                }
+            }
+            Operation::RawRemove => {
+                let removed =
+                    self.map.raw_remove(self.map.hash_key(&key), |there| *there == key, |_, value| value.clone());
+                assert_eq!(removed, self.model.remove(&key));
+            }
             Operation::Len => {
                 assert_eq!((self.map.len(), self.map.is_empty()), (self.model.len(), self.model.is_empty()));
                 assert!(self.map.capacity() >= self.map.len());
             }
             Operation::Fill => (number..number + by).for_each(|number| self.upsert(K::of(number), V::of(number ^ by))),
+            Operation::InsertMany => self.insert_many(number, by),
+            Operation::Retain => {
+                self.map.retain(|_, there| *there != value);
+                self.model.retain(|_, there| *there != value);
+            }
+            Operation::Walk => {
+                let walked: HashMap<K, V> = self.map.iter().collect();
+                assert!(walked == self.model && self.map.iter().count() == self.model.len());
+            }
             Operation::Drain => {
                 for key in (number..number + by).map(K::of) {
                     assert_eq!(self.map.delete(&key), self.model.remove(&key).is_some());

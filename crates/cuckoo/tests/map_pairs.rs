@@ -46,6 +46,26 @@ fn a_value_may_have_no_bytes_and_so_may_both() {
 fn pairs_as_large_as_a_slot_may_be_come_back() {
     come_back::<_, _, Auto, 8>(&[([1u64; 4], [2u64; 4]), ([3; 4], [4; 4])], [5; 4]);
     come_back::<_, _, Auto, 8>(&[(1u64, [2u8; 56]), (3, [4; 56])], [5; 56]);
+    come_back::<_, _, Auto, 8>(&[(1u64, [2u64; 8]), (3, [4; 8])], [5; 8]);
+    come_back::<_, _, Auto, 4>(&[([1u8; 16], [2u8; 64]), ([3; 16], [4; 64])], [5; 64]);
+    come_back::<_, _, Auto, 16>(&[(1u128, [2u8; 63]), (3, [4; 63])], [5; 63]);
+    come_back::<_, _, Auto, 8>(&[([1u64; 3], [2u64; 8]), ([3; 3], [4; 8])], [5; 8]);
+}
+
+/// Ten words lie in two cache lines, and are displaced, moved by growth and walked over like one.
+#[test]
+fn the_largest_pairs_survive_growth_and_displacement() {
+    const KEYS: u64 = 120_000;
+    let value = |key: u64| std::array::from_fn(|at| key.wrapping_mul(at as u64 + 1));
+    let growing: CuckooMap<u128, [u64; 8]> = CuckooMap::new();
+    let full: CuckooMap<u128, [u64; 8]> = Builder::new().capacity(KEYS as usize).fixed().build().expect("memory");
+    for map in [growing, full] {
+        (0..KEYS).for_each(|key| assert_eq!(map.insert(u128::from(key), value(key)), None));
+        (0..KEYS).for_each(|key| assert_eq!(map.get(&u128::from(key)), Some(value(key))));
+        map.for_each(|key, there| assert_eq!(*there, value(*key as u64)));
+        map.retain(|key, _| key % 2 == 0);
+        (0..KEYS).for_each(|key| assert_eq!(map.remove(&u128::from(key)), (key % 2 == 0).then(|| value(key))));
+    }
 }
 
 /// Keys and values were copied into the words of a slot by way of pointers to their own types, for which these places are not

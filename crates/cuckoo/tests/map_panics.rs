@@ -254,7 +254,7 @@ fn closures_panic<V: Clone + Eq + std::fmt::Debug + Send + Sync, L: Storage<u64,
         panic!("on purpose")
     };
     for key in [5, 1000] {
-        let works: [&dyn Fn(); 11] = [
+        let works: [&dyn Fn(); 16] = [
             &|| ignore(map.get_with(&key, |_| fail())),
             &|| ignore(map.get_with(&5, |_| fail())),
             &|| {
@@ -272,6 +272,11 @@ fn closures_panic<V: Clone + Eq + std::fmt::Debug + Send + Sync, L: Storage<u64,
             &|| ignore(map.remove_if(&5, |_, _| fail())),
             &|| ignore(map.get_or_insert_with(key, || fail())),
             &|| ignore(map.get_or_insert_with(1000, || fail())),
+            &|| map.retain(|_, _| fail()),
+            &|| map.for_each(|_, _| fail()),
+            &|| ignore(map.raw_remove(map.hash_key(&key), |_| fail(), |_, _| ())),
+            &|| ignore(map.raw_get_or_insert_with(map.hash_key(&key), |there| *there == key, || fail())),
+            &|| ignore(map.insert_many((0..100).map(|number| if number < 90 { (number, of(number)) } else { fail() }))),
         ];
         for (at, work) in works.iter().enumerate() {
             let before = calls.get();

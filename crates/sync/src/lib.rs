@@ -50,28 +50,17 @@ pub mod mutex {
 /// How to wait for another thread, and what the models must be told.
 pub mod hint {
     /// Rounds of spinning before the processor is given away: longer than any critical section takes.
-    #[cfg(not(any(loom, shuttle)))]
     const SPINS_MAX: u32 = 128;
 
-    /// Waits a little without a system call, the `round`th time in a row; gives the processor away when that was not enough.
+    /// Waits a little without a system call, the `round`th time in a row; gives the processor away when that was not enough. In a
+    /// model there is nothing to gain by waiting for who does not run.
     #[inline]
     pub fn spin(round: &mut u32) {
-        #[cfg(loom)]
-        {
-            *round += 1;
-            loom::thread::yield_now();
-        }
-        #[cfg(shuttle)]
-        {
-            *round += 1;
-            shuttle::thread::yield_now();
-        }
-        #[cfg(not(any(loom, shuttle)))]
-        if *round < SPINS_MAX {
+        if cfg!(any(loom, shuttle)) || *round >= SPINS_MAX {
+            yield_now();
+        } else {
             *round += 1;
             std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
         }
     }
 

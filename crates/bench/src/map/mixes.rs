@@ -40,8 +40,8 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     let words = format!(
         "8 B keys and values, a map made with room for {}, filled to {FULL_PERCENT} % with each mix of inserts and lookups in \
          every {STRETCH_PERCENT} %; then, full: lookups alone; updates of random keys; removals of the oldest keys and inserts of \
-         new ones, in turn, each counted; lookups are of random keys that are there; the same of an aged map: every key has been \
-         replaced once; one operation at a time; threads pinned to cores",
+         new ones, in turn, each counted; lookups are of random keys that are there; aged: every key has been replaced once, then half of these, \
+         and lookups of keys that are there or not; one operation at a time; threads pinned to cores",
         bench.room
     );
     let mut report =
@@ -155,7 +155,7 @@ fn keep_full(
         record(report, &format!("{name} removals and inserts, {threads}"), contender.name, rate);
         first += replaced;
     }
-    let _seconds = map.rate(&Phase::new(Work::Replace, first..first + keys, cores).replacing(keys))?;
+    let _rate = map.rate(&Phase::new(Work::Replace, first..first + keys, cores).replacing(keys))?;
     first += keys;
     let replace = Phase::new(Work::Replace, first..first + keys, cores).replacing(replaced).with_lookups(1);
     let rate = map.rate(&replace)?;

@@ -30,7 +30,8 @@ use crate::{Probe, read::Look, segment::Geometry, tags::Lane};
 const BATCH: usize = 64;
 
 /// A key on its way.
-struct Flight<'a, G> {
+struct Flight<'a, 'k, G, Q: ?Sized> {
+    key: &'k Q,
     hash: u64,
     /// `None` if somebody is at work on its stripe, or the table grows.
     look: Option<Look<'a, G>>,
@@ -38,7 +39,7 @@ struct Flight<'a, G> {
     slot: Option<Words<'a>>,
 }
 
-impl<'a, G: Geometry<Content<'a> = Words<'a>>> Flight<'a, G> {
+impl<'a, G: Geometry<Content<'a> = Words<'a>>, Q: ?Sized> Flight<'a, '_, G, Q> {
     #[inline(always)]
     fn go_for(&mut self, slot: Words<'a>) {
         slot.prefetch_of_many();
@@ -88,27 +89,37 @@ where
     /// ```
     /// let map: guira_cuckoo::CuckooMap<u32, char> = [(1, 'a'), (2, 'b')].into();
     /// assert_eq!(map.get_many(&[2, 3, 1]), [Some('b'), None, Some('a')]);
+    /// let names: guira_cuckoo::CuckooMap<String, u32> = [("one".into(), 1)].into();
+    /// assert_eq!(names.get_many(["one", "two"]), [Some(1), None]);
     /// ```
-    pub fn get_many<Q: Hash + Equivalent<K>>(&self, keys: &[Q]) -> Vec<Option<V>>
+    pub fn get_many<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>) -> Vec<Option<V>>
     where
+        Q: Hash + Equivalent<K> + ?Sized + 'k,
         V: Clone,
     {
-        let mut values = Vec::with_capacity(keys.len());
+        let keys = keys.into_iter();
+        let mut values = Vec::with_capacity(keys.size_hint().0);
         self.get_many_with(keys, |_, value| values.push(value.cloned()));
         values
     }
 
-    /// The same, each value passed to `read` with its key's place in `keys`, in order.
-    pub fn get_many_with<Q: Hash + Equivalent<K>>(&self, keys: &[Q], mut read: impl FnMut(usize, Option<&V>)) {
+    /// The same, each value passed to `read` with its key's place among `keys`, in order.
+    pub fn get_many_with<'k, Q>(&self, keys: impl IntoIterator<Item = &'k Q>, mut read: impl FnMut(usize, Option<&V>))
+    where
+        Q: Hash + Equivalent<K> + ?Sized + 'k,
+    {
         let _pinned = self.pin();
-        let mut flights = [const { MaybeUninit::<Flight<'_, Pairs<K, V, L, WAYS>>>::uninit() }; BATCH];
+        let mut flights = [const { MaybeUninit::<Flight<'_, '_, Pairs<K, V, L, WAYS>, Q>>::uninit() }; BATCH];
         let mut far = [0u8; BATCH];
-        for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            for (flight, key) in flights.iter_mut().zip(keys) {
+        let (mut keys, mut done) = (keys.into_iter(), 0);
+        loop {
+            let mut len = 0;
+            for (flight, key) in flights.iter_mut().zip(&mut keys) {
                 flight.write(self.begin(key));
+                len += 1;
             }
-            // SAFETY: as many have just been written as there are keys.
-            let flights = unsafe { flights[..keys.len()].assume_init_mut() };
+            // SAFETY: as many have just been written.
+            let flights = unsafe { flights[..len].assume_init_mut() };
             let mut far_len = 0;
             for (at, flight) in flights.iter_mut().enumerate() {
                 far[far_len] = at as u8;
@@ -118,14 +129,18 @@ where
             if !L::is_inline() {
                 flights.iter().filter_map(|flight| flight.slot).for_each(Self::prefetch_content);
             }
-            for (at, (flight, key)) in flights.iter().zip(keys).enumerate() {
-                self.finish(flight, key, |value| read(batch * BATCH + at, value));
+            for (at, flight) in flights.iter().enumerate() {
+                self.finish(flight, |value| read(done + at, value));
+            }
+            done += len;
+            if len < BATCH {
+                return;
             }
         }
     }
 
     #[inline(always)]
-    fn begin<Q: Hash>(&self, key: &Q) -> Flight<'_, Pairs<K, V, L, WAYS>> {
+    fn begin<'k, Q: Hash + ?Sized>(&self, key: &'k Q) -> Flight<'_, 'k, Pairs<K, V, L, WAYS>, Q> {
         let hash = self.hash_of(key);
         let probe = Probe::new(hash);
         let look = self.table.begin_look(&probe);
@@ -133,17 +148,16 @@ where
             let segment = look.segment();
             segment.prefetch_tags(probe.first(segment.bucket_mask()));
         }
-        Flight { hash, look, slot: None }
+        Flight { key, hash, look, slot: None }
     }
 
     #[inline(always)]
-    fn finish<Q: Hash + Equivalent<K>>(
+    fn finish<Q: Equivalent<K> + ?Sized>(
         &self,
-        flight: &Flight<'_, Pairs<K, V, L, WAYS>>,
-        key: &Q,
+        flight: &Flight<'_, '_, Pairs<K, V, L, WAYS>, Q>,
         read: impl FnOnce(Option<&V>),
     ) {
-        let mut is_key = |candidate: &K| key.equivalent(candidate);
+        let mut is_key = |candidate: &K| flight.key.equivalent(candidate);
         if L::is_inline()
             && let Some(look) = &flight.look
         {

@@ -12,11 +12,14 @@ use std::{
 use seize::{Collector, Guard};
 
 use super::{
-    CuckooMap, Storage, TableFull, Ways, Width,
-    pairs::{self, Entry, Words},
-    write::{Change, Changed, Found, When},
+    CuckooMap, NoRoom, Storage, TableFull, Ways, Width,
+    pairs::{self, Entry, Pairs, Words},
+    write::{Change, Changed, Found, LockedPair, When},
 };
-use crate::table::Full;
+use crate::{Probe, locked::Place, residence::Residence, table::Full};
+
+/// Times that a change is decided without a lock before others have come in between too often: then it is decided under it.
+const UNLOCKED_ATTEMPTS_MAX: usize = 64;
 
 impl<K, V, S, L, const WAYS: usize> CuckooMap<K, V, S, L, WAYS>
 where
@@ -69,16 +72,7 @@ where
                 // SAFETY: protected by the guard.
                 return Ok(Found::Replaced(see(unsafe { &(*old).value })));
             }
-            // If there is no room the entry stays ours; the pointer that is copied into the slot is the same each time.
-            let pointer = entry.pointer();
-            let Err(missing) = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met) else {
-                entry.is_in_the_map();
-                let keys_of_stripe = locked.keys_of_stripe();
-                drop(locked);
-                self.after_insert(hash, keys_of_stripe);
-                return Ok(Found::Nothing);
-            };
-            drop(locked);
+            let Err(missing) = self.add_entry(locked, &mut entry, met) else { return Ok(Found::Nothing) };
             if let Err(Full) = self.make_room(&probe, missing) {
                 let Entry { key, value, .. } = entry.into_inner();
                 return Err(TableFull { key, value });
@@ -121,7 +115,7 @@ where
     {
         let probe = Self::probe(hash);
         let guard = self.protect();
-        loop {
+        for _ in 0..UNLOCKED_ATTEMPTS_MAX {
             let mut seen = None;
             let found = self.find(hash, &mut is_key, |key, value| {
                 seen = Some(std::ptr::from_ref(value));
@@ -154,6 +148,59 @@ where
                 }
             }
         }
+        let (locked, place) = self.table.lock_and_find(&probe, |content| Self::is_entry_of(content, hash, &mut is_key));
+        let Some(place) = place else { return false };
+        let mut decide = |there: Option<&V>| there.map_or(Change::Keep, &mut decide);
+        self.change_locked(locked, place, hash, K::clone, &mut decide);
+        true
+    }
+
+    /// Lets `decide` say what becomes of an entry under its lock, where nobody comes in between.
+    fn change_locked<'a>(
+        &self,
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        place: Place,
+        hash: u64,
+        key: impl FnOnce(&K) -> K,
+        decide: &mut dyn FnMut(Option<&V>) -> Change<V>,
+    ) -> Changed {
+        let guard = self.protect();
+        let old = Self::entry(locked.content(place));
+        // SAFETY: a slot that is taken holds an entry, which nobody takes out while its stripe is held.
+        let there = unsafe { &*old };
+        let changed = match decide(Some(&there.value)) {
+            Change::Keep => return Changed::Kept,
+            Change::Remove => {
+                locked.remove(place);
+                Changed::Removed
+            }
+            Change::Put(value) => {
+                let mut new = NewEntry::new(Entry { hash, key: key(&there.key), value });
+                locked.replace(place, pairs::pointer_as_content(&new.release()));
+                Changed::Updated
+            }
+        };
+        drop(locked);
+        drop(Retire { guard: &guard, entry: old });
+        self.after_change();
+        changed
+    }
+
+    /// Adds an entry whose key is locked and not there, and has been compared with `met` others. It stays the caller's if there is no
+    /// room.
+    fn add_entry<'a>(
+        &self,
+        mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
+        new: &mut NewEntry<K, V>,
+        met: usize,
+    ) -> Result<(), NoRoom> {
+        let (hash, pointer) = (new.get().hash, new.pointer());
+        self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met)?;
+        new.is_in_the_map();
+        let keys_of_stripe = locked.keys_of_stripe();
+        drop(locked);
+        self.after_insert(hash, keys_of_stripe);
+        Ok(())
     }
 
     pub(super) fn compute_boxed(
@@ -165,7 +212,7 @@ where
         let probe = Self::probe(hash);
         let guard = self.protect();
         let mut key = key;
-        loop {
+        for _ in 0..UNLOCKED_ATTEMPTS_MAX {
             let mut seen = std::ptr::null();
             let change = self.find(
                 hash,
@@ -195,7 +242,7 @@ where
                 met += 1;
                 Self::is_entry_of(content, hash, &mut |key| *key == new.get().key)
             });
-            let missing = match place {
+            match place {
                 // SAFETY: the slot holds an entry, which nobody takes out while its stripe is held.
                 Some(place) if is_unchanged(unsafe { &(*Self::entry(locked.content(place))).value }) => {
                     let old = Self::entry(locked.content(place));
@@ -205,27 +252,42 @@ where
                     self.after_change();
                     return Ok(Changed::Updated);
                 }
-                None if seen.is_null() => {
-                    let pointer = new.pointer();
-                    let added = self.add(&mut locked, hash, pairs::pointer_as_content(&pointer), met);
-                    let Err(missing) = added else {
-                        new.is_in_the_map();
-                        let keys_of_stripe = locked.keys_of_stripe();
-                        drop(locked);
-                        self.after_insert(hash, keys_of_stripe);
-                        return Ok(Changed::Inserted);
-                    };
-                    Some(missing)
-                }
+                None if seen.is_null() => match self.add_entry(locked, &mut new, met) {
+                    Ok(()) => return Ok(Changed::Inserted),
+                    Err(missing) => key = self.make_room_for(&probe, new, missing)?,
+                },
                 // Somebody changed the key meanwhile: once more.
-                _ => None,
-            };
-            drop(locked);
-            if missing.is_some_and(|missing| self.make_room(&probe, missing).is_err()) {
-                let Entry { key, value, .. } = new.into_inner();
-                return Err(TableFull { key, value });
+                _ => {
+                    drop(locked);
+                    key = new.into_inner().key;
+                }
             }
-            key = new.into_inner().key;
+        }
+        loop {
+            let mut met = 0;
+            let (locked, place) = self.table.lock_to_insert(&probe, |content| {
+                met += 1;
+                Self::is_entry_of(content, hash, &mut |there| *there == key)
+            });
+            if let Some(place) = place {
+                return Ok(self.change_locked(locked, place, hash, |_| key, decide));
+            }
+            let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
+            let mut new = NewEntry::new(Entry { hash, key, value });
+            match self.add_entry(locked, &mut new, met) {
+                Ok(()) => return Ok(Changed::Inserted),
+                Err(missing) => key = self.make_room_for(&probe, new, missing)?,
+            }
+        }
+    }
+
+    /// Makes room for an entry that there was none for; its key, for another attempt.
+    fn make_room_for(&self, probe: &Probe, new: NewEntry<K, V>, missing: NoRoom) -> Result<K, TableFull<K, V>> {
+        let outcome = self.make_room(probe, missing);
+        let Entry { key, value, .. } = new.into_inner();
+        match outcome {
+            Ok(()) => Ok(key),
+            Err(Full) => Err(TableFull { key, value }),
         }
     }
 }
@@ -294,5 +356,38 @@ impl<G: Guard, K, V> Drop for Retire<'_, G, K, V> {
         }
         // SAFETY: the entry is out of the map, so whoever enters from now on does not find it, and it came from a box.
         unsafe { self.guard.defer_retire(self.entry, free) };
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_always_disturbed_decides_under_the_lock() {
+        let map: CuckooMap<String, u64> = CuckooMap::from([("busy".to_owned(), 0)]);
+        let mut calls = 0;
+        // Somebody changes the key while it is being decided, as long as no lock is held.
+        let mut disturbed = |there: &u64| {
+            calls += 1;
+            if calls <= UNLOCKED_ATTEMPTS_MAX as u64 {
+                map.insert("busy".to_owned(), calls);
+            }
+            there + 1000
+        };
+        assert_eq!(map.update("busy", &mut disturbed), Some(UNLOCKED_ATTEMPTS_MAX as u64 + 1000));
+        calls = 0;
+        let computed = map.compute("busy".to_owned(), |there| {
+            calls += 1;
+            if calls <= UNLOCKED_ATTEMPTS_MAX as u64 {
+                map.remove("busy");
+                if calls.is_multiple_of(2) {
+                    map.insert("busy".to_owned(), calls);
+                }
+            }
+            there.map_or(Change::Put(1), |there| Change::Put(there + 1))
+        });
+        assert_eq!((computed, map.get("busy")), (Changed::Updated, Some(UNLOCKED_ATTEMPTS_MAX as u64 + 1)));
+        assert_eq!(map.len(), 1);
     }
 }

@@ -103,7 +103,6 @@ mod serialization {
     use serde::{
         Deserialize, Deserializer, Serialize, Serializer,
         de::{Error, MapAccess, Visitor},
-        ser::SerializeMap,
     };
 
     use super::{CuckooMap, Storage, Ways, Width};
@@ -113,23 +112,16 @@ mod serialization {
 
     impl<K, V, S, L, const WAYS: usize> Serialize for CuckooMap<K, V, S, L, WAYS>
     where
-        K: Hash + Eq + Serialize,
-        V: Serialize,
+        K: Hash + Eq + Serialize + Clone,
+        V: Serialize + Clone,
         S: BuildHasher,
         L: Storage<K, V>,
         Ways<WAYS>: Width,
     {
         fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
-            // Not the length: it may change on the way.
-            let mut map = serializer.serialize_map(None)?;
-            let mut outcome = Ok(());
-            self.for_each(|key, value| {
-                if outcome.is_ok() {
-                    outcome = map.serialize_entry(key, value);
-                }
-            });
-            outcome?;
-            map.end()
+            // Some formats write the length first, so that it must not change on the way.
+            let pairs: Vec<(K, V)> = self.iter().collect();
+            serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
         }
     }
 
@@ -195,5 +187,13 @@ mod tests {
         let back: CuckooMap<String, Vec<u8>> = serde_json::from_str(&json).expect("what was written");
         assert_eq!((back.len(), back.get("a"), back.get("b")), (2, Some(vec![1]), Some(vec![])));
         assert!(serde_json::from_str::<CuckooMap<String, u8>>(r#"{"a": 300}"#).is_err());
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_format_that_writes_the_length_first_is_told_it() {
+        use serde_test::{Token, assert_ser_tokens};
+        let map: CuckooMap<u8, char> = CuckooMap::from([(1, 'a')]);
+        assert_ser_tokens(&map, &[Token::Map { len: Some(1) }, Token::U8(1), Token::Char('a'), Token::MapEnd]);
     }
 }

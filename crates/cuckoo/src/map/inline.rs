@@ -44,8 +44,8 @@ where
         when: When,
         see: impl FnOnce(&V) -> R,
     ) -> Result<Found<R>, TableFull<K, V>> {
-        let mut words = SlotWords::pack(&key, &value);
-        let content = words.as_content::<K, V>();
+        let mut words = Self::packed(&key, &value);
+        let content = words.as_content();
         let placed = self.place_at_home(hash, &key, content, when);
         match placed.or_else(|unplaced| self.place_patiently(hash, &key, content, when, unplaced)) {
             Ok(Found::Nothing) => Ok(Found::Nothing),
@@ -118,7 +118,7 @@ where
             return Ok(Found::Nothing);
         };
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        let old: V = unsafe { locked.content(place).copy().value::<K, V>() };
+        let old: V = unsafe { locked.content(place).copy::<K, V>().value() };
         if when == When::IfAbsent {
             return Ok(Found::Left(old));
         }
@@ -137,19 +137,19 @@ where
         let mut is_it = |content: Words<'_>| {
             let words = content.copy();
             // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-            unsafe { is_it(&words.key::<K>(), &words.value::<K, V>()) }
+            unsafe { is_it(&words.key(), &words.value()) }
         };
         let words = match self.table.lock_at_home(&probe, &mut is_it) {
             Ok((locked, place)) => Self::take_out(locked, place?),
             Err(LongWay) => self.take_out_patiently(&probe, &mut is_it)?,
         };
         // SAFETY: the words of a pair.
-        Some(unsafe { see(&words.key::<K>(), &words.value::<K, V>()) })
+        Some(unsafe { see(&words.key(), &words.value()) })
     }
 
     /// The long way of taking out.
     #[inline(never)]
-    fn take_out_patiently(&self, probe: &Probe, is_it: &mut impl FnMut(Words<'_>) -> bool) -> Option<SlotWords> {
+    fn take_out_patiently(&self, probe: &Probe, is_it: &mut impl FnMut(Words<'_>) -> bool) -> Option<SlotWords<K, V>> {
         let (locked, place) = self.table.lock_and_find(probe, is_it);
         let words = Self::take_out(locked, place?);
         self.after_change();
@@ -160,7 +160,7 @@ where
     fn take_out<'a>(
         mut locked: LockedPair<'a, K, V, L, WAYS, impl Residence<'a, Pairs<K, V, L, WAYS>>>,
         place: Place,
-    ) -> SlotWords {
+    ) -> SlotWords<K, V> {
         let words = locked.content(place).copy();
         locked.remove(place);
         words
@@ -205,7 +205,7 @@ where
     ) -> Changed {
         let words = locked.content(place).copy();
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        let (key, value) = unsafe { (words.key::<K>(), words.value::<K, V>()) };
+        let (key, value) = unsafe { (words.key(), words.value()) };
         match decide(&value) {
             Change::Keep => Changed::Kept,
             Change::Remove => {
@@ -213,7 +213,7 @@ where
                 Changed::Removed
             }
             Change::Put(value) => {
-                locked.replace(place, SlotWords::pack(&key, &value).as_content::<K, V>());
+                locked.replace(place, Self::packed(&key, &value).as_content());
                 Changed::Updated
             }
         }
@@ -275,8 +275,8 @@ where
             return Ok(Self::change(locked, place, |value| decide(Some(value))));
         }
         let Change::Put(value) = decide(None) else { return Ok(Changed::Kept) };
-        let mut words = SlotWords::pack(key, &value);
-        if let Err(missing) = self.add(&mut locked, hash, words.as_content::<K, V>(), met) {
+        let mut words = Self::packed(key, &value);
+        if let Err(missing) = self.add(&mut locked, hash, words.as_content(), met) {
             return Err((value, missing));
         }
         let keys_of_stripe = locked.keys_of_stripe();
@@ -285,10 +285,18 @@ where
         Ok(Changed::Inserted)
     }
 
+    /// A pair on its way into a slot.
+    #[inline(always)]
+    pub(super) fn packed(key: &K, value: &V) -> SlotWords<K, V> {
+        assert!(L::is_inline());
+        // SAFETY: only plain types are kept inline (`Storage`).
+        unsafe { SlotWords::pack(key, value) }
+    }
+
     /// The key of an inline pair whose stripe is held.
     #[inline(always)]
     fn inline_key(content: Words<'_>) -> K {
         // SAFETY: a slot of an inline map holds a pair, which nobody else changes while its stripe is held.
-        unsafe { content.copy().key() }
+        unsafe { content.copy::<K, V>().key() }
     }
 }

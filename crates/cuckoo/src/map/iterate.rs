@@ -10,7 +10,7 @@ use seize::Guard;
 
 use super::{
     CuckooMap, Storage, Ways, Width,
-    pairs::{self, Entry, Pairs, SlotWords},
+    pairs::{self, Entry, SlotWords},
 };
 use crate::scan::Cursor;
 
@@ -83,8 +83,8 @@ where
                 }
                 let is_same = |candidate: &K, there: &V| match words {
                     Some(words) => {
-                        let mut there = SlotWords::pack(candidate, there);
-                        there.as_content::<K, V>().load().eq(words.iter().copied())
+                        let mut there = Self::packed(candidate, there);
+                        there.as_content().load().eq(words.iter().copied())
                     }
                     None => std::ptr::eq(value, there),
                 };
@@ -97,6 +97,9 @@ where
     #[expect(clippy::type_complexity, reason = "a visitor's arguments, named in the line above")]
     fn step(&self, walk: &mut Walk<K, V>, visit: &mut dyn FnMut(&K, &V, Option<&[u64]>)) {
         let Walk { cursor, inline, entries } = walk;
+        // A step whose hasher has panicked left some here, and begins again.
+        inline.clear();
+        entries.clear();
         let guard = (!L::is_inline()).then(|| self.protect());
         self.table.scan_step(
             cursor,
@@ -108,19 +111,15 @@ where
                 }
             },
         );
-        // Taken out, so that a visitor who panics is not shown them again.
-        let mut copied = std::mem::take(inline);
-        for words in copied.chunks_exact(Pairs::<K, V, L, WAYS>::slot_words()) {
+        for words in inline.chunks_exact(SlotWords::<K, V>::LEN) {
             let pair = SlotWords::collect(words.iter().copied());
             // SAFETY: copied from the slot of an inline map while its stripe was held.
-            let (key, value) = unsafe { (pair.key::<K>(), pair.value::<K, V>()) };
+            let (key, value) = unsafe { (pair.key(), pair.value()) };
             visit(&key, &value, Some(words));
         }
-        copied.clear();
-        *inline = copied;
-        for entry in entries.drain(..) {
+        for entry in &*entries {
             // SAFETY: found in a slot under the guard, which protects it until the end of this function.
-            let entry = unsafe { &*entry };
+            let entry = unsafe { &**entry };
             visit(&entry.key, &entry.value, None);
         }
         drop(guard);

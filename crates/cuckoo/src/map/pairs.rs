@@ -5,8 +5,8 @@
 //! tags of bucket 0, 1, ... ──    slots of bucket 0 | slots of bucket 1 | ...
 //! ```
 //! A line of tags serves eight buckets, and all tags together are a seventeenth of the table: a good part of them stays in
-//! the caches. A slot's key and value lie in one line, so a hit costs one line of tags and one of slots, and a miss one of
-//! tags, as a rule.
+//! the caches. A slot's key and value lie side by side, so a hit costs one line of tags and one of slots (or two, if the pair is
+//! large), and a miss one of tags, as a rule.
 //!
 //! Always true: a slot is filled before its lane says so; an inline pair is believed only after its stripe has been validated;
 //! a pointer that has been read under a guard stays good until the guard is given up.
@@ -24,9 +24,13 @@ use crate::{modelled, segment::Geometry};
 /// Words of the largest slot.
 pub(crate) const SLOT_WORDS_MAX: usize = INLINE_BYTES_MAX / 8;
 
-/// A copy of a slot: as many words as it has; the others have never been written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SlotWords([MaybeUninit<u64>; SLOT_WORDS_MAX]);
+/// The words of an inline pair, copied from a slot or on the way there.
+#[derive(Debug)]
+pub(crate) struct SlotWords<K, V> {
+    /// As many as a slot has are written, the others never.
+    words: [MaybeUninit<u64>; SLOT_WORDS_MAX],
+    pair: PhantomData<fn() -> (K, V)>,
+}
 
 /// Bits of a pointer in a slot; the bits above keep some of the hash.
 const ADDRESS_BITS: u32 = 48;
@@ -59,7 +63,7 @@ fn check_bits(hash: u64) -> usize {
 impl<'a> Words<'a> {
     /// Copies an inline pair; to be believed only after its stripe has been validated.
     #[inline(always)]
-    pub fn copy(self) -> SlotWords {
+    pub fn copy<K, V>(self) -> SlotWords<K, V> {
         SlotWords::collect(self.load())
     }
 
@@ -86,10 +90,10 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A pointer with bits of its entry's hash in the place of address bits that are always zero.
+/// A pointer with bits of its entry's hash in the place of address bits that are zero wherever programs have 48 bits of addresses.
 ///
 /// # Panics
-/// If the address has such bits: no system gives out such addresses unasked.
+/// If the address has such bits, as with tagged pointers (HWASan, Android's heap).
 pub(crate) fn mark<K, V>(entry: *mut Entry<K, V>, hash: u64) -> *mut Entry<K, V> {
     assert_eq!(entry.addr() >> ADDRESS_BITS, 0, "an address of more than 48 bits");
     entry.map_addr(|address| address | check_bits(hash))
@@ -107,66 +111,70 @@ pub(crate) fn may_be<K, V>(marked: *mut Entry<K, V>, hash: u64) -> bool {
     (marked.addr() ^ check_bits(hash)) >> ADDRESS_BITS == 0 && !unmark(marked).is_null()
 }
 
-/// Words of a slot that holds such a pair.
-const fn words_of<K, V>() -> usize {
-    let words = (size_of::<K>() + size_of::<V>()).div_ceil(8);
-    if words == 0 { 1 } else { words }
-}
+impl<K, V> SlotWords<K, V> {
+    /// Words of a slot.
+    pub const LEN: usize = {
+        let words = (size_of::<K>() + size_of::<V>()).div_ceil(8);
+        if words == 0 { 1 } else { words }
+    };
 
-impl SlotWords {
     /// Words that have been copied from a slot.
     #[inline(always)]
-    pub fn collect(words: impl Iterator<Item = u64>) -> Self {
-        let mut copied = Self([MaybeUninit::uninit(); SLOT_WORDS_MAX]);
-        copied.0.iter_mut().zip(words).for_each(|(to, word)| *to = MaybeUninit::new(word));
-        copied
+    pub fn collect(mut from: impl Iterator<Item = u64>) -> Self {
+        let mut words = [MaybeUninit::uninit(); SLOT_WORDS_MAX];
+        words[..Self::LEN].iter_mut().for_each(|word| *word = MaybeUninit::new(from.next().unwrap_or(0)));
+        Self { words, pair: PhantomData }
     }
 
-    /// An inline pair as words. The caller sees to it that both types are plain.
+    /// A pair on its way into a slot.
     ///
     /// # Panics
-    /// If the pair does not fit.
+    /// If it does not fit.
+    ///
+    /// # Safety
+    /// Both types are plain ([`Plain`](super::Plain)).
     #[inline(always)]
-    pub fn pack<K, V>(key: &K, value: &V) -> Self {
-        assert!(words_of::<K, V>() <= SLOT_WORDS_MAX);
-        let mut packed = Self([MaybeUninit::uninit(); SLOT_WORDS_MAX]);
+    pub unsafe fn pack(key: &K, value: &V) -> Self {
+        assert!(Self::LEN <= SLOT_WORDS_MAX);
+        let mut words = [MaybeUninit::uninit(); SLOT_WORDS_MAX];
         // The pair may end before its last word does.
-        packed.0[words_of::<K, V>() - 1] = MaybeUninit::new(0);
-        let bytes = packed.0.as_mut_ptr().cast::<u8>();
-        // SAFETY: both fit one after the other, as was just checked; they are copied as bytes, which ask for no alignment.
+        words[Self::LEN - 1] = MaybeUninit::new(0);
+        let bytes = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: both fit one after the other, as was just checked; they are copied as bytes, which ask for no alignment and are all
+        // written, since plain types have no padding.
         unsafe {
             bytes.copy_from_nonoverlapping(std::ptr::from_ref(key).cast(), size_of::<K>());
             bytes.add(size_of::<K>()).copy_from_nonoverlapping(std::ptr::from_ref(value).cast(), size_of::<V>());
         }
-        packed
+        Self { words, pair: PhantomData }
     }
 
-    /// Lends what `pack` has made of a `K` and a `V` as a slot's content.
+    /// Lends them as a slot's content.
     #[inline(always)]
-    pub fn as_content<K, V>(&mut self) -> Words<'_> {
-        // SAFETY: these words are written; an atomic has the layout of its integer, and the borrow is exclusive for as long as the
-        // result lives.
-        Words(unsafe { std::slice::from_raw_parts(self.0.as_mut_ptr().cast::<AtomicU64>(), words_of::<K, V>()) })
+    pub fn as_content(&mut self) -> Words<'_> {
+        // SAFETY: `collect` and `pack` write as many; an atomic has the layout of its integer, and the borrow is exclusive for as long
+        // as the result lives.
+        Words(unsafe { std::slice::from_raw_parts(self.words.as_mut_ptr().cast::<AtomicU64>(), Self::LEN) })
     }
 
-    /// The key of an inline pair.
+    /// The key.
     ///
     /// # Safety
-    /// The words are what `pack` made of a `K` and some value.
+    /// The words are what `pack` made of a pair, all of one state of a slot.
     #[inline(always)]
-    pub unsafe fn key<K>(&self) -> K {
+    pub unsafe fn key(&self) -> K {
         // SAFETY: contract; plain data may be copied.
-        unsafe { self.0.as_ptr().cast::<K>().read_unaligned() }
+        unsafe { self.words.as_ptr().cast::<K>().read_unaligned() }
     }
 
-    /// The value of an inline pair.
+    /// The value.
     ///
     /// # Safety
-    /// The words are what `pack` made of a `K` and a `V`.
+    /// As for `key`.
     #[inline(always)]
-    pub unsafe fn value<K, V>(&self) -> V {
+    pub unsafe fn value(&self) -> V {
         // SAFETY: contract; plain data may be copied.
-        unsafe { self.0.as_ptr().cast::<u8>().add(size_of::<K>()).cast::<V>().read_unaligned() }
+        unsafe { self.words.as_ptr().cast::<u8>().add(size_of::<K>()).cast::<V>().read_unaligned() }
     }
 }
 
@@ -182,7 +190,7 @@ impl<K, V, L: Storage<K, V>, const WAYS: usize> Pairs<K, V, L, WAYS> {
     /// Words of a slot.
     #[inline(always)]
     pub(crate) fn slot_words() -> usize {
-        if L::is_inline() { words_of::<K, V>() } else { 1 }
+        if L::is_inline() { SlotWords::<K, V>::LEN } else { 1 }
     }
 
     #[inline(always)]

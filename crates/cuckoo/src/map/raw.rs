@@ -31,6 +31,37 @@ where
         self.upsert_hashed(hash, key, value)
     }
 
+    /// A copy of the value of the pair with this hash whose key `is_key` accepts; if there is none, that of the pair which `make`
+    /// makes, which is stored. So an owned key is made only where it is needed. Of several threads that do so at once one stores
+    /// its pair, and all get a copy of that one's value; the others' pairs are dropped. `make` is called without a lock.
+    ///
+    /// ```
+    /// let map: guira_cuckoo::CuckooMap<String, usize> = guira_cuckoo::CuckooMap::new();
+    /// let len_of = |name: &str| {
+    ///     map.raw_get_or_insert_with(map.hash_key(name), |key| key == name, || (name.to_owned(), name.len()))
+    /// };
+    /// assert_eq!((len_of("one"), len_of("one"), map.len()), (Ok(3), Ok(3), 1));
+    /// ```
+    ///
+    /// # Errors
+    /// [`TableFull`] with the pair.
+    pub fn raw_get_or_insert_with(
+        &self,
+        hash: u64,
+        is_key: impl FnMut(&K) -> bool,
+        make: impl FnOnce() -> (K, V),
+    ) -> Result<V, TableFull<K, V>>
+    where
+        V: Clone,
+    {
+        if let Some(value) = self.find(hash, is_key, |_, value| value.clone()) {
+            return Ok(value);
+        }
+        let (key, value) = make();
+        debug_assert_eq!(hash, self.hash_of(&key), "the hash of another key");
+        self.store_if_absent(hash, key, value)
+    }
+
     /// Removes the pair with this hash whose key `is_key` accepts, and gives back what `see` makes of it. `is_key` is called
     /// under the key's lock: it must not use the map.
     pub fn raw_remove<R>(
@@ -54,6 +85,7 @@ mod tests {
         assert_eq!(map.raw_upsert(hash, ("port".into(), 7), 11211), Ok(true));
         let is_key = |key: &(String, u8)| key.0 == "port" && key.1 == 7;
         assert_eq!(map.raw_get(hash, is_key, |_, port| *port), Some(11211));
+        assert_eq!(map.raw_get_or_insert_with(hash, is_key, || unreachable!("it is there")), Ok(11211));
         assert_eq!(map.get(&("port".to_owned(), 7)), Some(11211));
         assert_eq!(map.raw_remove(hash, is_key, |key, _| key.1), Some(7));
         assert!(map.is_empty());

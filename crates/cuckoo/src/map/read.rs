@@ -95,18 +95,18 @@ where
 
     /// The inline pair that validated words are, if its key is accepted.
     #[inline(always)]
-    pub(super) fn pair_if(words: &SlotWords, is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
+    pub(super) fn pair_if(words: &SlotWords<K, V>, is_key: &mut impl FnMut(&K) -> bool) -> Option<(K, V)> {
         // SAFETY: the words have been validated, or their stripe is held, so they are a pair that was stored.
-        let key = unsafe { words.key::<K>() };
+        let key = unsafe { words.key() };
         // SAFETY: as above.
-        is_key(&key).then(|| (key, unsafe { words.value::<K, V>() }))
+        is_key(&key).then(|| (key, unsafe { words.value() }))
     }
 
     /// An inline pair that is not the first that comes to hand.
     #[inline(never)]
     fn find_pair(&self, hash: u64, mut is_key: impl FnMut(&K) -> bool) -> Option<(K, V)> {
         let probe = &Probe::new(hash);
-        let found = self.table.read_in_two_steps(
+        let found = self.table.read_patiently(
             probe,
             |content| Some(content.copy()),
             |words| Self::pair_if(&words, &mut is_key),

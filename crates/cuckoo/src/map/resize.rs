@@ -8,7 +8,12 @@ use std::{
 use guira_sync::{Stripes, hint};
 use seize::Guard;
 
-use super::{CuckooMap, ReserveError, Storage, Ways, Width, layout_for, memory::Memory, pairs, segment_bytes};
+use super::{
+    CuckooMap, ReserveError, Storage, Ways, Width,
+    memory::Memory,
+    pairs,
+    sizing::{layout_for, segment_bytes},
+};
 use crate::{
     GrowError, Growth, Probe,
     layout::{Layout, SEGMENTS_MAX},
@@ -84,21 +89,23 @@ where
         let Ok(mut smaller) = Table::with_layout(memory, wanted, SEGMENTS_MAX, wanted.current, stripes) else {
             return;
         };
-        let mut contents = Vec::new();
-        self.table.each_content(|content| contents.push(content));
-        let all_placed =
-            contents.into_iter().all(|content| smaller.adopt(&Probe::new(self.hash_of_content(content)), content));
-        if all_placed {
+        let mut are_placed = true;
+        self.table.each_content(|content| {
+            are_placed = are_placed && smaller.adopt(&Probe::new(self.hash_of_content(content)), content);
+        });
+        if are_placed {
             // What lies on the heap has not moved; the old table only named it.
             self.table = smaller;
             self.looks_spared.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Removes every pair at once. Everybody else waits meanwhile, readers too.
+    /// Removes every pair at once. Everybody else waits meanwhile, readers too. The slots stay ([`CuckooMap::shrink_to_fit`] gives them
+    /// back).
     pub fn clear(&self) {
         let guard = self.protect();
-        let mut entries = Vec::new();
+        // Room for what is there now, so that as a rule none is asked for while everybody waits.
+        let mut entries = Vec::with_capacity(if L::is_inline() { 0 } else { self.len() });
         self.table.clear_with(|content| {
             if !L::is_inline() {
                 entries.push(pairs::unmark(content.pointer::<K, V>().load(Ordering::Relaxed)));

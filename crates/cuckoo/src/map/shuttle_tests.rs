@@ -5,33 +5,33 @@
 //!
 //! Each worker owns some keys and knows what it last stored, so what it is told of them is certain; of others' keys it may ask
 //! that none is seen older than before. Some keys are everybody's: a counter that all add to, a token that one at a time
-//! takes, a cell that is made once. In every other schedule a worker may empty the map: then keys vanish, all at once.
+//! takes, a cell that is made once, one that is raised and then stays. In every other schedule a worker may empty the map: then keys vanish, all at once.
 
 use std::{
     hash::{BuildHasher, Hasher},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicIsize, Ordering},
     },
 };
 
 use guira_sync::hint;
 use shuttle::{
-    Config, FailurePersistence, Runner,
     rand::{Rng, RngCore, thread_rng},
-    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+    scheduler::Scheduler,
     thread,
 };
 
 use super::{Boxed, Builder, Change, Changed, CuckooMap, Inline, Storage, TableFull};
-use crate::{GrowError, Growth};
+use crate::{
+    GrowError, Growth,
+    schedules::{self, Tally},
+};
 
 mod seeded_faults;
 
 /// Schedules of each kind that must pass, for each storage.
 const SCHEDULES: usize = 20_000;
-/// Times that a schedule may take a thread from a processor that it has not given away.
-const PREEMPTIONS: usize = 4;
 
 const WORKERS: usize = 3;
 const KEYS_EACH: usize = 5;
@@ -42,6 +42,7 @@ const OPERATIONS: usize = 7;
 const COUNTER: u64 = 100;
 const TOKEN: u64 = 101;
 const MADE_ONCE: u64 = 102;
+const RAISED: u64 = 103;
 
 /// Gives every schedule hashes of its own; who hashes may be stopped there.
 #[derive(Clone, Debug)]
@@ -167,6 +168,7 @@ struct Uses<V: Value, L: Storage<u64, V>> {
     /// Adds one to a value that is there.
     increment: fn(&Map<V, L>, u64) -> bool,
     take: fn(&Map<V, L>, u64) -> bool,
+    retain: fn(&Map<V, L>, &mut dyn FnMut(&u64, &V) -> bool),
     clear: fn(&Map<V, L>),
 }
 
@@ -183,6 +185,7 @@ impl<V: Value, L: Storage<u64, V>> Uses<V, L> {
         read: |map, key, look| map.get_with(&key, look),
         increment: |map, key| map.update(&key, |value| value.next(key)).is_some(),
         take: |map, key| map.delete(&key),
+        retain: |map, keep| map.retain(keep),
         clear: Map::clear,
     };
 }
@@ -190,16 +193,12 @@ impl<V: Value, L: Storage<u64, V>> Uses<V, L> {
 /// What the schedules of one run have gone through, in all.
 #[derive(Default)]
 struct Coverage {
-    schedules: AtomicUsize,
-    growths: AtomicUsize,
-    growths_underway_at_the_end: AtomicUsize,
-    tokens_taken: AtomicUsize,
-    vanished: AtomicUsize,
-    made_by_another: AtomicUsize,
-}
-
-fn count(counter: &AtomicUsize) {
-    counter.fetch_add(1, Ordering::Relaxed);
+    growths: Tally,
+    growths_underway_at_the_end: Tally,
+    tokens_taken: Tally,
+    vanished: Tally,
+    made_by_another: Tally,
+    raised: Tally,
 }
 
 /// The map, and what all threads know of it.
@@ -232,6 +231,8 @@ struct Worker<V: Value, L: Storage<u64, V>> {
     increments: u64,
     tokens: i64,
     made: Option<u64>,
+    /// It has seen what is raised in its last version.
+    has_raised: bool,
 }
 
 impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
@@ -256,7 +257,7 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
             return;
         }
         assert!(self.shared.is_cleared, "key {key} is not there, where its owner left it");
-        count(&self.shared.coverage.vanished);
+        self.shared.coverage.vanished.count();
         let seen = known.seen;
         self.known[key] = None;
         // Whoever emptied the map did so after the key was last seen, and removed all at once.
@@ -298,7 +299,7 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
         let mut rng = thread_rng();
         let own = rng.gen_range(0..KEYS_EACH) * WORKERS + self.me;
         let any = rng.gen_range(0..OWN_KEYS);
-        match rng.gen_range(0..24) {
+        match rng.gen_range(0..26) {
             0..=7 => self.store(own, rng.gen_range(0..4)),
             8 | 9 => self.remove(own),
             10 | 11 => self.change(own),
@@ -311,6 +312,7 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
             20 => self.make_once(),
             21 => drop(self.map().reserve(rng.gen_range(0..8))),
             22 => drop(self.map().grow_by(1)),
+            23 | 24 => self.raise(),
             _ if self.shared.is_cleared => self.clear(),
             _ => self.remove_if(own),
         }
@@ -460,13 +462,16 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
         there.into_iter().chain(missing).for_each(|(key, seen)| self.see(key, seen));
     }
 
-    /// Removes its own keys of odd versions.
+    /// Removes its own keys of odd versions, and what is raised before it is.
     fn retain(&mut self) {
         let is_odd = |version: u64| !version.is_multiple_of(2);
         let me = self.me;
-        self.map().retain(|key, value| {
+        (self.shared.uses.retain)(self.map(), &mut |key, value| {
             let is_mine = (*key as usize) < OWN_KEYS && *key as usize % WORKERS == me;
-            !(is_mine && is_odd(value.version(*key)))
+            let keeps = !((is_mine || *key == RAISED) && is_odd(value.version(*key)));
+            // Others may raise it now.
+            hint::schedule();
+            keeps
         });
         for key in self.own_keys() {
             if self.known[key].is_some_and(|known| is_odd(known.version)) {
@@ -487,10 +492,29 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
     /// Takes the token, or puts it there: whoever did either was the only one.
     fn token(&mut self) {
         if (self.shared.uses.take)(self.map(), TOKEN) {
-            count(&self.shared.coverage.tokens_taken);
+            self.shared.coverage.tokens_taken.count();
             self.tokens -= 1;
         } else if self.map().insert_if_absent(TOKEN, V::new(TOKEN, 1, &self.shared.ledger)).unwrap_or(false) {
             self.tokens += 1;
+        }
+    }
+
+    /// Makes it, or raises it from its first version to its second and last.
+    fn raise(&mut self) {
+        let ledger = &self.shared.ledger;
+        let changed = self.map().try_compute(RAISED, |there| match there.map(|value| value.version(RAISED)) {
+            None => Change::Put(V::new(RAISED, 1, ledger)),
+            Some(1) => Change::Put(V::new(RAISED, 2, ledger)),
+            Some(_) => Change::Keep,
+        });
+        match changed {
+            Ok(Changed::Updated | Changed::Kept) => {
+                self.shared.coverage.raised.count();
+                self.has_raised = true;
+            }
+            Ok(Changed::Inserted | Changed::Removed) | Err(_) => {
+                assert!(!self.has_raised || self.shared.is_cleared, "what has been raised is gone");
+            }
         }
     }
 
@@ -500,7 +524,7 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
         let Ok(made) = self.map().get_or_insert_with(MADE_ONCE, || V::new(MADE_ONCE, me, ledger)) else { return };
         let maker = made.version(MADE_ONCE);
         if maker != me {
-            count(&self.shared.coverage.made_by_another);
+            self.shared.coverage.made_by_another.count();
         }
         assert!(self.shared.is_cleared || self.made.is_none_or(|before| before == maker), "made twice");
         self.made = Some(maker);
@@ -509,7 +533,6 @@ impl<V: Value, L: Storage<u64, V>> Worker<V, L> {
 
 /// One schedule.
 fn play<V: Value, L: Storage<u64, V>>(uses: Uses<V, L>, coverage: &Arc<Coverage>) {
-    count(&coverage.schedules);
     let ledger = Arc::new(Ledger::default());
     let map: Map<V, L> = Builder::new().hasher(Salted(thread_rng().next_u64())).build().expect("memory");
     let is_cleared = thread_rng().gen_bool(0.5);
@@ -535,6 +558,7 @@ fn play<V: Value, L: Storage<u64, V>>(uses: Uses<V, L>, coverage: &Arc<Coverage>
                 increments: 0,
                 tokens: 0,
                 made: None,
+                has_raised: false,
             };
             thread::spawn(move || worker.work())
         })
@@ -553,11 +577,11 @@ fn check<V: Value, L: Storage<u64, V>>(shared: &Shared<V, L>, workers: &mut [Wor
         worker.own_keys().for_each(|key| worker.read(key));
         worker.walk();
     }
-    let shared_keys = [COUNTER, TOKEN, MADE_ONCE].map(|key| map.get(&key).map(|value| value.version(key)));
+    let shared_keys = [COUNTER, TOKEN, MADE_ONCE, RAISED].map(|key| map.get(&key).map(|value| value.version(key)));
     let own = workers.iter().flat_map(|worker| worker.known).flatten().count();
     let expected = own + shared_keys.iter().flatten().count();
     assert_eq!((map.len(), map.iter().count()), (expected, expected), "keys that are counted, and keys that are there");
-    let [counter, token, made] = shared_keys;
+    let [counter, token, made, raised] = shared_keys;
     if !shared.is_cleared {
         assert_eq!(counter, Some(workers.iter().map(|worker| worker.increments).sum()), "increments");
         let tokens = 1 + workers.iter().map(|worker| worker.tokens).sum::<i64>();
@@ -565,12 +589,15 @@ fn check<V: Value, L: Storage<u64, V>>(shared: &Shared<V, L>, workers: &mut [Wor
         for worker in workers.iter().filter(|worker| worker.made.is_some()) {
             assert_eq!(worker.made, made, "what was made once");
         }
+        if workers.iter().any(|worker| worker.has_raised) {
+            assert_eq!(raised, Some(2), "what was raised");
+        }
     }
     if map.table.segments() > segments_before {
-        count(&coverage.growths);
+        coverage.growths.count();
     }
     if map.table.is_growing() {
-        count(&coverage.growths_underway_at_the_end);
+        coverage.growths_underway_at_the_end.count();
     }
     // It ends now, and all is where it was.
     loop {
@@ -585,54 +612,41 @@ fn check<V: Value, L: Storage<u64, V>>(shared: &Shared<V, L>, workers: &mut [Wor
     workers.iter_mut().for_each(Worker::walk);
 }
 
-fn run<V: Value, L: Storage<u64, V>>(
-    scheduler: impl Scheduler + 'static,
-    uses: Uses<V, L>,
-    persistence: FailurePersistence,
-    coverage: &Arc<Coverage>,
-) {
-    let mut config = Config::new();
-    config.failure_persistence = persistence;
-    let coverage = Arc::clone(coverage);
-    Runner::new(scheduler, config).run(move || play(uses, &coverage));
-}
-
-/// Runs the map as it is, and sees to it that its threads have met.
+/// Plays the map as it is, and sees to it that its threads have met.
 fn passes<V: Value, L: Storage<u64, V>>(scheduler: impl Scheduler + 'static) {
     let coverage = Arc::default();
-    run(scheduler, Uses::<V, L>::SOUND, FailurePersistence::Print, &coverage);
-    let Coverage { schedules, growths, growths_underway_at_the_end, tokens_taken, vanished, made_by_another } =
-        &*coverage;
-    let counted = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-    assert_eq!(counted(schedules), SCHEDULES);
-    for (counter, name) in [
-        (growths, "growths"),
-        (growths_underway_at_the_end, "growths under way at the end"),
-        (tokens_taken, "tokens taken"),
-        (vanished, "keys seen to have vanished"),
-        (made_by_another, "values made by another thread"),
-    ] {
-        println!("{name}: {}", counted(counter));
-        assert!(counted(counter) > SCHEDULES / 100, "only {} {name}", counted(counter));
-    }
+    let counted = Arc::clone(&coverage);
+    assert_eq!(schedules::pass(scheduler, move || play(Uses::<V, L>::SOUND, &counted)), SCHEDULES);
+    let Coverage { growths, growths_underway_at_the_end, tokens_taken, vanished, made_by_another, raised } = &*coverage;
+    schedules::have_happened(
+        SCHEDULES / 100,
+        &[
+            (growths, "growths"),
+            (growths_underway_at_the_end, "growths under way at the end"),
+            (tokens_taken, "tokens taken"),
+            (vanished, "keys seen to have vanished"),
+            (made_by_another, "values made by another thread"),
+            (raised, "values raised, or seen to have been"),
+        ],
+    );
 }
 
 #[test]
 fn shuttle_a_map_of_words_is_as_its_users_left_it_under_random_schedules() {
-    passes::<[u64; 2], Inline>(RandomScheduler::new(SCHEDULES));
+    passes::<[u64; 2], Inline>(schedules::random(SCHEDULES));
 }
 
 #[test]
 fn shuttle_a_map_of_words_is_as_its_users_left_it_under_few_preemptions() {
-    passes::<[u64; 2], Inline>(PctScheduler::new(PREEMPTIONS, SCHEDULES));
+    passes::<[u64; 2], Inline>(schedules::few_preemptions(SCHEDULES));
 }
 
 #[test]
 fn shuttle_a_map_of_entries_is_as_its_users_left_it_under_random_schedules() {
-    passes::<Tracked, Boxed>(RandomScheduler::new(SCHEDULES));
+    passes::<Tracked, Boxed>(schedules::random(SCHEDULES));
 }
 
 #[test]
 fn shuttle_a_map_of_entries_is_as_its_users_left_it_under_few_preemptions() {
-    passes::<Tracked, Boxed>(PctScheduler::new(PREEMPTIONS, SCHEDULES));
+    passes::<Tracked, Boxed>(schedules::few_preemptions(SCHEDULES));
 }

@@ -5,8 +5,8 @@ use std::any::TypeId;
 use crate::tags::{HalfWord, OneWord, TagWords, TwoWords};
 
 /// Bytes of the largest pair that is kept in a slot: a cache line, and a key beside it. A larger one would be copied while its
-/// bucket is locked, and again whenever it is displaced (at 128 bytes inserts take twice as long); on the heap it is written
-/// beforehand, and a pointer is put in place.
+/// bucket is locked, and again whenever it is displaced; on the heap it is written beforehand, and a pointer is put in place
+/// (`docs/design/0004-one-table-for-index-and-map.md` says how long each takes).
 pub const INLINE_BYTES_MAX: usize = 80;
 
 /// Data whose bytes are all there is to it.
@@ -34,8 +34,11 @@ macro_rules! plain {
 
 plain!(
     u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, bool, char, ();
-    [u8; 1], [u8; 2], [u8; 3], [u8; 4], [u8; 5], [u8; 6], [u8; 7], [u8; 8], [u8; 12], [u8; 16], [u8; 20], [u8; 24], [u8; 32],
-    [u8; 40], [u8; 48], [u8; 56], [u8; 64], [u32; 2], [u32; 3], [u32; 4], [u64; 1], [u64; 2], [u64; 3], [u64; 4], [u64; 5], [u64; 6], [u64; 7], [u64; 8],
+    [u8; 1], [u8; 2], [u8; 3], [u8; 4], [u8; 5], [u8; 6], [u8; 7], [u8; 8], [u8; 12], [u8; 16], [u8; 20], [u8; 24],
+    [u8; 28], [u8; 32], [u8; 36], [u8; 40], [u8; 48], [u8; 56], [u8; 64], [u16; 2], [u16; 4], [u16; 8], [u32; 2],
+    [u32; 3], [u32; 4], [i32; 2], [i32; 3], [i32; 4], [f32; 2], [f32; 3], [f32; 4], [u32; 8], [u32; 16], [u64; 1],
+    [u64; 2], [u64; 3], [u64; 4], [u64; 5], [u64; 6], [u64; 7], [u64; 8], [i64; 2], [i64; 3], [i64; 4], [f64; 2],
+    [f64; 3], [f64; 4],
 );
 
 // SAFETY: an array has no padding beside its elements', which have none.
@@ -59,7 +62,10 @@ impl Sealed for Auto {}
 impl Sealed for Inline {}
 impl Sealed for Boxed {}
 
-/// In the slots if key and value are primitive types or short arrays of them, on the heap otherwise.
+/// In the slots if key and value are primitive types or one of a list of short arrays of them, and 80 bytes at most; on the heap
+/// otherwise. The list has `[u8; N]` for N up to 8, every fourth up to 40, and 48, 56, 64; `[u64; N]` up to 8; of `u16`, `u32`, `i32`, `f32`,
+/// `i64` and `f64` those of 2, 3 and 4 (of `u16` 2, 4 and 8, of `u32` 8 and 16 too). A type of one's own, even one word in a
+/// `struct`, is not known to the compiler to be plain: say [`Inline`] for it. [`is_inline`](super::CuckooMap::is_inline) tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Auto {}
 
@@ -131,6 +137,7 @@ mod tests {
         assert!(auto::<u64, u64>() && auto::<[u8; 16], f64>() && auto::<char, ()>());
         assert!(!auto::<u64, String>() && !auto::<String, u64>() && !auto::<u64, std::sync::atomic::AtomicU64>());
         assert!(!auto::<&u64, u64>() && !auto::<u64, (u8, u64)>(), "padding");
+        assert!(auto::<[u8; 36], [f64; 3]>() && auto::<i64, [i32; 4]>() && !auto::<u64, [u8; 9]>());
         assert!(auto::<[u8; 16], [u8; 64]>() && !auto::<[u8; 24], [u64; 8]>(), "88 bytes");
         assert!(<Inline as Storage<[u64; 4], [u16; 4]>>::is_inline() && !<Boxed as Storage<u64, u64>>::is_inline());
     }

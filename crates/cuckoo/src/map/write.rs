@@ -125,8 +125,8 @@ where
         Ok(matches!(self.store(hash, key, value, When::IfAbsent, |_| ())?, Found::Nothing))
     }
 
-    /// A copy of a key's value, which `make` makes if the key is not there. Of several threads that do so at once one has its
-    /// way, and all get that value.
+    /// A copy of a key's value, which `make` makes if the key is not there, without a lock. Of several threads that do so at once
+    /// one has its way, and all get that value; what the others have made is dropped.
     ///
     /// # Errors
     /// [`TableFull`] with the pair.
@@ -138,7 +138,14 @@ where
         if let Some(value) = self.find(hash, |candidate| *candidate == key, |_, value| value.clone()) {
             return Ok(value);
         }
-        let value = make();
+        self.store_if_absent(hash, key, make())
+    }
+
+    /// A copy of what is there afterwards.
+    pub(super) fn store_if_absent(&self, hash: u64, key: K, value: V) -> Result<V, TableFull<K, V>>
+    where
+        V: Clone,
+    {
         let stored = value.clone();
         Ok(match self.store(hash, key, value, When::IfAbsent, V::clone)? {
             Found::Left(there) => there,

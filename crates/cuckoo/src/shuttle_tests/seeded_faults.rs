@@ -1,17 +1,10 @@
 //! The models must be able to fail: tables with one fault each, which a schedule has to notice.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use shuttle::{
-    FailurePersistence,
-    scheduler::{PctScheduler, RandomScheduler, Scheduler},
-    thread,
-};
+use shuttle::thread;
 
-use super::{Examine, IsIt, PREEMPTIONS, SOUND, Stamp, Table, Ways, counted, roomy_segment, run, segment_away};
+use super::{Examine, IsIt, SOUND, Stamp, Table, Ways, play, roomy_segment, segment_away};
 use crate::{
     BUCKET_SLOTS, Full, Geometry, GrowError, Growth, Index, LockedPayload, Payloads, Place, Probe, SEGMENT_BUCKETS,
     growth::Progress,
@@ -21,15 +14,14 @@ use crate::{
     path::{self, Move},
     probe::alternate,
     residence::Residence,
+    schedules,
     segment::SegmentRef,
     steady::{FoundAtHome, LongWay},
     tags::Tags,
 };
 
-/// Schedules of one kind in a round, and rounds within which every fault must have been noticed: several times what the slowest
-/// takes. Some faults take a thread that stands still for long, others many threads that take turns.
+/// Schedules of one kind in a round.
 const ROUND: usize = 5_000;
-const ROUNDS: u64 = 20;
 
 /// Schedules that must pass where there is no fault.
 const SOUND_SCHEDULES: usize = 10_000;
@@ -53,22 +45,7 @@ fn shuttle_seeded_faults_are_noticed() {
         ("growth that is complete before all is moved", Ways { grow: grow_hastily, ..SOUND }),
         ("a cell that is given back too early", Ways { frees_last: false, ..SOUND }),
     ];
-    let missed: Vec<_> = faults
-        .into_iter()
-        .flat_map(|(fault, ways)| {
-            let noticed = (1..=ROUNDS).find_map(|round| {
-                notices(PctScheduler::new_from_seed(round, PREEMPTIONS, ROUND), ways)
-                    .map(|schedule| format!("schedule {schedule} of few preemptions in round {round}"))
-                    .or_else(|| {
-                        notices(RandomScheduler::new_from_seed(round, ROUND), ways)
-                            .map(|schedule| format!("random schedule {schedule} in round {round}"))
-                    })
-            });
-            println!("{fault}: noticed in {noticed:?}");
-            noticed.is_none().then_some(fault)
-        })
-        .collect();
-    assert!(missed.is_empty(), "not noticed: {missed:?}");
+    schedules::are_noticed(ROUND, &faults, |ways| play(ways, &Arc::default()));
 }
 
 /// What faults are seeded into, without one.
@@ -80,19 +57,13 @@ fn shuttle_the_copies_that_faults_are_seeded_into_are_sound() {
         grow: |t, n| grow_in_steps(t, n, true),
         ..SOUND
     };
-    assert_eq!(notices(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), ways), None);
-    assert_eq!(notices(RandomScheduler::new(SOUND_SCHEDULES), ways), None);
+    let is_noticed = move || play(ways, &Arc::default());
+    assert_eq!(schedules::notices(schedules::few_preemptions(SOUND_SCHEDULES), is_noticed), None);
+    assert_eq!(schedules::notices(schedules::random(SOUND_SCHEDULES), is_noticed), None);
 }
 
 fn reading(read: fn(&Index<Heap>, &Probe, Examine<'_>) -> Option<Stamp>) -> Ways {
     Ways { read, ..SOUND }
-}
-
-/// The schedule in which a fault is noticed.
-fn notices(scheduler: impl Scheduler + 'static, ways: Ways) -> Option<usize> {
-    let coverage = Arc::default();
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(scheduler, ways, FailurePersistence::None, &coverage)));
-    outcome.is_err().then(|| counted(&coverage.schedules))
 }
 
 fn change_tags(segment: SegmentRef<'_, Payloads>, bucket: usize, change: impl Fn(BucketTags) -> BucketTags) {

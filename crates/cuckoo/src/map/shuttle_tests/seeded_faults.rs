@@ -1,28 +1,17 @@
 //! The model must be able to fail: maps and users with one fault each, which a schedule has to notice.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use guira_sync::hint;
-use shuttle::{
-    FailurePersistence,
-    scheduler::{PctScheduler, RandomScheduler, Scheduler},
-};
 
 use super::{
     super::{MapTable, pairs},
-    Boxed, Inline, Map, PREEMPTIONS, Storage, Tracked, Uses, Value, run,
+    Boxed, Inline, Map, Storage, Tracked, Uses, Value, play,
 };
-use crate::Probe;
+use crate::{Probe, schedules};
 
-/// Schedules of one kind in a round, and rounds within which every fault must have been noticed.
+/// Schedules of one kind in a round.
 const ROUND: usize = 2_000;
-const ROUNDS: u64 = 20;
 
 /// Schedules that must pass where there is no fault.
 const SOUND_SCHEDULES: usize = 5_000;
@@ -34,6 +23,7 @@ fn shuttle_seeded_faults_of_a_map_of_words_are_noticed() {
     are_noticed::<Words, Inline>(&[
         ("an increment that another may come before", Uses { increment: increment_in_two_steps, ..Uses::SOUND }),
         ("a token that two may take", Uses { take: take_in_two_steps, ..Uses::SOUND }),
+        ("a retain that removes what it has not seen", Uses { retain: retain_in_two_steps, ..Uses::SOUND }),
         ("a map that is emptied key by key", Uses { clear: |map| map.retain(|_, _| false), ..Uses::SOUND }),
         ("a clear that leaves the segment being filled", Uses { clear: |map| clear(map, false, true), ..Uses::SOUND }),
         ("a clear that tells no reader", Uses { clear: |map| clear(map, true, false), ..Uses::SOUND }),
@@ -45,6 +35,7 @@ fn shuttle_seeded_faults_of_a_map_of_entries_are_noticed() {
     are_noticed::<Tracked, Boxed>(&[
         ("an increment that another may come before", Uses { increment: increment_in_two_steps, ..Uses::SOUND }),
         ("a token that two may take", Uses { take: take_in_two_steps, ..Uses::SOUND }),
+        ("a retain that removes what it has not seen", Uses { retain: retain_in_two_steps, ..Uses::SOUND }),
         ("a read that protects nothing", Uses { read: |m, k, look| read(m, k, look, false), ..Uses::SOUND }),
     ]);
 }
@@ -53,29 +44,18 @@ fn shuttle_seeded_faults_of_a_map_of_entries_are_noticed() {
 #[test]
 fn shuttle_the_copies_that_a_maps_faults_are_seeded_into_are_sound() {
     let cleared = Uses { clear: |map| clear(map, true, true), ..Uses::SOUND };
-    assert_eq!(notices::<Words, Inline>(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), cleared), None);
+    is_sound::<Words, Inline>(cleared);
     let protected = Uses { read: |map, key, look| read(map, key, look, true), ..Uses::SOUND };
-    assert_eq!(notices::<Tracked, Boxed>(PctScheduler::new(PREEMPTIONS, SOUND_SCHEDULES), protected), None);
+    is_sound::<Tracked, Boxed>(protected);
+}
+
+fn is_sound<V: Value, L: Storage<u64, V>>(uses: Uses<V, L>) {
+    let scheduler = schedules::few_preemptions(SOUND_SCHEDULES);
+    assert_eq!(schedules::notices(scheduler, move || play(uses, &Arc::default())), None);
 }
 
 fn are_noticed<V: Value, L: Storage<u64, V>>(faults: &[(&str, Uses<V, L>)]) {
-    for (fault, uses) in faults {
-        let noticed = (1..=ROUNDS).find_map(|round| {
-            notices(PctScheduler::new_from_seed(round, PREEMPTIONS, ROUND), *uses)
-                .or_else(|| notices(RandomScheduler::new_from_seed(round, ROUND), *uses))
-                .map(|schedule| format!("schedule {schedule} of round {round}"))
-        });
-        println!("{fault}: noticed in {noticed:?}");
-        assert!(noticed.is_some(), "not noticed: {fault}");
-    }
-}
-
-/// The schedule in which a fault is noticed.
-fn notices<V: Value, L: Storage<u64, V>>(scheduler: impl Scheduler + 'static, uses: Uses<V, L>) -> Option<usize> {
-    let coverage = Arc::<super::Coverage>::default();
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(scheduler, uses, FailurePersistence::None, &coverage)));
-    let counted = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-    outcome.is_err().then(|| counted(&coverage.schedules))
+    schedules::are_noticed(ROUND, faults, |uses| play(uses, &Arc::default()));
 }
 
 fn increment_in_two_steps<V: Value, L: Storage<u64, V>>(map: &Map<V, L>, key: u64) -> bool {
@@ -86,6 +66,16 @@ fn take_in_two_steps<V: Value, L: Storage<u64, V>>(map: &Map<V, L>, key: u64) ->
     let is_there = map.contains_key(&key);
     map.delete(&key);
     is_there
+}
+
+fn retain_in_two_steps<V: Value, L: Storage<u64, V>>(map: &Map<V, L>, keep: &mut dyn FnMut(&u64, &V) -> bool) {
+    let mut unwanted = Vec::new();
+    map.for_each(|key, value| {
+        if !keep(key, value) {
+            unwanted.push(*key);
+        }
+    });
+    unwanted.iter().for_each(|key| drop(map.remove(key)));
 }
 
 /// Clears as production does, but for the segment that is being filled, or for the mark that readers go by.
