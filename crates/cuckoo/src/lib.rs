@@ -19,19 +19,19 @@
 //!
 //! # What it promises
 //! - *Reads* take no lock and write no shared memory, whatever the types (one that writers have spoilt 256 times on end takes
-//!   the key's lock); a read waits for a writer at most for one change of one bucket, but in three cases: [`CuckooMap::clear`]; a map of
-//!   less than 16,384 keys that is doubled, at whose end its old slots are emptied; and the up to four moves of an insert whose
-//!   searches other writers have spoilt sixteen times. The operations on a key are linearizable; `len` and walks are not one
-//!   moment's.
+//!   the key's lock); a read waits for a writer at most for one change of one bucket, but in three cases: [`CuckooMap::clear`];
+//!   a map of less than half a segment (16,384 slots of eight ways) that is doubled, at whose end its old slots are emptied;
+//!   and the up to four moves of an insert whose searches other writers have spoilt sixteen times. The operations on a key are
+//!   linearizable; `len` and walks are not one moment's.
 //! - *Space*: 8-byte keys and values take 17.9 bytes a key at 95 % occupancy, tags and stripes counted; a fixed map gets there,
 //!   one that grows begins to at 92 % (88 with four ways).
 //! - *Growth* moves a few buckets with each insert of a new key, half as many segments again at a time; threads that insert do
-//!   it side by side, and nobody waits for the whole of it; only a map of less than 16,384 keys is rebuilt in one go. Updates
-//!   and removals move a bucket each. Reads take longer meanwhile, so whoever only reads from now on should have a growth that
-//!   has begun finished: `reserve(0)` ([`CuckooMap::reserve`]).
-//! - *Your code*: closures that are called under a lock say so; hashing and comparing happen under it too. What is called there
-//!   must not use this map or another. In a map that elides locks ([`Builder::elide_locks`]) it may be begun more than once;
-//!   what it does is seen once.
+//!   it side by side, and nobody waits for the whole of it; only a map of less than half a segment is rebuilt in one go.
+//!   Updates and removals move a bucket each. Reads take longer meanwhile, so whoever only reads from now on should have a
+//!   growth that has begun finished: `reserve(0)` ([`CuckooMap::reserve`]).
+//! - *Your code*: closures that are called under a lock say so; hashing, comparing and cloning happen under it too. What is
+//!   called there must not use this map or another. In a map that elides locks ([`Builder::elide_locks`]) it may be begun more
+//!   than once; what it does is seen once.
 //! - *Memory*: what is removed from the heap is dropped some operations later, at the latest with the map; `remove` gives a
 //!   copy. The default hasher is fast, and no strong defence against keys chosen to collide.
 //! - *Colliding keys*: of keys with one and the same 64-bit hash the map takes half a bucket, four with its eight ways, and refuses
@@ -40,8 +40,8 @@
 //!   a few million. Keys that are chosen to agree in everything but the rest of their hash can still stop a growth: then new keys
 //!   are refused. Where others choose the keys, use a hasher with a secret that they cannot learn.
 //! - *Errors*: no room is [`TableFull`] with the pair, no memory is [`ReserveError`]; only the methods that say so panic.
-//! - *Where*: pointers of 64 bits, of which the system uses 48: a heap of tagged pointers (HWASan, Android's) makes every insert on
-//!   the heap panic. Feature `serde` reads and writes maps.
+//! - *Where*: pointers of 64 bits, of which the system uses 48: a heap of tagged pointers (HWASan, Android's) makes every
+//!   insert on the heap panic. Feature `serde` reads maps, and writes copies of them.
 //! - A hasher, comparison or closure that panics leaves the map as it was before the operation, or after it.
 //!
 //! # How it works

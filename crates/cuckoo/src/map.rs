@@ -109,9 +109,9 @@ pub(crate) type MapTable<K, V, L, const WAYS: usize> = Table<Pairs<K, V, L, WAYS
 
 /// A concurrent hash map: many readers that take no lock and write nothing, many writers, 95 % of its slots in use.
 ///
-/// `S` makes hashes ([`Builder::hasher`]); `L` says where pairs lie, in the slots or on the heap ([`Auto`] chooses); a bucket has `WAYS`
-/// slots, 4, 8 or 16 (more fill further, and take longer to look through). See the [crate's page](crate) for what it promises
-/// and how it works.
+/// `S` makes hashes ([`Builder::hasher`]); `L` says where pairs lie, in the slots or on the heap ([`Auto`] chooses); a bucket
+/// has `WAYS` slots, 4, 8 or 16 (more fill further, and take longer to look through). See the [crate's page](crate) for what it
+/// promises and how it works.
 ///
 /// ```
 /// use guira_cuckoo::{Boxed, Builder, CuckooMap, RandomState};
@@ -157,7 +157,8 @@ where
     is_fixed: bool,
     /// Buckets that inserts should have moved and have not yet.
     owed: AtomicUsize,
-    /// Looks at how full the table is that need not be taken, because there was room for so many keys more at the last one.
+    /// Looks at how full the table is that need not be taken, because there was room for so many keys more at the last one. Written
+    /// near the mark, and so away from what every read asks for.
     looks_spared: CachePadded<AtomicUsize>,
     /// The map owns pairs, and stores others through a shared reference, so their types are the very ones it names; what owning
     /// them means for threads is said below.
@@ -576,8 +577,9 @@ where
         let missing = self.table.keys_before_growth();
         if missing == 0 {
             let _others_may_be_at_it = self.begin_growth();
-        } else {
-            // Keys that come take a look for each so many of them, on average; half as many looks are surely not too many.
+        } else if keys_of_stripe >= 4 * KEYS_BETWEEN_LOOKS {
+            // So many keys more take a look for each sixteen of them, on average; half as many are surely not too many. Where
+            // stripes have few keys it is chance whether one has the sixteenth.
             self.looks_spared.store(missing / KEYS_BETWEEN_LOOKS as usize / 2, Ordering::Relaxed);
         }
     }

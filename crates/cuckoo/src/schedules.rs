@@ -72,12 +72,9 @@ pub(crate) fn notices(scheduler: impl Scheduler + 'static, play: impl Fn() + Sen
 
 /// Sees to it that each fault is noticed, in rounds of so many schedules of each kind. Some take a thread that stands still for
 /// long, others many threads that take turns.
-pub(crate) fn are_noticed<F: Copy>(
-    schedules: usize,
-    faults: &[(&str, F)],
-    play: impl Fn(F) + Copy + Send + Sync + 'static,
-) where
-    F: Send + Sync + 'static,
+pub(crate) fn are_noticed<F>(schedules: usize, faults: &[(&str, F)], play: impl Fn(F) + Copy + Send + Sync + 'static)
+where
+    F: Copy + Send + Sync + 'static,
 {
     let missed: Vec<_> = faults
         .iter()

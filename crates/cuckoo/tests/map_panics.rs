@@ -285,7 +285,7 @@ fn closures_panic<V: Clone + Eq + std::fmt::Debug + Send + Sync, L: Storage<u64,
             is_usable(&map, &keys, |key| of(*key));
         }
     }
-    assert!(calls.get() >= 15, "{} calls", calls.get());
+    assert!(calls.get() >= 26, "{} calls", calls.get());
 }
 
 #[test]

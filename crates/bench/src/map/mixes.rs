@@ -40,8 +40,8 @@ pub(super) fn run(bench: &MapBench) -> Result<ExperimentReport, BenchError> {
     let words = format!(
         "8 B keys and values, a map made with room for {}, filled to {FULL_PERCENT} % with each mix of inserts and lookups in \
          every {STRETCH_PERCENT} %; then, full: lookups alone; updates of random keys; removals of the oldest keys and inserts of \
-         new ones, in turn, each counted; lookups are of random keys that are there; aged: every key has been replaced once, then half of these, \
-         and lookups of keys that are there or not; one operation at a time; threads pinned to cores",
+         new ones, in turn, each counted; lookups are of random keys that are there; aged: every key has \
+         been replaced once, then half of these, and lookups of keys that are there or not; one operation at a time; threads pinned to cores",
         bench.room
     );
     let mut report =

@@ -108,7 +108,6 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized + 'k,
     {
-        let _pinned = self.pin();
         let mut flights = [const { MaybeUninit::<Flight<'_, '_, Pairs<K, V, L, WAYS>, Q>>::uninit() }; BATCH];
         let mut far = [0u8; BATCH];
         let (mut keys, mut done) = (keys.into_iter(), 0);
@@ -118,6 +117,8 @@ where
                 flight.write(self.begin(key));
                 len += 1;
             }
+            // Not while keys come: whoever makes them may take long.
+            let _pinned = self.pin();
             // SAFETY: as many have just been written.
             let flights = unsafe { flights[..len].assume_init_mut() };
             let mut far_len = 0;

@@ -110,6 +110,7 @@ mod serialization {
     /// Most keys that memory is taken for because a length says so, before they have come.
     const RESERVED_MAX: usize = 1 << 16;
 
+    /// Of a copy of all pairs: some formats write the length first, so that it must not change on the way.
     impl<K, V, S, L, const WAYS: usize> Serialize for CuckooMap<K, V, S, L, WAYS>
     where
         K: Hash + Eq + Serialize + Clone,
@@ -119,7 +120,6 @@ mod serialization {
         Ways<WAYS>: Width,
     {
         fn serialize<T: Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
-            // Some formats write the length first, so that it must not change on the way.
             let pairs: Vec<(K, V)> = self.iter().collect();
             serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
         }

@@ -16,7 +16,8 @@ where
         self.hash_of(key)
     }
 
-    /// What `read` makes of the pair with this hash whose key `is_key` accepts.
+    /// What `read` makes of the pair with this hash whose key `is_key` accepts, which is called under the key's lock if writers
+    /// have spoilt the read too often: it must not use the map.
     pub fn raw_get<R>(&self, hash: u64, is_key: impl FnMut(&K) -> bool, read: impl FnOnce(&K, &V) -> R) -> Option<R> {
         self.find(hash, is_key, read)
     }
@@ -31,9 +32,10 @@ where
         self.upsert_hashed(hash, key, value)
     }
 
-    /// A copy of the value of the pair with this hash whose key `is_key` accepts; if there is none, that of the pair which `make`
-    /// makes, which is stored. So an owned key is made only where it is needed. Of several threads that do so at once one stores
-    /// its pair, and all get a copy of that one's value; the others' pairs are dropped. `make` is called without a lock.
+    /// A copy of the value of the pair with this hash whose key `is_key` accepts; if there is none, that of the pair which
+    /// `make` makes, which is stored. So an owned key is made only where it is needed. Of several threads that do so at once
+    /// one stores its pair, and all get a copy of that one's value; the others' pairs are dropped. `make` is called without a
+    /// lock, `is_key` as by [`CuckooMap::raw_get`]; and the hash must be the key's own, as for [`CuckooMap::raw_upsert`].
     ///
     /// ```
     /// let map: guira_cuckoo::CuckooMap<String, usize> = guira_cuckoo::CuckooMap::new();

@@ -100,8 +100,8 @@ where
         }
     }
 
-    /// Removes every pair at once. Everybody else waits meanwhile, readers too. The slots stay ([`CuckooMap::shrink_to_fit`] gives them
-    /// back).
+    /// Removes every pair at once. Everybody else waits meanwhile, readers too. The slots stay ([`CuckooMap::shrink_to_fit`]
+    /// gives them back).
     pub fn clear(&self) {
         let guard = self.protect();
         // Room for what is there now, so that as a rule none is asked for while everybody waits.

@@ -4,8 +4,9 @@
 //! seize is taken as it is, but each guard protects for itself, and what is retired is freed as soon as no guard is left that saw it.
 //!
 //! Each worker owns some keys and knows what it last stored, so what it is told of them is certain; of others' keys it may ask
-//! that none is seen older than before. Some keys are everybody's: a counter that all add to, a token that one at a time
-//! takes, a cell that is made once, one that is raised and then stays. In every other schedule a worker may empty the map: then keys vanish, all at once.
+//! that none is seen older than before. Some keys are everybody's: a counter that all add to, a token that one at a time takes,
+//! a cell that is made once, one that is raised and then stays. In every other schedule a worker may empty the map: then keys
+//! vanish, all at once.
 
 use std::{
     hash::{BuildHasher, Hasher},

@@ -62,10 +62,11 @@ impl Sealed for Auto {}
 impl Sealed for Inline {}
 impl Sealed for Boxed {}
 
-/// In the slots if key and value are primitive types or one of a list of short arrays of them, and 80 bytes at most; on the heap
-/// otherwise. The list has `[u8; N]` for N up to 8, every fourth up to 40, and 48, 56, 64; `[u64; N]` up to 8; of `u16`, `u32`, `i32`, `f32`,
-/// `i64` and `f64` those of 2, 3 and 4 (of `u16` 2, 4 and 8, of `u32` 8 and 16 too). A type of one's own, even one word in a
-/// `struct`, is not known to the compiler to be plain: say [`Inline`] for it. [`is_inline`](super::CuckooMap::is_inline) tells.
+/// In the slots if key and value are primitive types or one of a list of short arrays of them, and 80 bytes at most; on the
+/// heap otherwise. The list has `[u8; N]` for N up to 8, every fourth up to 40, and 48, 56, 64; `[u64; N]` up to 8; of `u16`,
+/// `u32`, `i32`, `f32`, `i64` and `f64` those of 2, 3 and 4 (of `u16` 2, 4 and 8, of `u32` 8 and 16 too). A type of one's own,
+/// even one word in a `struct`, is not known to the compiler to be plain: say [`Inline`] for it.
+/// [`is_inline`](super::CuckooMap::is_inline) tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Auto {}
 
