@@ -109,7 +109,6 @@ mod locked;
 mod map;
 mod migration;
 mod path;
-mod prefetch;
 mod probe;
 mod read;
 mod residence;
@@ -121,6 +120,7 @@ mod table;
 mod tags;
 
 pub use growth::{GrowError, Growth};
+pub use guira_sync::prefetch;
 pub use index::{BUCKET_SLOTS, Bucket, Index, LockedPayload, Payloads, SEGMENT_BUCKETS, SEGMENT_BYTES, SEGMENT_SLOTS};
 pub use locked::{Locked, Place};
 #[cfg(not(loom))]
@@ -128,7 +128,6 @@ pub use map::{
     Auto, Boxed, Builder, Change, Changed, CuckooMap, Inline, Iter, ManyFull, Pinned, Plain, RandomState, ReserveError,
     Storage, TableFull, Ways, Width,
 };
-pub use prefetch::prefetch;
 pub use probe::Probe;
 pub use read::Contended;
 pub use segment::{Geometry, SegmentSource};

@@ -9,9 +9,9 @@
 use std::{marker::PhantomData, ptr::NonNull};
 
 use guira_sync::Version;
+use guira_sync::prefetch;
 
 use crate::{
-    prefetch::prefetch,
     probe::Probe,
     residence::Residence,
     segment::{Geometry, SegmentRef, SegmentSource},

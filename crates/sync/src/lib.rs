@@ -3,19 +3,27 @@
 //! - [`Stripes`]: words that are spinlock and version at once; writers lock a pair, readers only look. Where the processor has
 //!   transactions they may stand in for the locks.
 //! - [`References`]: a count whose last holder frees what it counts for.
+//! - [`SpinLock`]: a value for one thread at a time, waited for without the system.
+//! - [`ring`]: cache lines of messages from one thread to another.
+//! - [`prefetch()`]: asking for memory ahead of its use.
 //! - [`reuse`]: how memory is used again that optimistic readers may still be looking at.
 //! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
 //!   kernels that production runs are the ones that the models check.
 
 mod elision;
 pub mod order;
+mod prefetch;
 mod references;
 pub mod reuse;
+pub mod ring;
 #[cfg(shuttle)]
 mod scheduled;
+mod spin_lock;
 mod stripe;
 
+pub use prefetch::{prefetch, prefetch_of_many, prefetch_to_write};
 pub use references::References;
+pub use spin_lock::{SpinGuard, SpinLock};
 pub use stripe::{AllGuard, HeldStripes, LockGuard, PairGuard, Stripes, Version};
 
 /// The atomics every kernel uses.

@@ -76,7 +76,7 @@ impl<'a> Words<'a> {
     /// Asks for the slot ahead of its use, as one of many.
     #[inline(always)]
     pub fn prefetch_of_many(self) {
-        crate::prefetch::prefetch_of_many(self.0.as_ptr());
+        guira_sync::prefetch_of_many(self.0.as_ptr());
     }
 
     /// The slot as one that holds a pointer.
