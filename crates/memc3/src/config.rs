@@ -1,6 +1,6 @@
 //! What a user can choose about the engine, checked before anything is allocated.
 
-use crate::arena::PAGE_LEN;
+use guira_arena::{NoAddressSpace, PAGE_LEN};
 
 /// Smallest memory limit in bytes: a page for the index, one for each of a few classes.
 const MEMORY_MIN: usize = 1 << 20;
@@ -142,3 +142,9 @@ impl std::fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<NoAddressSpace> for ConfigError {
+    fn from(NoAddressSpace { bytes }: NoAddressSpace) -> Self {
+        Self::NoAddressSpace { bytes }
+    }
+}

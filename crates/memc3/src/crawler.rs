@@ -1,11 +1,11 @@
 //! Background work, in slices: the index grows, expired items are freed, a lowered memory limit is carried out; and the scan
 //! that dumps look through.
 
+use guira_arena::{PageId, Place};
 use guira_cuckoo::{GrowError, Growth};
 use guira_item::{ItemInfo, ScanCursor, Time};
 
 use crate::{
-    arena::{PageId, Place},
     counters::Counters,
     engine::{KeyCopy, Shared, Worker},
     eviction::Verdict,

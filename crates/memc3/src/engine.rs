@@ -1,12 +1,14 @@
 //! The engine itself: a batch is hashed, its buckets are asked for, then its items, and then each request is carried out in
 //! order, by the optimistic read or by the locked change.
 
+use std::ptr::NonNull;
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
-use guira_cuckoo::{Index, LockedPayload, Probe, SegmentSource};
+use guira_arena::{Arena, PAGE_LEN, Place, Words};
+use guira_cuckoo::{Index, LockedPayload, Probe, SEGMENT_BYTES, SegmentSource};
 use guira_item::{
     ClassStats, Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation,
     ReassignError, Request, ScanCursor, Sink, Time,
@@ -14,7 +16,6 @@ use guira_item::{
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::{
-    arena::{Arena, PAGE_LEN, Place, Words},
     config::{Config, ConfigError},
     counters::Totals,
     item::{self, Header, More},
@@ -85,14 +86,18 @@ pub(crate) type LockedKey<'a> = LockedPayload<'a, IndexMemory, StripeVersions>;
 #[derive(Debug)]
 pub(crate) struct IndexMemory(Arc<Arena>);
 
-// SAFETY: the arena keeps the promises, and lives at least as long as this.
+const _: () = assert!(SEGMENT_BYTES == PAGE_LEN, "a segment of the index is a page");
+
+// SAFETY: pages stay mapped as long as the arena, which lives at least as long as this, and are accessed atomically; a page is
+// handed out to one taker at a time.
 unsafe impl SegmentSource for IndexMemory {
-    fn allocate(&self, bytes: usize) -> Option<std::ptr::NonNull<u8>> {
-        self.0.allocate(bytes)
+    fn allocate(&self, bytes: usize) -> Option<NonNull<u8>> {
+        assert_eq!(bytes, PAGE_LEN, "a segment of the index is a page");
+        NonNull::new(self.0.page(self.0.take_page_for_index()?))
     }
 
-    fn release(&self, segment: std::ptr::NonNull<u8>, bytes: usize) {
-        self.0.release(segment, bytes);
+    fn release(&self, segment: NonNull<u8>, _bytes: usize) {
+        self.0.give_page(self.0.page_at(segment.as_ptr()));
     }
 }
 

@@ -6,11 +6,11 @@
 
 use std::sync::{Arc, PoisonError, atomic::Ordering};
 
+use guira_arena::{PAGE_LEN, PageId, Place};
 use guira_cuckoo::Probe;
 use guira_item::{ItemInfo, Key, Time};
 
 use crate::{
-    arena::{PAGE_LEN, PageId, Place},
     config::Eviction,
     counters::Counters,
     engine::{KeyCopy, Shared},

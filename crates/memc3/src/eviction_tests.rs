@@ -1,11 +1,12 @@
 //! What goes when memory is short, what stays, and where pages go.
 
+use guira_arena::PageId;
+use guira_engine_suite::caller::{NOW, get, run, set};
 use guira_item::{Delete, Engine, Operation};
 
 use crate::{
     Config, Eviction, Memc3,
-    arena::PageId,
-    engine_tests::{NOW, POLICIES, engine, get, run, set},
+    engine_tests::{POLICIES, engine},
     item::Header,
     large,
 };

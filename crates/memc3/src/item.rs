@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use guira_item::Expiry;
 
-use crate::arena::Words;
+use guira_arena::Words;
 
 const VALUE_LEN_SHIFT: u32 = 8;
 const VALUE_LEN_BITS: u32 = 14;
@@ -342,7 +342,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::arena::{Arena, Place};
+    use guira_arena::{Arena, Place};
 
     #[test]
     fn a_header_keeps_every_field() {

@@ -15,11 +15,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use guira_arena::{Place, Words};
 use guira_item::{PinnedValue, Time};
 use guira_sync::References;
 
 use crate::{
-    arena::{Place, Words},
     engine::Shared,
     item::{Header, Writer},
     magazine::Station,

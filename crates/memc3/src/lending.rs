@@ -6,13 +6,10 @@
 
 use std::sync::Arc;
 
+use guira_arena::{PAGE_LEN, PageId};
 use guira_item::Time;
 
-use crate::{
-    arena::{PAGE_LEN, PageId},
-    engine::Shared,
-    magazine::Station,
-};
+use crate::{engine::Shared, magazine::Station};
 
 /// The part of the pages that may be lent is one in so many.
 const LENT_PART: usize = 2;

@@ -14,7 +14,6 @@
 //! - locks are taken in this order: class, then pool; stripes are taken while holding neither, and neither while holding
 //!   stripes.
 
-mod arena;
 mod config;
 mod counters;
 mod crawler;

@@ -10,7 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use guira_sync::reuse;
 
-use crate::{arena::Place, counters::Counters, size_classes::ClassId};
+use guira_arena::Place;
+
+use crate::{counters::Counters, size_classes::ClassId};
 
 /// What is a worker's own, and others look into.
 #[derive(Debug, Default)]

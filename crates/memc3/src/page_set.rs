@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::arena::PageId;
+use guira_arena::PageId;
 
 /// Pages of one class.
 #[derive(Debug)]

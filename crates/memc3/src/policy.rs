@@ -11,13 +11,9 @@ mod random;
 mod s3fifo;
 mod sieve;
 
-use crate::{
-    arena::{Place, Words},
-    config::Eviction,
-    item::Header,
-    large,
-    slabs::ClassMemory,
-};
+use guira_arena::{Place, Words};
+
+use crate::{config::Eviction, item::Header, large, slabs::ClassMemory};
 
 /// Which item goes.
 pub(crate) trait Policy: Send + std::fmt::Debug {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use guira_arena::Place;
 use guira_cuckoo::Probe;
 use guira_item::{Answer, Death, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::{
-    arena::Place,
     engine::{Shared, Worker},
     item::{self, Header, More},
     size_classes::ClassId,

@@ -8,7 +8,9 @@
 
 use guira_item::{ReassignError, Time};
 
-use crate::{arena::PageId, engine::Shared, magazine::Station, size_classes::ClassId};
+use guira_arena::PageId;
+
+use crate::{engine::Shared, magazine::Station, size_classes::ClassId};
 
 /// A class takes a page from another whose items last so many times longer than its own: the pages move before the
 /// difference costs many hits, and do not go back and forth.

@@ -2,7 +2,7 @@
 //!
 //! Always true: sizes ascend strictly, each a multiple of the arena's granule; the last is the largest chunk there is.
 
-use crate::arena::PAGE_LEN;
+use guira_arena::PAGE_LEN;
 
 /// Largest chunk in bytes: a quarter of a page. Longer items are cut into pieces.
 pub(crate) const CHUNK_LEN_MAX: usize = PAGE_LEN / 4;

@@ -15,6 +15,7 @@ use std::{
     },
 };
 
+use guira_arena::{Arena, PAGE_LEN, PageId, Place, Words};
 use guira_item::{ClassStats, Time};
 use guira_sync::{
     order::{Held, Rank},
@@ -22,7 +23,6 @@ use guira_sync::{
 };
 
 use crate::{
-    arena::{Arena, PAGE_LEN, PageId, Place, Words},
     config::{Config, Eviction},
     item::Header,
     large,

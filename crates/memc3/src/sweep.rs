@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::arena::PageId;
+use guira_arena::PageId;
 
 /// In the upper half of the word: flushes under way, and pages that are being looked through.
 const AT_WORK: u64 = 1 << 32;

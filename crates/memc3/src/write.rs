@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use guira_arena::{Place, Words};
 use guira_cuckoo::{Full, GrowError, Place as Slot, Probe, SEGMENT_BUCKETS};
 use guira_item::{
     Answer, Change, Current, Expiry, Footprint, Footprints, Get, Hit, Key, NewValue, Operation, Request, Sink, Store,
@@ -17,7 +18,6 @@ use guira_item::{
 };
 
 use crate::{
-    arena::{Place, Words},
     counters::Counters,
     engine::{LockedKey, Shared, Worker},
     eviction::Unlinked,

@@ -2,7 +2,9 @@
 //! bit, set by a read, is not set; it clears the bits it passes.
 
 use super::{JUDGED_MAX, Judged, Policy};
-use crate::{arena::Place, slabs::ClassMemory};
+use guira_arena::Place;
+
+use crate::slabs::ClassMemory;
 
 /// The hand.
 #[derive(Debug, Default)]

@@ -3,7 +3,9 @@
 //! Always true: a chunk is in at most one list of its class; a node of zero is in none; links are places plus one, so that
 //! zero is the end.
 
-use crate::{arena::Place, slabs::ClassMemory};
+use guira_arena::Place;
+
+use crate::slabs::ClassMemory;
 
 /// Bytes of a node: the neighbours on both sides and nothing else.
 pub(super) const NODE_LEN: usize = 8;

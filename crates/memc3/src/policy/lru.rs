@@ -5,7 +5,9 @@ use super::{
     Judged, Policy,
     list::{self, List},
 };
-use crate::{arena::Place, slabs::ClassMemory};
+use guira_arena::Place;
+
+use crate::slabs::ClassMemory;
 
 /// Items by last use.
 #[derive(Debug, Default)]

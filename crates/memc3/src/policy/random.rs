@@ -1,7 +1,9 @@
 //! Random eviction: no order, no marks; the baseline below which no policy should fall.
 
 use super::Policy;
-use crate::{arena::Place, item::Header, large, slabs::ClassMemory};
+use guira_arena::Place;
+
+use crate::{item::Header, large, slabs::ClassMemory};
 
 /// A generator (SplitMix64) is all the state there is.
 #[derive(Debug, Default)]

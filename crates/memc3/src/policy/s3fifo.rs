@@ -8,8 +8,9 @@ use super::{
     JUDGED_MAX, Judged, Policy, judged_max,
     list::{self, List},
 };
+use guira_arena::Place;
+
 use crate::{
-    arena::Place,
     item::{self, Header},
     slabs::ClassMemory,
 };

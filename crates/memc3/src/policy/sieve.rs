@@ -5,7 +5,9 @@ use super::{
     JUDGED_MAX, Judged, Policy, judged_max,
     list::{self, List},
 };
-use crate::{arena::Place, slabs::ClassMemory};
+use guira_arena::Place;
+
+use crate::slabs::ClassMemory;
 
 /// The queue and the hand.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
-//! The arena: one reservation of address space of `-m` bytes, cut into pages of 64 KiB, from which slabs and index
-//! segments come. Memory is taken from the operating system when a page is first used.
+//! The arena: one reservation of address space of `-m` bytes, cut into pages of 64 KiB, from which an engine's items and its
+//! index come. Memory is taken from the operating system when a page is first used.
 //!
 //! ```text
-//! Place (32 bits, a payload of the index):   check bits | granule number
+//! Place (32 bits, a payload of an index):   check bits | granule number
 //! ```
 //! Always true: the reservation stays mapped as long as the arena lives, with a guard of one page behind it, so reading up to
 //! a page's length from any place stays inside; all access to pages that other threads may see is atomic, by words.
@@ -15,17 +15,13 @@ use std::{
     },
 };
 
-use guira_cuckoo::{SEGMENT_BYTES, SegmentSource};
 use guira_sync::{
     order::{Held, Rank},
     reuse,
 };
 
-use crate::config::ConfigError;
-
-/// Bytes of a page: an index segment's worth, small enough that a class with few items wastes little.
-pub(crate) const PAGE_LEN: usize = 64 << 10;
-const _: () = assert!(SEGMENT_BYTES == PAGE_LEN);
+/// Bytes of a page: a segment of the cuckoo index, small enough that a size class with few items wastes little.
+pub const PAGE_LEN: usize = 64 << 10;
 
 /// Bytes of a huge page.
 const HUGE_PAGE_LEN: usize = 2 << 20;
@@ -38,11 +34,18 @@ const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 
 /// A page's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct PageId(pub u32);
+pub struct PageId(pub u32);
 
 /// Where a chunk begins: its number of granules from the start of the arena.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Place(pub u32);
+pub struct Place(pub u32);
+
+/// The operating system does not give that much address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoAddressSpace {
+    /// Bytes asked for.
+    pub bytes: usize,
+}
 
 /// What the arena has to give.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ struct Pool {
 
 /// The reservation and its pages.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub struct Arena {
     base: NonNull<u8>,
     reserved_len: usize,
     pages: usize,
@@ -82,7 +85,7 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     /// Reserves `pages` pages; takes no memory yet.
-    pub fn new(pages: usize, huge_pages: bool) -> Result<Self, ConfigError> {
+    pub fn new(pages: usize, huge_pages: bool) -> Result<Self, NoAddressSpace> {
         let len = pages * PAGE_LEN;
         let reserved_len = len + PAGE_LEN + HUGE_PAGE_LEN;
         // SAFETY: a fresh anonymous private mapping at an address of the kernel's choice touches no memory of ours.
@@ -97,7 +100,7 @@ impl Arena {
             )
         };
         if mapped == libc::MAP_FAILED {
-            return Err(ConfigError::NoAddressSpace { bytes: reserved_len });
+            return Err(NoAddressSpace { bytes: reserved_len });
         }
         // The arena begins on a huge page's border; what lies before it stays unused.
         let skipped = mapped.align_offset(HUGE_PAGE_LEN);
@@ -233,6 +236,19 @@ impl Arena {
         self.with_pool(|pool| pool.reserved.push(page));
     }
 
+    /// A page for the index: one that was set aside, or one from the pool.
+    pub fn take_page_for_index(&self) -> Option<PageId> {
+        let reserved = self.with_pool(|pool| pool.reserved.pop());
+        let page = reserved.or_else(|| self.take_page())?;
+        reuse::before_reuse();
+        Some(page)
+    }
+
+    /// The page that begins at `address`, which [`Arena::page`] has told.
+    pub fn page_at(&self, address: *const u8) -> PageId {
+        PageId(((address as usize - self.base.as_ptr() as usize) / PAGE_LEN) as u32)
+    }
+
     /// Pages set aside for the index.
     pub fn reserved_for_index(&self) -> usize {
         self.with_pool(|pool| pool.reserved.len())
@@ -245,7 +261,12 @@ impl Arena {
 
     /// Whether a page can be had without taking it from someone.
     pub fn has_free_page(&self) -> bool {
-        self.with_pool(|pool| pool.taken < pool.limit)
+        self.free_pages() > 0
+    }
+
+    /// Pages that can be had without taking them from someone.
+    pub fn free_pages(&self) -> usize {
+        self.with_pool(|pool| pool.limit.saturating_sub(pool.taken))
     }
 
     /// Changes the limit, in pages, up to what was reserved.
@@ -312,7 +333,6 @@ impl Arena {
     }
 
     /// The whole arena, for tests that forbid writing to it.
-    #[cfg(test)]
     pub fn span(&self) -> (*mut u8, usize) {
         (self.base.as_ptr(), self.pages * PAGE_LEN)
     }
@@ -325,31 +345,15 @@ impl Drop for Arena {
     }
 }
 
-// SAFETY: pages stay mapped as long as the arena, and are accessed atomically; a page is handed out to one taker at a time.
-unsafe impl SegmentSource for Arena {
-    fn allocate(&self, bytes: usize) -> Option<NonNull<u8>> {
-        assert_eq!(bytes, PAGE_LEN, "a segment of the index is a page");
-        let reserved = self.with_pool(|pool| pool.reserved.pop());
-        let page = reserved.or_else(|| self.take_page())?;
-        reuse::before_reuse();
-        NonNull::new(self.page(page).cast())
-    }
-
-    fn release(&self, segment: NonNull<u8>, _bytes: usize) {
-        let at = segment.as_ptr() as usize - self.base.as_ptr() as usize;
-        self.give_page(PageId((at / PAGE_LEN) as u32));
-    }
-}
-
 /// The words of memory from some place on: atomic, and readable for at least a page's length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words<'a> {
+pub struct Words<'a> {
     start: NonNull<AtomicU64>,
     arena: std::marker::PhantomData<&'a Arena>,
 }
 
 /// Words that may be read from any place: a page's length, which the guard page makes safe everywhere.
-pub(crate) const WORDS_MAX: usize = PAGE_LEN / 8;
+pub const WORDS_MAX: usize = PAGE_LEN / 8;
 
 impl<'a> Words<'a> {
     /// The word at `index`, below [`WORDS_MAX`].

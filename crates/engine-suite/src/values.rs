@@ -1,0 +1,137 @@
+//! What is stored comes back, for as long as it should.
+
+use guira_item::{Answer, Delete, Engine, Expiry, Get, Key, Operation, Request, ScanCursor, Store, StoreMode, Time};
+
+use crate::{
+    Subject,
+    caller::{Answers, NOW, Reply, bytes_of, get, run, set, store},
+};
+
+/// Small values, large ones, and those at the borders between.
+pub fn values_of_every_length_come_back<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(64);
+    let mut worker = engine.worker();
+    let lens = (0..300).chain([1_000, 4_095, 16_000, 16_383, 16_384, 20_000, 65_536, 300_000, 1_000_000]);
+    for len in lens {
+        let value: Vec<u8> = (0..len).map(|i| (i * 7 + len) as u8).collect();
+        for key in [&b"k"[..], b"a key of sixteen", &[0xff; 250]] {
+            assert!(set(&engine, &mut worker, key, &value), "{len}");
+            assert_eq!(get(&engine, &mut worker, key).as_deref(), Some(&value[..]), "{len}");
+        }
+    }
+    assert_eq!(engine.stats().curr_items, 3);
+}
+
+/// The largest item is a megabyte by default.
+pub fn an_item_above_the_largest_is_refused<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(64);
+    let mut worker = engine.worker();
+    let reply = run(&engine, &mut worker, NOW, b"k", store(StoreMode::Set, &vec![0; 2 << 20]));
+    assert_eq!(reply, Reply::Other(Answer::TooLarge));
+}
+
+/// What has expired is not found, and its memory comes back.
+pub fn items_expire_and_the_crawler_takes_their_memory_back<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(4);
+    let mut worker = engine.worker();
+    for i in 0..1_000 {
+        let expiry = Expiry::at(Time(NOW.0 + 5 + i % 2 * 1_000));
+        let operation =
+            Operation::Store(Store { mode: StoreMode::Set, flags: 3, expiry, cas: None, vivify: None, value: b"v" });
+        run(&engine, &mut worker, NOW, format!("k{i}").as_bytes(), operation);
+    }
+    let later = Time(NOW.0 + 5);
+    assert_eq!(run(&engine, &mut worker, later, b"k0", Operation::Get(Get::PLAIN)), Reply::Other(Answer::Miss));
+    assert!(
+        matches!(run(&engine, &mut worker, later, b"k1", Operation::Get(Get::PLAIN)), Reply::Hit(hit, _) if hit.flags == 3)
+    );
+    while engine.maintain(&mut worker, later) {}
+    let stats = engine.stats();
+    assert_eq!((stats.curr_items, stats.reclaimed, stats.crawler_reclaimed), (500, 500, 499));
+    let left: u64 = (1u64..1_000).step_by(2).map(|i| subject.header_len + format!("k{i}").len() as u64 + 1).sum();
+    assert_eq!(stats.bytes, left);
+}
+
+/// At once, and at a later second.
+pub fn a_flush_takes_what_was_there_and_nothing_else<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(4);
+    let mut worker = engine.worker();
+    assert!(set(&engine, &mut worker, b"before", b"1"));
+    engine.flush_all(NOW, NOW);
+    assert_eq!(get(&engine, &mut worker, b"before"), None);
+    assert!(set(&engine, &mut worker, b"before", b"2") && set(&engine, &mut worker, b"after", b"3"));
+    assert_eq!(get(&engine, &mut worker, b"before").as_deref(), Some(&b"2"[..]));
+    engine.flush_all(Time(NOW.0 + 10), NOW);
+    assert!(get(&engine, &mut worker, b"after").is_some());
+    let then = Time(NOW.0 + 10);
+    assert_eq!(run(&engine, &mut worker, then, b"after", Operation::Get(Get::PLAIN)), Reply::Other(Answer::Miss));
+    let add = run(&engine, &mut worker, then, b"after", store(StoreMode::Add, b"4"));
+    assert!(matches!(add, Reply::Other(Answer::Stored { .. })), "{add:?}");
+}
+
+/// Whoever sends a large value keeps it from being freed.
+pub fn a_value_being_sent_survives_its_own_replacement<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(16);
+    let mut worker = engine.worker();
+    let old: Vec<u8> = (0..200_000u32).map(|i| (i / 7) as u8).collect();
+    assert!(set(&engine, &mut worker, b"large", &old));
+    let mut answers = Answers::default();
+    let request = Request { key: Key::new(b"large").expect("key"), operation: Operation::Get(Get::PLAIN) };
+    engine.execute(&mut worker, NOW, &[request], &mut answers);
+    assert!(set(&engine, &mut worker, b"large", &[9; 100_000]));
+    for i in 0..200 {
+        assert!(set(&engine, &mut worker, format!("other{i}").as_bytes(), &vec![3; 150_000]));
+    }
+    let pin = answers.pins.pop().expect("pinned");
+    assert_eq!(bytes_of(&*pin), old);
+    assert_eq!(pin.piece(old.len()), b"");
+    drop(pin);
+    run(&engine, &mut worker, NOW, b"large", Operation::Delete(Delete { cas: None, invalidate: None }));
+    for i in 0..200 {
+        run(
+            &engine,
+            &mut worker,
+            NOW,
+            format!("other{i}").as_bytes(),
+            Operation::Delete(Delete { cas: None, invalidate: None }),
+        );
+    }
+    let stats = engine.stats();
+    assert_eq!((stats.curr_items, stats.bytes), (0, 0));
+    assert_eq!(stats.classes.iter().map(|class| class.used_chunks).sum::<u64>(), 0, "every chunk is free again");
+}
+
+/// Every item, and none twice.
+pub fn a_scan_shows_every_item_once<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(4);
+    let mut worker = engine.worker();
+    (0..20_000).for_each(|i| assert!(set(&engine, &mut worker, format!("k{i}").as_bytes(), b"v")));
+    let mut seen = std::collections::BTreeSet::new();
+    let mut cursor = Some(ScanCursor::default());
+    while let Some(at) = cursor {
+        cursor = engine.scan(at, 100, NOW, &mut |info| assert!(seen.insert(info.key.to_vec())));
+    }
+    assert_eq!(seen.len(), 20_000);
+}
+
+/// A plain read derives the class from the item's length; the others ask the page.
+pub fn every_read_tells_the_class_that_the_item_lies_in<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(64);
+    let mut worker = engine.worker();
+    let mut class_of = |len: usize, flags: u32, get: Get| {
+        let value = vec![1; len];
+        let set = Store { mode: StoreMode::Set, flags, expiry: Expiry::NEVER, cas: None, vivify: None, value: &value };
+        run(&engine, &mut worker, NOW, b"key", Operation::Store(set));
+        match run(&engine, &mut worker, NOW, b"key", Operation::Get(get)) {
+            Reply::Hit(hit, _) => hit.class,
+            other => panic!("{len}: {other:?}"),
+        }
+    };
+    for len in (0..600).chain((600..20_000).step_by(97)) {
+        for flags in [0, 1] {
+            let plain = class_of(len, flags, Get::PLAIN);
+            assert_eq!(plain, class_of(len, flags, Get { value: false, ..Get::PLAIN }), "{len}");
+            assert_ne!(plain, 0, "{len}");
+        }
+    }
+}
