@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The crates, from the lowest layer up. guira-sync owns no memory, and its transactions do not survive the sanitizer's checks.
-const PACKAGES: [&str; 3] = ["guira-item", "guira-cuckoo", "guira-memc3"];
+const PACKAGES: [&str; 5] = ["guira-item", "guira-arena", "guira-cuckoo", "guira-memc3", "guira-cphash"];
 
 /// Runs their tests.
 ///

@@ -16,6 +16,12 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     // The lengths that CI promises: a million commands beside memcached, a minute of stress over the eviction policies.
     tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000").env("GUIRA_STRESS_SECONDS", "12");
     run.step("tests", tests)?;
+    // The program once more with each other engine: the same real clients, memcached beside it, crowds, kill -9.
+    for engine in ["cphash", "lockhash"] {
+        let mut tests = run.command("cargo test --locked --package guira --test compat");
+        tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "400000");
+        run.step(&format!("the running program with --engine {engine}"), tests)?;
+    }
     model::model(run)?;
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use guira_item::Immediate;
-use guira_memc3::{Config, Eviction, Memc3};
+use guira_item::{Engine, Immediate};
 use guira_server::{Listeners, Server, Settings};
 
 use crate::options::Options;
@@ -11,32 +10,77 @@ use crate::options::Options;
 /// Starts a server on an engine that is ready to serve; called once privileges are given up.
 pub(crate) type Start = Box<dyn FnOnce(Settings, Listeners) -> std::io::Result<Server>>;
 
-/// Policies of `--eviction`.
-const EVICTIONS: [Eviction; 5] = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
+/// As many as `-t` allows.
+const SERVER_THREADS_MAX: usize = 1024;
+
+/// What the options say to every engine.
+struct Wanted<'o> {
+    options: &'o Options,
+    memory_limit: usize,
+    item_len_max: usize,
+    huge_pages: bool,
+}
+
+/// Makes an engine ready to serve.
+type Build = fn(&Wanted<'_>) -> Result<Start, String>;
+
+/// The engines by name. Another one is one line.
+const ENGINES: [(&str, Build); 3] = [("memc3", memc3), ("cphash", cphash), ("lockhash", lockhash)];
 
 /// Makes the engine the options ask for.
 pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize) -> Result<Start, String> {
-    match options.engine.as_str() {
-        "memc3" => {}
-        "cphash" | "lockhash" => return Err(format!("--engine {}: not built yet, use memc3", options.engine)),
-        other => return Err(format!("--engine {other}: no such engine, use memc3")),
-    }
+    let (_, build) = named("--engine", "engine", &options.engine, &ENGINES, |(name, _)| name)?;
     if options.store != "memory" {
         return Err(format!("--store {}: not built yet, use memory", options.store));
     }
-    let eviction = EVICTIONS.into_iter().find(|eviction| eviction.name() == options.eviction).ok_or_else(|| {
-        let names = EVICTIONS.map(Eviction::name).join(", ");
-        format!("--eviction {}: no such policy, use one of {names}", options.eviction)
-    })?;
     let huge_pages = match options.huge_pages.as_str() {
         "auto" => true,
         "off" => options.enable_largepages,
         other => return Err(format!("--huge-pages {other}: write auto or off")),
     };
+    build(&Wanted { options, memory_limit, item_len_max, huge_pages })
+}
+
+/// The one of `all` that is called `wanted`.
+fn named<'a, T>(
+    flag: &str,
+    what: &str,
+    wanted: &str,
+    all: &'a [T],
+    name: impl Fn(&'a T) -> &'a str,
+) -> Result<&'a T, String> {
+    all.iter().find(|one| name(one) == wanted).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(&name).collect();
+        format!("{flag} {wanted}: no such {what}, use one of {}", names.join(", "))
+    })
+}
+
+/// The policy of `--eviction`, the first of `all` without the flag.
+fn policy<T: Copy>(wanted: &Wanted<'_>, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    let names: Vec<(&str, T)> = all.iter().map(|policy| (name(*policy), *policy)).collect();
+    let default = names[0].0.to_owned();
+    let chosen = wanted.options.eviction.as_ref().unwrap_or(&default);
+    let what = format!("policy of {}", wanted.options.engine);
+    named("--eviction", &what, chosen, &names, |(name, _)| name).map(|(_, policy)| *policy)
+}
+
+fn serve<E: Engine>(engine: E) -> Start {
+    Box::new(|settings, listeners| Server::start(settings, listeners, Immediate(Arc::new(engine))))
+}
+
+fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
+    use guira_memc3::{Config, Eviction, Memc3};
+    let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
+    for (flag, given) in [("--partitions", options.partitions), ("--server-threads", options.server_threads)] {
+        if let Some(number) = given {
+            return Err(format!("{flag} {number}: memc3 has none, leave it out or choose --engine cphash"));
+        }
+    }
+    let policies = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
     let defaults = Config::new(memory_limit);
     let config = Config {
         item_len_max,
-        eviction,
+        eviction: policy(wanted, &policies, Eviction::name)?,
         evictions_enabled: !options.disable_evictions,
         versions_shown: !options.disable_cas,
         huge_pages,
@@ -44,6 +88,35 @@ pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize)
         chunk_len_min: options.slab_min_size.map_or(defaults.chunk_len_min, |len| len.max(defaults.chunk_len_min)),
         ..defaults
     };
-    let engine = Memc3::new(config).map_err(|error| error.to_string())?;
-    Ok(Box::new(|settings, listeners| Server::start(settings, listeners, Immediate(Arc::new(engine)))))
+    Memc3::new(config).map(serve).map_err(|error| error.to_string())
+}
+
+/// The settings of `cphash` and `lockhash`.
+fn partitioned(wanted: &Wanted<'_>) -> Result<guira_cphash::Config, String> {
+    use guira_cphash::{Config, Eviction};
+    let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
+    Ok(Config {
+        item_len_max,
+        eviction: policy(wanted, &[Eviction::Lru, Eviction::Random], Eviction::name)?,
+        evictions_enabled: !options.disable_evictions,
+        versions_shown: !options.disable_cas,
+        huge_pages,
+        partitions: options.partitions,
+        server_threads: options.server_threads,
+        ..Config::new(memory_limit)
+    })
+}
+
+fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
+    if let Some(number) = wanted.options.server_threads.filter(|number| *number > SERVER_THREADS_MAX) {
+        return Err(format!("--server-threads {number}: at most {SERVER_THREADS_MAX} threads"));
+    }
+    guira_cphash::Cphash::new(partitioned(wanted)?).map(serve).map_err(|error| error.to_string())
+}
+
+fn lockhash(wanted: &Wanted<'_>) -> Result<Start, String> {
+    if let Some(number) = wanted.options.server_threads {
+        return Err(format!("--server-threads {number}: lockhash has none, leave it out or choose --engine cphash"));
+    }
+    guira_cphash::Lockhash::new(partitioned(wanted)?).map(serve).map_err(|error| error.to_string())
 }

@@ -69,8 +69,14 @@ const FLAGS: &str = "\
    - modern, slab_*, lru_*, hot_*, warm_*, hash*, tail_repair_time...:
                           accepted, without effect
 -N, --napi_ids            accepted, without effect
-    --engine=<name>       what holds the items: memc3 (default)
-    --eviction=<name>     clock (default), s3fifo, sieve, lru, random
+    --engine=<name>       what holds the items: memc3 (default), cphash, lockhash
+    --eviction=<name>     memc3: clock (default), s3fifo, sieve, lru, random;
+                          cphash and lockhash: lru (default), random
+    --partitions=<num>    parts of the table of cphash and lockhash, a power of
+                          two (default: cphash four for each server thread,
+                          lockhash 4096)
+    --server-threads=<num> threads that serve cphash's partitions (default: one
+                          for each two cores; they sleep when idle)
     --huge-pages=<when>   auto (default): transparent huge pages for items and
                           index where the system gives them; off
     --metrics=<addr:port> serve metrics for Prometheus under /metrics

@@ -100,8 +100,6 @@ options! {
         extended: Vec<String> = Vec::new(), "memcached's extended options.";
     value [long, env = "GUIRA_ENGINE"]
         engine: String = "memc3".into(), "The engine.";
-    value [long, env = "GUIRA_EVICTION"]
-        eviction: String = "clock".into(), "Which item goes when memory is full.";
     value [long, env = "GUIRA_HUGE_PAGES"]
         huge_pages: String = "auto".into(), "auto: where the system gives them; off.";
     value [long, env = "GUIRA_STORE"]
@@ -125,6 +123,12 @@ options! {
         memory_file: PathBuf, "Not supported.";
     maybe [short = 'N', long, env = "GUIRA_NAPI_IDS"]
         napi_ids: u32, "Without a meaning here.";
+    maybe [long, env = "GUIRA_EVICTION"]
+        eviction: String, "Which item goes when memory is full; without it, as the engine likes it.";
+    maybe [long, env = "GUIRA_PARTITIONS"]
+        partitions: usize, "Parts of the table, for the engines that have them.";
+    maybe [long, env = "GUIRA_SERVER_THREADS"]
+        server_threads: usize, "Threads that serve partitions, for --engine cphash.";
     maybe [long, env = "GUIRA_METRICS"]
         metrics: String, "Where Prometheus may scrape, address:port.";
 

@@ -202,6 +202,11 @@ fn warnings(options: &Options, extended: &Extended) -> Vec<String> {
     }
     let mut ignored: Vec<String> = extended.ignored.iter().map(|name| format!("-o {name}")).collect();
     ignored.extend(options.napi_ids.map(|_| "-N".to_owned()));
+    if options.engine != "memc3" {
+        // The other engines have chunk sizes of their own.
+        ignored.extend(options.slab_growth_factor.map(|_| "-f".to_owned()));
+        ignored.extend(options.slab_min_size.map(|_| "-n".to_owned()));
+    }
     if !ignored.is_empty() {
         warnings.push(format!("accepted without effect: {}", ignored.join(", ")));
     }

@@ -10,7 +10,8 @@ pub trait Engine: Send + Sync + 'static {
     /// A worker for the calling thread.
     fn worker(&self) -> Self::Worker;
 
-    /// Carries out `requests` in order as of `now`, one answer each into `sink`. Each operation is atomic on its key.
+    /// Carries out `requests` as of `now`, one answer each into `sink`, in order; those on one key take effect in that order too.
+    /// Each operation is atomic on its key.
     fn execute<S: Sink>(&self, worker: &mut Self::Worker, now: Time, requests: &[Request<'_>], sink: &mut S);
 
     /// See [`Service::prefetch`](crate::Service::prefetch).

@@ -100,13 +100,13 @@ fn evictions_and_what_else_the_engine_counts_start_again_after_a_reset() {
 fn items_of_different_sizes_are_counted_apart() {
     let server = Server::start(Program::Guira, &[]);
     let mut client = server.connect();
-    for len in [10, 1000, 100_000] {
+    for len in [200, 1000, 100_000] {
         let set = format!("set k{len} 0 0 {len}\r\n{}\r\n", "x".repeat(len));
         client.expect(set.as_bytes(), b"STORED\r\n");
         client.ask(format!("get k{len}\r\nmg k{len} s v\r\nmn\r\n").as_bytes(), b"MN\r\n");
     }
     let stats = stats(&mut client, "slabs");
-    for len in [10, 1000, 100_000] {
+    for len in [200, 1000, 100_000] {
         let line = String::from_utf8(client.ask(format!("me k{len}\r\n").as_bytes(), b"\r\n")).unwrap();
         let class = line.split_whitespace().find_map(|word| word.strip_prefix("cls=")).unwrap();
         for (name, count) in [("cmd_set", "1"), ("get_hits", "2"), ("touch_hits", "0")] {

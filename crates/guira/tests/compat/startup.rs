@@ -69,6 +69,9 @@ fn bad_flags_are_told_in_one_line() {
         (["-I", "huge"], "huge"),
         (["--engine", "steam"], "steam"),
         (["--eviction", "never"], "never"),
+        (["--partitions", "3"], "--partitions"),
+        (["--partitions", "many"], "many"),
+        (["--server-threads", "-1"], "-1"),
         (["--huge-pages", "always"], "write auto or off"),
     ] {
         refuses(&arguments, about);

@@ -1,0 +1,89 @@
+//! How fast an engine answers batches on one client thread and, for CPHASH, one server thread:
+//! `cargo run --release -p guira-cphash --example speed -- lockhash 16 30` (engine, megabytes of 8-byte values, % inserts).
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use guira_cphash::{Config, Cphash, Lockhash};
+use guira_item::{
+    Answer, Engine, Expiry, Get, Hit, Key, Operation, PinnedValue, Request, Sink, Store, StoreMode, Time,
+    VALUE_SLACK_LEN,
+};
+
+const BATCH: usize = 1_000;
+
+struct Answers([u8; 8 + 2 * VALUE_SLACK_LEN]);
+
+impl Sink for Answers {
+    fn reserve(&mut self, _: usize, _: &Hit) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn commit(&mut self, _: usize, _: &Hit) {
+        std::hint::black_box(&mut self.0);
+    }
+
+    fn pinned(&mut self, _: usize, _: &Hit, _: Box<dyn PinnedValue>) {}
+
+    fn metadata(&mut self, _: usize, _: &Hit) {}
+
+    fn answer(&mut self, _: usize, _: Answer) {}
+}
+
+fn store(value: &[u8]) -> Operation<'_> {
+    let (mode, flags, expiry, cas, vivify) = (StoreMode::Set, 0, Expiry::NEVER, None, None);
+    Operation::Store(Store { mode, flags, expiry, cas, vivify, value })
+}
+
+fn play<E: Engine>(engine: &E, keys: u64, percent: u64) {
+    let mut worker = engine.worker();
+    let mut answers = Answers([0; 8 + 2 * VALUE_SLACK_LEN]);
+    let mut batch = |numbers: &[(u64, bool)]| {
+        let entries: Vec<[u8; 8]> = numbers.iter().map(|(number, _)| number.to_le_bytes()).collect();
+        let request = |((_, is_insert), entry): (&(u64, bool), &'_ [u8; 8])| *is_insert || entry.is_empty();
+        let requests: Vec<Request<'_>> = numbers
+            .iter()
+            .zip(&entries)
+            .map(|(number, entry)| {
+                let operation = if request((number, entry)) { store(entry) } else { Operation::Get(Get::PLAIN) };
+                Request { key: Key::new(entry).expect("eight bytes"), operation }
+            })
+            .collect();
+        engine.execute(&mut worker, Time(2), &requests, &mut answers);
+    };
+    for from in (0..keys).step_by(BATCH) {
+        batch(&(from..keys.min(from + BATCH as u64)).map(|number| (number, true)).collect::<Vec<_>>());
+    }
+    let mut random = 88_172_645_463_325_252u64;
+    let draws: Vec<(u64, bool)> = (0..2_000_000)
+        .map(|_| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            ((random >> 20) % keys, random % 100 < percent)
+        })
+        .collect();
+    for _ in 0..3 {
+        let (begin, mut operations) = (Instant::now(), 0);
+        while begin.elapsed() < Duration::from_secs(1) {
+            draws.chunks(BATCH).for_each(&mut batch);
+            operations += draws.len();
+        }
+        println!("{:.2} million operations a second", operations as f64 / begin.elapsed().as_secs_f64() / 1e6);
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number =
+        |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let keys = (number(1, 16) << 20) / 8;
+    let config = Config { huge_pages: true, hash_seed: 42, ..Config::new(keys as usize * 144 + (4 << 20)) };
+    match arguments.first().map(String::as_str) {
+        Some("cphash") => {
+            let config = Config { server_threads: Some(number(3, 1) as usize), ..config };
+            play(&Cphash::new(config).expect("memory"), keys, number(2, 30));
+        }
+        _ => play(&Lockhash::new(config).expect("memory"), keys, number(2, 30)),
+    }
+}

@@ -1,0 +1,187 @@
+//! What every engine has to pass, and what only messages can get wrong.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use guira_engine_suite::{
+    Setup, Subject,
+    caller::{Answers, NOW, Reply, store},
+    engine_suite,
+};
+use guira_item::{Answer, Engine, Get, Hit, Key, Operation, PinnedValue, Request, Sink, StoreMode};
+
+use crate::{Config, Cphash, CphashWorker, Eviction};
+
+fn policy(name: &str) -> Eviction {
+    [Eviction::Lru, Eviction::Random].into_iter().find(|policy| policy.name() == name).expect("a policy")
+}
+
+engine_suite!(Subject {
+    policies: &["lru", "random"],
+    make: |setup: &Setup| {
+        let config = Config::new(setup.memory_limit);
+        let (eviction, evictions_enabled) = (policy(setup.eviction), setup.evictions_enabled);
+        let (partitions, server_threads) = (Some(4), Some(1));
+        Cphash::new(Config { eviction, evictions_enabled, partitions, server_threads, hash_seed: 7, ..config })
+            .expect("memory")
+    },
+    bytes_per_item_max: |_| 145.0,
+    header_len: 80,
+    check_busy: |_, _| {},
+    check_empty: |_, _| {},
+});
+
+/// An engine whose stations are served by so many threads; by clients if there is none.
+fn engine(server_threads: usize) -> Cphash {
+    let config =
+        Config { partitions: Some(4), server_threads: Some(server_threads), hash_seed: 7, ..Config::new(8 << 20) };
+    Cphash::new(config).expect("memory")
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("key{number:08}")).collect()
+}
+
+fn requests<'a>(names: &'a [String], operation: impl Fn(usize) -> Operation<'a>) -> Vec<Request<'a>> {
+    let request = |(number, name): (usize, &'a String)| Request {
+        key: Key::new(name.as_bytes()).expect("a key"),
+        operation: operation(number),
+    };
+    names.iter().enumerate().map(request).collect()
+}
+
+/// Nothing holds a chunk any more once everything is gone: no reference was forgotten.
+fn assert_nothing_is_referenced(engine: &Cphash, worker: &mut CphashWorker) {
+    engine.flush_all(NOW, NOW);
+    while engine.maintain(worker, NOW) {}
+    let stats = engine.stats();
+    let used: u64 = stats.classes.iter().map(|class| class.used_chunks).sum();
+    assert_eq!((stats.curr_items, stats.bytes, used), (0, 0, 0), "{stats:?}");
+}
+
+#[test]
+fn references_come_back_from_a_million_operations() {
+    for server_threads in [0, 1, 2] {
+        let engine = engine(server_threads);
+        let (names, large) = (names(2_000), vec![7; 40_000]);
+        std::thread::scope(|scope| {
+            for thread in 0..2u64 {
+                let (engine, names, large) = (&engine, &names, &large);
+                scope.spawn(move || {
+                    let mut worker = engine.worker();
+                    let mut random = thread + 1;
+                    for _ in 0..84 {
+                        let mut next = || {
+                            random ^= random << 13;
+                            random ^= random >> 7;
+                            random ^= random << 17;
+                            random >> 8
+                        };
+                        let draws: Vec<u64> = names.iter().map(|_| next()).collect();
+                        let requests = requests(names, |number| match draws[number] % 100 {
+                            0 => store(StoreMode::Set, large),
+                            1..=30 => store(StoreMode::Set, &large[..(draws[number] >> 8) as usize % 3_000]),
+                            _ => Operation::Get(Get::PLAIN),
+                        });
+                        let mut answers = Answers::default();
+                        engine.execute(&mut worker, NOW, &requests, &mut answers);
+                        assert_eq!(answers.list.len(), names.len());
+                    }
+                });
+            }
+        });
+        assert_nothing_is_referenced(&engine, &mut engine.worker());
+    }
+}
+
+/// More messages than a ring holds, to one partition.
+#[test]
+fn a_full_ring_is_waited_for_and_loses_nothing() {
+    for server_threads in [0, 1] {
+        let engine = engine(server_threads);
+        let mut worker = engine.worker();
+        let names: Vec<String> = vec!["the same key".into(); 20_000];
+        let values: Vec<String> = (0..names.len()).map(|number| number.to_string()).collect();
+        let mut answers = Answers::default();
+        let all = requests(&names, |number| match number % 2 {
+            0 => store(StoreMode::Set, values[number].as_bytes()),
+            _ => Operation::Get(Get::PLAIN),
+        });
+        engine.execute(&mut worker, NOW, &all, &mut answers);
+        for (number, reply) in answers.list.iter().enumerate() {
+            match reply {
+                Reply::Other(Answer::Stored { .. }) => assert_eq!(number % 2, 0),
+                Reply::Hit(_, value) => assert_eq!(value, values[number - 1].as_bytes()),
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+    }
+}
+
+/// A sink that gives up in the middle of a batch.
+struct GivesUp {
+    after: usize,
+    room: Vec<u8>,
+}
+
+impl GivesUp {
+    fn count(&mut self) {
+        assert!(self.after > 0, "gives up");
+        self.after -= 1;
+    }
+}
+
+impl Sink for GivesUp {
+    fn reserve(&mut self, _: usize, hit: &Hit) -> &mut [u8] {
+        self.count();
+        self.room.resize(hit.value_len + 2 * guira_item::VALUE_SLACK_LEN, 0);
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, _: &Hit) {}
+
+    fn pinned(&mut self, _: usize, _: &Hit, _: Box<dyn PinnedValue>) {
+        self.count();
+    }
+
+    fn metadata(&mut self, _: usize, _: &Hit) {}
+
+    fn answer(&mut self, _: usize, _: Answer) {
+        self.count();
+    }
+}
+
+#[test]
+fn a_client_that_dies_in_the_middle_of_a_batch_gives_its_references_back() {
+    for server_threads in [0, 1] {
+        let engine = engine(server_threads);
+        let (names, value) = (names(600), vec![3; 2_000]);
+        let mut answers = Answers::default();
+        let sets = requests(&names, |number| store(StoreMode::Set, &value[..number * 3]));
+        engine.execute(&mut engine.worker(), NOW, &sets, &mut answers);
+        for after in (0..600).step_by(37) {
+            let mut worker = engine.worker();
+            let mixed = requests(&names, |number| match number % 5 {
+                0 => store(StoreMode::Set, &value),
+                _ => Operation::Get(Get::PLAIN),
+            });
+            let mut sink = GivesUp { after, room: Vec::new() };
+            let ended = catch_unwind(AssertUnwindSafe(|| engine.execute(&mut worker, NOW, &mixed, &mut sink)));
+            assert!(ended.is_err(), "it gives up");
+        }
+        assert_nothing_is_referenced(&engine, &mut engine.worker());
+    }
+}
+
+#[test]
+fn a_client_that_has_gone_leaves_no_seat() {
+    let engine = engine(1);
+    let names = names(100);
+    for _ in 0..10 {
+        let mut answers = Answers::default();
+        let gets = requests(&names, |_| Operation::Get(Get::PLAIN));
+        engine.execute(&mut engine.worker(), NOW, &gets, &mut answers);
+    }
+    engine.maintain(&mut engine.worker(), NOW);
+    engine.stats();
+    assert_eq!(engine.seats(), 0);
+}

@@ -1,0 +1,252 @@
+//! LOCKHASH: the partitions of CPHASH, each behind a spinning lock (CPHASH, section 4.2): the fair baseline. Whoever has a request
+//! takes the partition's lock and carries it out; a batch's cache lines are asked for beforehand.
+//!
+//! Always true: a partition's lock is taken while holding none; its heap's is taken inside it; who needs a whole group takes the
+//! locks of its partitions in order, then the heap's.
+
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+use guira_item::{
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Operation, ReassignError, Request, ScanCursor,
+    Sink, Time,
+};
+use guira_sync::{SpinGuard, SpinLock, prefetch, prefetch_to_write};
+
+use crate::{
+    config::{Config, ConfigError},
+    direct,
+    element::{Chunks, LINE_LEN, Slot},
+    group::Group,
+    heap::{ClassId, Heap},
+    partition::{Context, Partition, Supply, is_plain},
+    shards::{Common, Held, Shards},
+};
+
+/// Partitions by default (CPHASH, section 6.1).
+const PARTITIONS: usize = 4_096;
+
+/// Partitions that a group has on average, or more.
+const PARTITIONS_PER_HEAP: usize = 16;
+
+/// Requests whose cache lines are asked for at a time.
+const PIPELINE_LEN: usize = 32;
+
+/// A cache in memory behind locks. Cheap to share: clones are the same cache.
+#[derive(Clone)]
+pub struct Lockhash {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    common: Common,
+    partitions: Box<[CachePadded<SpinLock<Partition>>]>,
+    heaps: Box<[CachePadded<SpinLock<Heap>>]>,
+    /// A group's number is a partition's without so many bits.
+    group_shift: u32,
+}
+
+/// What one thread needs to use the engine.
+#[derive(Debug, Default)]
+pub struct Worker {
+    hashes: Vec<u64>,
+}
+
+impl std::fmt::Debug for Lockhash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lockhash").field("partitions", &self.shared.partitions.len()).finish_non_exhaustive()
+    }
+}
+
+/// A heap that a partition shares with others.
+struct SharedHeap<'a>(&'a SpinLock<Heap>);
+
+impl Supply for SharedHeap<'_> {
+    #[inline]
+    fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot> {
+        self.0.lock().allocate(chunks, class)
+    }
+
+    #[inline]
+    fn free(&mut self, chunks: Chunks<'_>, slots: impl Iterator<Item = Slot>) {
+        let mut heap = self.0.lock();
+        slots.for_each(|slot| heap.free(chunks, slot));
+    }
+
+    fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
+        self.0.lock().count_evicted(class, is_fetched);
+    }
+}
+
+impl Lockhash {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the settings make no sense or the memory cannot be reserved.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let count = config.small_partitions(PARTITIONS)?;
+        let seed = config.hash_seed;
+        let heaps = Common::heaps_max(&config).min((count / PARTITIONS_PER_HEAP).max(1));
+        let common = Common::new(config, count)?;
+        let partition = |number: usize| Partition::new(number, seed ^ number as u64);
+        let shared = Shared {
+            common,
+            partitions: (0..count).map(|number| CachePadded::new(SpinLock::new(partition(number)))).collect(),
+            heaps: (0..heaps).map(|number| CachePadded::new(SpinLock::new(Heap::new(number as u16)))).collect(),
+            group_shift: (count / heaps).ilog2(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Shared {
+    /// Asks for the buckets of keys, and for the partitions that have them.
+    #[inline]
+    fn prefetch_buckets(&self, hashes: &[u64]) {
+        for hash in hashes {
+            let number = self.common.partition(*hash);
+            prefetch(self.common.memory.buckets.address(number, *hash));
+            let partition: *const u8 = (&raw const *self.partitions[number]).cast();
+            prefetch_to_write(partition);
+            prefetch_to_write(partition.wrapping_add(LINE_LEN));
+        }
+    }
+
+    /// Asks for the elements that the buckets lead to.
+    #[inline]
+    fn prefetch_elements(&self, hashes: &[u64]) {
+        for hash in hashes {
+            if let Some(slot) = self.common.memory.buckets.hint(self.common.partition(*hash), *hash) {
+                let address = self.common.memory.address(slot);
+                prefetch_to_write(address);
+                prefetch(address.wrapping_add(LINE_LEN));
+            }
+        }
+    }
+}
+
+/// A partition under its lock, and its heap.
+struct Locked<'a>(SpinGuard<'a, Partition>, SharedHeap<'a>);
+
+impl<'a> Held for Locked<'a> {
+    type Supply = SharedHeap<'a>;
+
+    #[inline]
+    fn parts(&mut self) -> (&mut Partition, &mut SharedHeap<'a>) {
+        (&mut self.0, &mut self.1)
+    }
+}
+
+impl Shards for Shared {
+    type Held<'a> = Locked<'a>;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    #[inline]
+    fn group_of(&self, partition: usize) -> usize {
+        partition >> self.group_shift
+    }
+
+    #[inline]
+    fn hold(&self, partition: usize) -> Locked<'_> {
+        Locked(self.partitions[partition].lock(), SharedHeap(&self.heaps[self.group_of(partition)]))
+    }
+
+    fn groups(&self) -> usize {
+        self.heaps.len()
+    }
+
+    fn with_heap<R>(&self, group: usize, work: impl FnOnce(&Heap) -> R) -> R {
+        work(&self.heaps[group].lock())
+    }
+
+    fn with_group<R>(&self, group: usize, now: Time, work: impl FnOnce(&mut Group<'_>, &Context<'_>) -> R) -> R {
+        let first = group << self.group_shift;
+        let mut guards: Vec<SpinGuard<'_, Partition>> =
+            self.partitions[first..][..1 << self.group_shift].iter().map(|partition| partition.lock()).collect();
+        let mut heap = self.heaps[group].lock();
+        let mut partitions: Vec<&mut Partition> = guards.iter_mut().map(|guard| &mut **guard).collect();
+        // SAFETY: what is touched through it belongs to partitions and to a heap whose locks are held.
+        let cx = unsafe { self.common.context(now) };
+        work(&mut Group { heap: &mut heap, partitions: &mut partitions, first }, &cx)
+    }
+}
+
+impl Engine for Lockhash {
+    type Worker = Worker;
+
+    fn worker(&self) -> Worker {
+        Worker { hashes: Vec::with_capacity(PIPELINE_LEN) }
+    }
+
+    fn execute<S: Sink>(&self, worker: &mut Worker, now: Time, requests: &[Request<'_>], sink: &mut S) {
+        let shared = &self.shared;
+        shared.common.set_now(now);
+        shared.flush_if_due(now);
+        let mut index = 0;
+        for batch in requests.chunks(PIPELINE_LEN) {
+            worker.hashes.clear();
+            worker.hashes.extend(batch.iter().map(|request| shared.common.hash(request.key.as_bytes())));
+            if batch.len() > 1 {
+                shared.prefetch_buckets(&worker.hashes);
+                shared.prefetch_elements(&worker.hashes);
+            }
+            for (request, hash) in batch.iter().zip(&worker.hashes) {
+                match &request.operation {
+                    Operation::Get(get) if is_plain(get) => direct::get(shared, now, *hash, request, get, index, sink),
+                    _ => direct::change(shared, now, *hash, request, index, sink),
+                }
+                index += 1;
+            }
+        }
+    }
+
+    fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
+        for batch in keys.chunks(PIPELINE_LEN) {
+            worker.hashes.clear();
+            worker.hashes.extend(batch.iter().map(|key| self.shared.common.hash(key)));
+            self.shared.prefetch_buckets(&worker.hashes);
+            self.shared.prefetch_elements(&worker.hashes);
+        }
+    }
+
+    fn flush_all(&self, at: Time, now: Time) {
+        self.shared.flush_all(at, now);
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.shared.stats("lockhash")
+    }
+
+    fn scan(
+        &self,
+        cursor: ScanCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>),
+    ) -> Option<ScanCursor> {
+        self.shared.scan(cursor, limit, now, visit)
+    }
+
+    fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {
+        self.shared.set_memory_limit(bytes)
+    }
+
+    fn reassign_page(&self, _: &mut Worker, now: Time, from: Option<u32>, to: u32) -> Result<(), ReassignError> {
+        self.shared.reassign_page(now, from, to)
+    }
+
+    fn lend(&self, _: &mut Worker, now: Time, bytes: usize) -> Option<Loan> {
+        self.shared.lend(now, bytes)
+    }
+
+    fn maintain(&self, _: &mut Worker, now: Time) -> bool {
+        self.shared.maintain(now)
+    }
+
+    fn log_evictions(&self, log: Option<EvictionLog>) {
+        self.shared.log_evictions(log);
+    }
+}

@@ -1,0 +1,899 @@
+//! A partition: a hash table of its own with its own order of use (CPHASH, section 3.1), in the hands of one thread at a time.
+//! Both engines run this code: CPHASH by the thread that serves the partition, LOCKHASH under the partition's lock.
+//!
+//! Always true: an element is in its bucket and, under [`Eviction::Lru`], in the order of use exactly while it is ready; one that
+//! is being filled is in neither; the element that is there is served until the one that replaces it is ready; memory is taken
+//! before anything is changed, and an element with references is freed by whoever gives up the last one.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use guira_arena::PAGE_LEN;
+use guira_item::{
+    Answer, Change, Current, Death, EvictionLog, Expiry, Footprint, Footprints, Get, Hit, ItemInfo, NewValue,
+    Operation, Request, Store, StoreMode, Time, apply,
+};
+use guira_sync::prefetch_to_write;
+
+use crate::{
+    config::{Config, Eviction},
+    element::{BODY_HEADER_LEN, Chunks, Header, Kind, LINE_LEN, PIECE_HEADER_LEN, Parts, Slot, mark},
+    heap::{ClassId, Heap, PIECE_LEN_MAX},
+    table::Table,
+};
+
+/// Elements evicted in the hope that one of them leaves a chunk of the class that is wanted, before whole pages are emptied: in a
+/// cache of one size the first one does.
+const EVICTIONS_PER_CHUNK: usize = 8;
+
+/// Buckets looked at for an element to evict at random, before the next ones are.
+const RANDOM_TRIES: usize = 16;
+
+/// Times that a change is begun again because making room for it took what was there.
+const ATTEMPTS_MAX: usize = 4;
+
+/// Longest value in which a number is looked for, in bytes: what memcached keeps in one piece.
+const NUMBER_LEN_MAX: usize = 512 << 10;
+
+/// Bytes of a value in a page of full pieces.
+const PAGE_VALUE_LEN: usize = PAGE_LEN / PIECE_LEN_MAX * PIECE_LEN_MAX;
+
+/// Bytes that an item counts besides key and value when it is compared with the largest.
+const ITEM_HEADER_LEN: usize = 8;
+
+/// What all partitions of an engine share.
+pub(crate) struct Settings {
+    pub config: Config,
+    pub is_logging: AtomicBool,
+    pub eviction_log: Mutex<Option<EvictionLog>>,
+}
+
+impl Settings {
+    pub fn new(config: Config) -> Self {
+        Self { config, is_logging: AtomicBool::new(false), eviction_log: Mutex::new(None) }
+    }
+
+    pub fn set_log(&self, log: Option<EvictionLog>) {
+        self.is_logging.store(log.is_some(), Ordering::Relaxed);
+        *self.eviction_log.lock().unwrap_or_else(PoisonError::into_inner) = log;
+    }
+
+    /// A version as clients know it.
+    #[inline]
+    pub fn shown(&self, version: u64) -> u64 {
+        if self.config.versions_shown { version } else { 0 }
+    }
+
+    /// The shape of an item; `None` if it is larger than the largest.
+    #[inline]
+    pub fn shape(&self, key_len: usize, value_len: usize) -> Option<Shape> {
+        if ITEM_HEADER_LEN + key_len + value_len > self.config.item_len_max {
+            return None;
+        }
+        let head_len = LINE_LEN + BODY_HEADER_LEN + key_len;
+        match ClassId::fitting(head_len + value_len) {
+            Some(class) => Some(Shape { class, in_pieces: false }),
+            None => Some(Shape { class: ClassId::fitting(head_len)?, in_pieces: true }),
+        }
+    }
+}
+
+/// How an item lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    /// Class of its chunk, or of its head.
+    pub class: ClassId,
+    /// Its value lies in pieces.
+    pub in_pieces: bool,
+}
+
+/// What an operation on a partition goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'c> {
+    pub chunks: Chunks<'c>,
+    pub settings: &'c Settings,
+    pub now: Time,
+}
+
+/// Where a partition's memory comes from: its heap, or one that it shares with others.
+pub(crate) trait Supply {
+    /// A chunk, without evicting anything.
+    fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot>;
+
+    /// Takes chunks back.
+    fn free(&mut self, chunks: Chunks<'_>, slots: impl Iterator<Item = Slot>);
+
+    /// Counts an eviction.
+    fn count_evicted(&mut self, class: ClassId, is_fetched: bool);
+}
+
+impl Supply for Heap {
+    #[inline]
+    fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot> {
+        Heap::allocate(self, chunks, class)
+    }
+
+    #[inline]
+    fn free(&mut self, chunks: Chunks<'_>, slots: impl Iterator<Item = Slot>) {
+        slots.for_each(|slot| Heap::free(self, chunks, slot));
+    }
+
+    fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
+        Heap::count_evicted(self, class, is_fetched);
+    }
+}
+
+/// No chunk of a class is to be had by evicting elements of the partition one by one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shortage {
+    pub class: ClassId,
+    /// Pages that the whole element takes, rounded up.
+    pub pages: usize,
+}
+
+/// What came of an operation.
+pub(crate) enum Outcome {
+    /// A read found this, and wants the value.
+    Hit(Hit, Slot),
+    /// A read found this, and wants no more.
+    Metadata(Hit),
+    /// Anything else.
+    Answer(Answer, Footprints),
+}
+
+/// What came of a plain read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lookup {
+    Hit(Slot),
+    Miss(Option<Death>),
+}
+
+/// Numbers of a partition, as [`guira_item::EngineStats`] has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub total_items: u64,
+    pub bytes: u64,
+    pub reclaimed: u64,
+    pub expired_unfetched: u64,
+    pub crawler_reclaimed: u64,
+    pub crawler_checked: u64,
+    pub out_of_memory: u64,
+    pub evicted: u64,
+}
+
+impl std::ops::AddAssign<&Self> for Counters {
+    fn add_assign(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.total_items, other.total_items),
+            (&mut self.bytes, other.bytes),
+            (&mut self.reclaimed, other.reclaimed),
+            (&mut self.expired_unfetched, other.expired_unfetched),
+            (&mut self.crawler_reclaimed, other.crawler_reclaimed),
+            (&mut self.crawler_checked, other.crawler_checked),
+            (&mut self.out_of_memory, other.out_of_memory),
+            (&mut self.evicted, other.evicted),
+        ] {
+            *sum += more;
+        }
+    }
+}
+
+/// A hash table with an order of use. What every operation needs lies in the first cache line, with the lock if there is one.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Partition {
+    table: Table,
+    newest: Slot,
+    oldest: Slot,
+    len: usize,
+    /// Elements up to this version were flushed.
+    flushed_version: u64,
+    last_version: u64,
+    random: u64,
+    /// Where the crawler goes on.
+    crawl_bucket: usize,
+    /// Buckets with what a flush has left, at most.
+    unswept: usize,
+    pub counters: Counters,
+}
+
+impl Partition {
+    pub fn new(number: usize, seed: u64) -> Self {
+        Self {
+            table: Table::new(number),
+            len: 0,
+            newest: Slot::NONE,
+            oldest: Slot::NONE,
+            last_version: 0,
+            flushed_version: 0,
+            random: seed | 1,
+            crawl_bucket: 0,
+            unswept: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// From now on nothing that is there is visible.
+    pub fn flush(&mut self) {
+        self.flushed_version = self.last_version;
+        self.unswept = self.table.len();
+    }
+
+    /// Whether there may be elements left that were flushed.
+    pub fn is_unswept(&self) -> bool {
+        self.unswept > 0
+    }
+
+    #[inline]
+    fn death(&self, header: &Header, now: Time) -> Option<Death> {
+        if header.version.get() <= self.flushed_version {
+            Some(Death::Flushed)
+        } else if Expiry::from_raw(header.expiry.get()).is_past(now) {
+            Some(Death::Expired)
+        } else {
+            None
+        }
+    }
+
+    /// A plain read by its hash key. The caller compares the whole key, takes a reference if it gives the partition away before
+    /// it is done, and tells by [`Partition::bump`] that the element was used: at once, or when the neighbours that this asks
+    /// the memory for have come.
+    #[inline]
+    pub fn lookup<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, hash: u64) -> Lookup {
+        let Some(slot) = self.table.find(cx.chunks, hash) else { return Lookup::Miss(None) };
+        let header = cx.chunks.header(slot);
+        if let Some(death) = self.death(header, cx.now) {
+            self.reclaim(cx, supply, slot);
+            return Lookup::Miss(Some(death));
+        }
+        if cx.settings.config.eviction == Eviction::Lru {
+            for neighbour in [header.newer.get(), header.older.get()] {
+                prefetch_to_write(cx.chunks.memory.address(neighbour));
+            }
+        }
+        Lookup::Hit(slot)
+    }
+
+    /// An element that was found under `hash` has been used, if it is still there.
+    #[inline]
+    pub fn bump(&mut self, cx: &Context<'_>, slot: Slot, hash: u64) {
+        let header = cx.chunks.header(slot);
+        if header.kind() == Kind::Ready && header.hash.get() == hash {
+            self.use_element(cx, slot);
+        }
+    }
+
+    /// Carries out any operation. A store's element may have been filled beforehand; it is used or freed.
+    ///
+    /// # Errors
+    /// [`Shortage`] if pages have to be emptied first; nothing has been changed then, but that elements may have been evicted.
+    pub fn execute<S: Supply>(
+        &mut self,
+        cx: &Context<'_>,
+        supply: &mut S,
+        hash: u64,
+        request: &Request<'_>,
+        filled: &mut Option<Slot>,
+    ) -> Result<(Option<Death>, Outcome), Shortage> {
+        if let (Operation::Store(store), None) = (&request.operation, &*filled)
+            && let Some(outcome) = self.set_in_place(cx, hash, request.key.as_bytes(), store)
+        {
+            return Ok((None, outcome));
+        }
+        let mut spare = filled.take();
+        let is_filled = spare.is_some();
+        let key = request.key.as_bytes();
+        for _ in 0..ATTEMPTS_MAX {
+            let there = self.table.find(cx.chunks, hash);
+            let there = there.filter(|slot| cx.chunks.memory.body(*slot).key() == key);
+            let death = there.and_then(|slot| self.death(cx.chunks.header(slot), cx.now));
+            let live = there.filter(|_| death.is_none());
+            let number = live.and_then(|slot| number_text(cx, slot, &request.operation));
+            let current = live.map(|slot| current(cx, slot, number.as_deref()));
+            let version = self.last_version + 1;
+            let (change, answer) = apply(&request.operation, current.as_ref(), cx.now, cx.settings.shown(version));
+            let items = footprints(cx.settings, request, current.as_ref(), &change);
+            // Whoever has a reference reads the version it was given it with: the element gets a new one as a copy of itself.
+            let as_copy = live.and_then(|slot| marked_copy(cx, slot, &change));
+            let is_copied = as_copy.is_some();
+            match as_copy.unwrap_or(change) {
+                Change::Keep if death.is_some() => self.reclaim(cx, supply, there.expect("it is there, dead")),
+                Change::Keep => {}
+                Change::Remove => self.remove(cx, supply, there.expect("only what is there is removed")),
+                Change::Mark { expiry, stale, win_sent, new_version } => {
+                    let slot = there.expect("only what is there is marked");
+                    let header = cx.chunks.header(slot);
+                    header.expiry.set(expiry.to_raw());
+                    header.set(mark::STALE, stale);
+                    header.set(mark::WON, win_sent);
+                    if new_version {
+                        self.last_version = version;
+                        header.version.set(version);
+                        cx.chunks.memory.body(slot).set_version(version);
+                    }
+                }
+                Change::Rewrite { value, flags, expiry, stale, win_sent } => {
+                    let value_len = value.len_with(current.map_or(0, |item| item.value_len));
+                    let Some(shape) = cx.settings.shape(key.len(), value_len) else {
+                        self.free_spare(cx, supply, spare);
+                        return Ok((death, Outcome::Answer(Answer::TooLarge, Footprints::default())));
+                    };
+                    let in_place = there.filter(|slot| !is_filled && is_replaceable(cx, *slot, shape, &value));
+                    if let Some(slot) = in_place {
+                        let header = cx.chunks.header(slot);
+                        self.counters.bytes -= header.total_len() as u64;
+                        fill(cx, slot, key, flags, value_len, &value, None);
+                        self.renew(cx, slot);
+                        set_marks(header, expiry, stale, win_sent, keeps_use(&value, current.as_ref()));
+                        self.free_spare(cx, supply, spare.take());
+                        return Ok((death, self.outcome(cx, request, hash, there, answer, items)));
+                    }
+                    let fits = |slot: &Slot| {
+                        let header = cx.chunks.header(*slot);
+                        let is_as_long = !shape.in_pieces || header.value_len.get() as usize == value_len;
+                        is_filled
+                            || (header.class.get(), header.is_large()) == (shape.class.0, shape.in_pieces) && is_as_long
+                    };
+                    let slot = match spare.take_if(|slot| fits(slot)) {
+                        Some(slot) => slot,
+                        None => {
+                            self.free_spare(cx, supply, spare.take());
+                            let evicted = self.counters.evicted;
+                            let slot = self.allocate_element(cx, supply, shape, value_len)?;
+                            if self.counters.evicted != evicted {
+                                spare = Some(slot);
+                                continue;
+                            }
+                            slot
+                        }
+                    };
+                    if !is_filled {
+                        fill(cx, slot, key, flags, value_len, &value, live);
+                    }
+                    let is_fetched =
+                        keeps_use(&value, current.as_ref()) || is_copied && current.is_some_and(|item| item.fetched);
+                    set_marks(cx.chunks.header(slot), expiry, stale, win_sent, is_fetched);
+                    self.make_ready(cx, supply, slot, hash);
+                }
+            }
+            self.free_spare(cx, supply, spare.take());
+            return Ok((death, self.outcome(cx, request, hash, there, answer, items)));
+        }
+        // What makes room for the change goes on taking what it would change.
+        self.free_spare(cx, supply, spare);
+        Ok((None, self.out_of_memory(cx, supply, hash, request)))
+    }
+
+    /// A set, the most frequent change of all, of an element whose chunk the new value fits: what [`Partition::execute`] would
+    /// come to, without asking for what a set does not need.
+    #[inline]
+    fn set_in_place(&mut self, cx: &Context<'_>, hash: u64, key: &[u8], store: &Store<'_>) -> Option<Outcome> {
+        if store.mode != StoreMode::Set || store.cas.is_some() {
+            return None;
+        }
+        let slot = self.table.find(cx.chunks, hash).filter(|slot| cx.chunks.memory.body(*slot).key() == key)?;
+        let (header, value) = (cx.chunks.header(slot), NewValue::Bytes(store.value));
+        let shape = cx.settings.shape(key.len(), store.value.len())?;
+        if self.death(header, cx.now).is_some() || !is_replaceable(cx, slot, shape, &value) {
+            return None;
+        }
+        let (class, expiry) = (shape.class.number(), Expiry::from_raw(header.expiry.get()));
+        let before = Footprint { class, value_len: header.value_len.get() as usize, expiry };
+        let after = Footprint { class, value_len: store.value.len(), expiry: store.expiry };
+        self.counters.bytes -= header.total_len() as u64;
+        // SAFETY: the partition is held and nobody has a reference to the element, whose chunk is long enough.
+        unsafe { cx.chunks.memory.fill(slot, key, store.flags, Parts::new([store.value, &[], &[]], 0)) };
+        self.renew(cx, slot);
+        set_marks(header, store.expiry, false, false, false);
+        let answer = Answer::Stored { cas: cx.settings.shown(self.last_version) };
+        Some(Outcome::Answer(answer, Footprints { before: Some(before), after: Some(after) }))
+    }
+
+    /// What an operation that has been carried out is answered, and what was used by it.
+    #[inline]
+    fn outcome(
+        &mut self,
+        cx: &Context<'_>,
+        request: &Request<'_>,
+        hash: u64,
+        there: Option<Slot>,
+        answer: Result<Hit, Answer>,
+        items: Footprints,
+    ) -> Outcome {
+        match answer {
+            Ok(hit) => {
+                let slot = self.table.find(cx.chunks, hash).expect("what was hit is there");
+                let header = cx.chunks.header(slot);
+                let Operation::Get(get) = &request.operation else { unreachable!("only a read is a hit") };
+                if get.bump {
+                    self.use_element(cx, slot);
+                }
+                let class = ClassId(header.class.get()).number();
+                let hit = Hit { total_len: header.total_len(), class, ..hit };
+                if get.value { Outcome::Hit(hit, slot) } else { Outcome::Metadata(hit) }
+            }
+            Err(answer) => {
+                if answer == Answer::Touched {
+                    self.use_element(cx, there.expect("only what is there is touched"));
+                }
+                Outcome::Answer(answer, items)
+            }
+        }
+    }
+
+    /// An element whose body has been written over has the next version, and is the newest.
+    #[inline]
+    fn renew(&mut self, cx: &Context<'_>, slot: Slot) {
+        let (header, body) = (cx.chunks.header(slot), cx.chunks.memory.body(slot));
+        self.last_version += 1;
+        header.version.set(self.last_version);
+        header.flags.set(body.flags());
+        header.value_len.set(body.value_len() as u32);
+        header.used_s.set(cx.now.0);
+        body.set_version(self.last_version);
+        self.counters.total_items += 1;
+        self.counters.bytes += header.total_len() as u64;
+        self.make_newest(cx, slot);
+    }
+
+    /// The answer of an operation for which there is no memory. memcached lets go of what a set would have replaced, so that no
+    /// stale value stays.
+    pub fn out_of_memory<S: Supply>(
+        &mut self,
+        cx: &Context<'_>,
+        supply: &mut S,
+        hash: u64,
+        request: &Request<'_>,
+    ) -> Outcome {
+        self.counters.out_of_memory += 1;
+        if matches!(request.operation, Operation::Store(Store { mode: StoreMode::Set, cas: None, .. }))
+            && let Some(slot) = self.table.find(cx.chunks, hash)
+        {
+            self.remove(cx, supply, slot);
+        }
+        Outcome::Answer(Answer::OutOfMemory, Footprints::default())
+    }
+
+    /// An element with room for key and value, which the caller fills: in no bucket yet (NOT READY).
+    ///
+    /// # Errors
+    /// [`Shortage`] if pages have to be emptied first.
+    pub fn allocate_element<S: Supply>(
+        &mut self,
+        cx: &Context<'_>,
+        supply: &mut S,
+        shape: Shape,
+        value_len: usize,
+    ) -> Result<Slot, Shortage> {
+        let head = self.allocate(cx, supply, shape.class)?;
+        let header = cx.chunks.header(head);
+        header.marks.set(0);
+        header.references.set(0);
+        header.pieces.set(Slot::NONE);
+        header.value_len.set(value_len as u32);
+        if !shape.in_pieces {
+            return Ok(head);
+        }
+        // The pieces are chained from the last to the first, which has what is left over when the others are full.
+        let mut left = value_len;
+        while left > 0 {
+            let len = left.min(PIECE_LEN_MAX);
+            let class = ClassId::fitting(PIECE_HEADER_LEN + len).expect("a piece fits the largest chunk");
+            match self.allocate(cx, supply, class) {
+                Ok(piece) => {
+                    cx.chunks.link_piece(piece, head, header.pieces.get(), len);
+                    header.pieces.set(piece);
+                }
+                Err(shortage) => {
+                    free_element(cx, supply, head);
+                    // Those of full pieces, and one each for the first piece and the head.
+                    return Err(Shortage { pages: value_len.div_ceil(PAGE_VALUE_LEN) + 2, ..shortage });
+                }
+            }
+            left -= len;
+        }
+        Ok(head)
+    }
+
+    fn allocate<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, class: ClassId) -> Result<Slot, Shortage> {
+        if let Some(slot) = supply.allocate(cx.chunks, class) {
+            return Ok(slot);
+        }
+        for _ in 0..EVICTIONS_PER_CHUNK {
+            let Some(victim) = self.victim(cx) else { break };
+            let header = cx.chunks.header(victim);
+            if !cx.settings.config.evictions_enabled && self.death(header, cx.now).is_none() {
+                break;
+            }
+            if class.is_coarse() && !header.is_large() && header.class.get() != class.0 {
+                break;
+            }
+            self.evict(cx, supply, victim);
+            if let Some(slot) = supply.allocate(cx.chunks, class) {
+                return Ok(slot);
+            }
+        }
+        Err(Shortage { class, pages: 1 })
+    }
+
+    /// An element that has been filled takes its place under its hash, with the next version, instead of what is there.
+    pub fn make_ready<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot, hash: u64) -> u64 {
+        if let Some(old) = self.table.find(cx.chunks, hash) {
+            self.remove(cx, supply, old);
+        }
+        self.last_version += 1;
+        let (header, body) = (cx.chunks.header(slot), cx.chunks.memory.body(slot));
+        header.set_kind(Kind::Ready);
+        header.hash.set(hash);
+        header.version.set(self.last_version);
+        header.key_len.set(body.key_len() as u8);
+        header.flags.set(body.flags());
+        header.value_len.set(body.value_len() as u32);
+        header.used_s.set(cx.now.0);
+        body.set_version(self.last_version);
+        self.table.insert(cx.chunks, slot);
+        self.link_newest(cx, slot);
+        self.len += 1;
+        self.counters.total_items += 1;
+        self.counters.bytes += header.total_len() as u64;
+        self.grow_table(cx);
+        self.last_version
+    }
+
+    /// A bucket more if there are fewer than elements. Without memory to count it against the chains grow longer until there is
+    /// some.
+    #[inline]
+    fn grow_table(&mut self, cx: &Context<'_>) -> bool {
+        let grows = self.len > self.table.len() && cx.chunks.memory.charge(self.table.uncounted() * size_of::<Slot>());
+        if grows {
+            self.table.grow(cx.chunks);
+        }
+        grows
+    }
+
+    /// Whether chains have grown long for want of memory for buckets.
+    pub fn is_crowded(&self) -> bool {
+        self.len > 2 * self.table.len()
+    }
+
+    /// Buckets for the elements there are, at most so many.
+    pub fn catch_up(&mut self, cx: &Context<'_>, buckets: usize) {
+        (0..buckets).take_while(|_| self.grow_table(cx)).for_each(drop);
+    }
+
+    /// Takes an element out of its bucket; frees it unless somebody still reads it.
+    pub fn remove<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot) {
+        let header = cx.chunks.header(slot);
+        self.table.remove(cx.chunks, slot);
+        self.unlink(cx, slot);
+        self.len -= 1;
+        self.counters.bytes -= header.total_len() as u64;
+        if header.references.get() > 0 {
+            header.set_kind(Kind::Dead);
+        } else {
+            free_element(cx, supply, slot);
+        }
+    }
+
+    fn reclaim<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot) {
+        self.counters.reclaimed += 1;
+        self.counters.expired_unfetched += u64::from(!cx.chunks.header(slot).has(mark::FETCHED));
+        self.remove(cx, supply, slot);
+    }
+
+    /// Removes an element to make room.
+    pub fn evict<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot) {
+        let header = cx.chunks.header(slot);
+        if self.death(header, cx.now).is_some() {
+            self.counters.evicted += 1;
+            return self.reclaim(cx, supply, slot);
+        }
+        self.counters.evicted += 1;
+        supply.count_evicted(ClassId(header.class.get()), header.has(mark::FETCHED));
+        if cx.settings.is_logging.load(Ordering::Relaxed)
+            && let Some(log) = &*cx.settings.eviction_log.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            log(&info(cx, slot));
+        }
+        self.remove(cx, supply, slot);
+    }
+
+    /// The element that goes next.
+    pub fn victim(&mut self, cx: &Context<'_>) -> Option<Slot> {
+        match cx.settings.config.eviction {
+            Eviction::Lru => self.oldest.some(),
+            Eviction::Random => self.random_element(cx),
+        }
+    }
+
+    fn random_element(&mut self, cx: &Context<'_>) -> Option<Slot> {
+        if self.len == 0 {
+            return None;
+        }
+        let buckets = &cx.chunks.memory.buckets;
+        let mut bucket = 0;
+        for _ in 0..RANDOM_TRIES {
+            // Xorshift: which element goes need not be hard to guess.
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            bucket = (self.random >> 16) as usize % self.table.len();
+            if let Some(slot) = self.table.first(buckets, bucket).some() {
+                return Some(slot);
+            }
+        }
+        let len = self.table.len();
+        (bucket..len).chain(0..bucket).find_map(|bucket| self.table.first(buckets, bucket).some())
+    }
+
+    #[inline]
+    fn use_element(&mut self, cx: &Context<'_>, slot: Slot) {
+        let header = cx.chunks.header(slot);
+        header.set(mark::FETCHED, true);
+        header.used_s.set(cx.now.0);
+        self.make_newest(cx, slot);
+    }
+
+    #[inline]
+    fn make_newest(&mut self, cx: &Context<'_>, slot: Slot) {
+        if self.newest != slot {
+            self.unlink(cx, slot);
+            self.link_newest(cx, slot);
+        }
+    }
+
+    #[inline]
+    fn link_newest(&mut self, cx: &Context<'_>, slot: Slot) {
+        if cx.settings.config.eviction == Eviction::Random {
+            return;
+        }
+        let header = cx.chunks.header(slot);
+        header.newer.set(Slot::NONE);
+        header.older.set(self.newest);
+        match self.newest.some() {
+            Some(before) => cx.chunks.header(before).newer.set(slot),
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+    }
+
+    #[inline]
+    fn unlink(&mut self, cx: &Context<'_>, slot: Slot) {
+        if cx.settings.config.eviction == Eviction::Random {
+            return;
+        }
+        let header = cx.chunks.header(slot);
+        let (newer, older) = (header.newer.get(), header.older.get());
+        match newer.some() {
+            Some(newer) => cx.chunks.header(newer).older.set(older),
+            None => self.newest = older,
+        }
+        match older.some() {
+            Some(older) => cx.chunks.header(older).newer.set(newer),
+            None => self.oldest = newer,
+        }
+    }
+
+    fn free_spare<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, spare: Option<Slot>) {
+        if let Some(slot) = spare {
+            free_element(cx, supply, slot);
+        }
+    }
+
+    /// Frees the dead elements of the next `buckets` buckets; returns how many.
+    pub fn crawl<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, buckets: usize) -> usize {
+        let mut freed = 0;
+        for _ in 0..buckets.min(self.table.len()) {
+            self.unswept = self.unswept.saturating_sub(1);
+            if self.crawl_bucket >= self.table.len() {
+                self.crawl_bucket = 0;
+            }
+            let mut slot = self.table.first(&cx.chunks.memory.buckets, self.crawl_bucket);
+            while let Some(at) = slot.some() {
+                let header = cx.chunks.header(at);
+                slot = header.link.get();
+                self.counters.crawler_checked += 1;
+                if self.death(header, cx.now).is_some() {
+                    self.counters.crawler_reclaimed += 1;
+                    self.reclaim(cx, supply, at);
+                    freed += 1;
+                }
+            }
+            self.crawl_bucket += 1;
+        }
+        freed
+    }
+
+    /// Shows the live elements of a bucket.
+    pub fn visit(&self, cx: &Context<'_>, bucket: usize, visit: &mut dyn FnMut(&ItemInfo<'_>)) {
+        let mut slot = self.table.first(&cx.chunks.memory.buckets, bucket);
+        while let Some(at) = slot.some() {
+            let header = cx.chunks.header(at);
+            slot = header.link.get();
+            if self.death(header, cx.now).is_none() {
+                visit(&info(cx, at));
+            }
+        }
+    }
+}
+
+/// Whether an element may be written over: its chunk is as large as the new value needs, and nobody reads it.
+#[inline]
+fn is_replaceable(cx: &Context<'_>, slot: Slot, shape: Shape, value: &NewValue<'_>) -> bool {
+    let header = cx.chunks.header(slot);
+    let fits = header.class.get() == shape.class.0 && !shape.in_pieces && !header.is_large();
+    fits && header.references.get() == 0 && matches!(value, NewValue::Bytes(_) | NewValue::Number(_))
+}
+
+/// Whether an element counts as read after its value has changed as it had before: a number that keeps its length is changed in
+/// place for clients.
+fn keeps_use(value: &NewValue<'_>, current: Option<&Current<'_>>) -> bool {
+    matches!((value, current), (NewValue::Number(number), Some(item))
+        if item.fetched && item.value_len == number.padded_len())
+}
+
+#[inline]
+fn set_marks(header: &Header, expiry: Expiry, is_stale: bool, is_won: bool, is_fetched: bool) {
+    header.expiry.set(expiry.to_raw());
+    header.marks.set(0);
+    header.set(mark::FETCHED, is_fetched);
+    header.set(mark::STALE, is_stale);
+    header.set(mark::WON, is_won);
+}
+
+/// What a mark with a new version comes to for an element that is being read.
+fn marked_copy<'a>(cx: &Context<'_>, slot: Slot, change: &Change<'a>) -> Option<Change<'a>> {
+    let header = cx.chunks.header(slot);
+    match change {
+        Change::Mark { expiry, stale, win_sent, new_version: true } if header.references.get() > 0 => {
+            let (value, flags) = (NewValue::Append(&[]), header.flags.get());
+            Some(Change::Rewrite { value, flags, expiry: *expiry, stale: *stale, win_sent: *win_sent })
+        }
+        _ => None,
+    }
+}
+
+/// Takes a reference.
+#[inline]
+pub(crate) fn refer(cx: &Context<'_>, slot: Slot) {
+    let references = &cx.chunks.header(slot).references;
+    references.set(references.get() + 1);
+}
+
+/// Gives up a reference; frees what nobody reads any more and no bucket has.
+pub(crate) fn drop_reference<S: Supply>(cx: &Context<'_>, supply: &mut S, slot: Slot) {
+    let header = cx.chunks.header(slot);
+    let left = header.references.get() - 1;
+    header.references.set(left);
+    if left == 0 && header.kind() == Kind::Dead {
+        free_element(cx, supply, slot);
+    }
+}
+
+/// Frees an element that is in no bucket, with its pieces.
+pub(crate) fn free_element<S: Supply>(cx: &Context<'_>, supply: &mut S, head: Slot) {
+    let mut piece = cx.chunks.header(head).pieces.get();
+    let pieces = std::iter::from_fn(|| {
+        let at = piece.some()?;
+        piece = cx.chunks.memory.piece(at).1;
+        Some(at)
+    });
+    supply.free(cx.chunks, pieces.chain(std::iter::once(head)));
+}
+
+/// Writes key and value into an element that is being filled.
+pub(crate) fn fill(
+    cx: &Context<'_>,
+    slot: Slot,
+    key: &[u8],
+    flags: u32,
+    value_len: usize,
+    value: &NewValue<'_>,
+    present: Option<Slot>,
+) {
+    let copy = match value {
+        NewValue::Append(_) | NewValue::Prepend(_) => present.map(|slot| value_of(cx, slot)).unwrap_or_default(),
+        NewValue::Bytes(_) | NewValue::Number(_) => Vec::new(),
+    };
+    let parts = match value {
+        NewValue::Bytes(bytes) => [bytes, &[][..], &[]],
+        NewValue::Append(bytes) => [&copy[..], bytes, &[]],
+        NewValue::Prepend(bytes) => [bytes, &copy[..], &[]],
+        NewValue::Number(decimal) => [decimal.digits(), &[], &[]],
+    };
+    let padding = value_len - parts.iter().map(|part| part.len()).sum::<usize>();
+    // SAFETY: the element was allocated for this, or is as long as it needs and has no references; its partition is held.
+    unsafe { cx.chunks.memory.fill(slot, key, flags, Parts::new(parts, padding)) };
+}
+
+/// A copy of an element's value.
+fn value_of(cx: &Context<'_>, slot: Slot) -> Vec<u8> {
+    let header = cx.chunks.header(slot);
+    if !header.is_large() {
+        return cx.chunks.memory.body(slot).value().to_vec();
+    }
+    let mut value = Vec::with_capacity(header.value_len.get() as usize);
+    let mut piece = header.pieces.get();
+    while let Some(at) = piece.some() {
+        let (bytes, next) = cx.chunks.memory.piece(at);
+        value.extend_from_slice(bytes);
+        piece = next;
+    }
+    value
+}
+
+/// The text in which a number is looked for, if one is.
+fn number_text(cx: &Context<'_>, slot: Slot, operation: &Operation<'_>) -> Option<Vec<u8>> {
+    let is_short = || cx.chunks.header(slot).value_len.get() as usize <= NUMBER_LEN_MAX;
+    (matches!(operation, Operation::Arithmetic(_)) && is_short()).then(|| value_of(cx, slot))
+}
+
+fn current<'a>(cx: &Context<'_>, slot: Slot, value: Option<&'a [u8]>) -> Current<'a> {
+    let header = cx.chunks.header(slot);
+    Current {
+        flags: header.flags.get(),
+        cas: cx.settings.shown(header.version.get()),
+        expiry: Expiry::from_raw(header.expiry.get()),
+        value_len: header.value_len.get() as usize,
+        value,
+        fetched: header.has(mark::FETCHED),
+        stale: header.has(mark::STALE),
+        win_sent: header.has(mark::WON),
+        idle_s: cx.now.0.saturating_sub(header.used_s.get()),
+        class: u32::from(header.class.get()) + 1,
+        total_len: header.total_len(),
+    }
+}
+
+fn info<'a>(cx: &Context<'a>, slot: Slot) -> ItemInfo<'a> {
+    let header = cx.chunks.header(slot);
+    ItemInfo {
+        key: cx.chunks.memory.body(slot).key(),
+        cas: cx.settings.shown(header.version.get()),
+        flags: header.flags.get(),
+        expiry: Expiry::from_raw(header.expiry.get()),
+        idle_s: cx.now.0.saturating_sub(header.used_s.get()),
+        fetched: header.has(mark::FETCHED),
+        class: u32::from(header.class.get()) + 1,
+        total_len: header.total_len(),
+        value_len: header.value_len.get() as usize,
+    }
+}
+
+/// What is told about the items of a change.
+fn footprints(
+    settings: &Settings,
+    request: &Request<'_>,
+    current: Option<&Current<'_>>,
+    change: &Change<'_>,
+) -> Footprints {
+    let before = current.map(|item| Footprint { class: item.class, value_len: item.value_len, expiry: item.expiry });
+    let come = match (change, &request.operation) {
+        (Change::Rewrite { value, expiry, .. }, _) => {
+            Some((value.len_with(before.map_or(0, |item| item.value_len)), *expiry))
+        }
+        (_, Operation::Store(store)) => Some((store.value.len(), store.expiry)),
+        _ => None,
+    };
+    let after = come.and_then(|(value_len, expiry)| {
+        let class = settings.shape(request.key.as_bytes().len(), value_len)?.class.number();
+        Some(Footprint { class, value_len, expiry })
+    });
+    Footprints { before, after }
+}
+
+/// Whether a read asks for nothing but the value, so that it is a [`Partition::lookup`].
+#[inline]
+pub(crate) fn is_plain(get: &Get) -> bool {
+    get.value && !get.wins && get.touch.is_none() && get.vivify.is_none() && get.recache.is_none()
+}

@@ -1,0 +1,252 @@
+//! The buckets of all partitions: chains of elements, one element a bucket on average (CPHASH, section 3.1), in tables that grow
+//! a bucket at a time (linear hashing), so that no operation waits for a table to be rebuilt.
+//!
+//! ```text
+//! one partition:    buckets 0 .. n-1, 2^level <= n < 2^(level + 1);  bucket n - 2^level is the next one to be split
+//! in memory:        16 buckets of each partition | the next 16 of each | the next 32 of each | the next 64 of each | ...
+//! ```
+//! Always true: an element is in the chain of its hash's bucket; no bucket ever moves, so that whoever does not have the
+//! partition may look where a key's element probably is, to ask the memory for it; memory that no table has reached is not
+//! there.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{
+    element::{Chunks, Slot},
+    shards::HASH_BITS,
+};
+
+/// Buckets of a partition at first: a cache line.
+const FIRST_LEN: usize = 16;
+
+/// The buckets of all partitions.
+pub(crate) struct Buckets {
+    /// Slots, inverted: a bucket that was never used is all zeros.
+    slots: Box<[AtomicU32]>,
+    /// Buckets in use, by partition.
+    lens: Box<[AtomicU32]>,
+    /// Most buckets of a partition.
+    len_max: usize,
+}
+
+impl std::fmt::Debug for Buckets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Buckets").field("partitions", &self.lens.len()).field("len_max", &self.len_max).finish()
+    }
+}
+
+impl Buckets {
+    /// Address space for the tables of a power of two of partitions, with so many elements together.
+    pub fn new(partitions: usize, elements: usize) -> Self {
+        // Twice what is needed if keys are spread evenly; beyond that chains grow.
+        let len_max = (2 * elements.div_ceil(partitions)).next_power_of_two().max(FIRST_LEN);
+        // Zeroed memory comes from the system as it is used.
+        let zeros = Box::into_raw(vec![0u32; partitions * len_max].into_boxed_slice());
+        // SAFETY: an atomic has the layout of its integer, and nobody else has the box.
+        let slots = unsafe { Box::from_raw(zeros as *mut [AtomicU32]) };
+        let lens = (0..partitions).map(|_| AtomicU32::new(FIRST_LEN as u32)).collect();
+        Self { slots, lens, len_max }
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// The partition of a hash key: its upper bits, where its bucket is in the lower ones.
+    #[inline]
+    pub fn partition_of(&self, hash: u64) -> usize {
+        (hash >> (HASH_BITS - self.lens.len().ilog2())) as usize
+    }
+
+    /// Bytes of the buckets in use at first.
+    pub fn first_bytes(&self) -> usize {
+        self.lens.len() * FIRST_LEN * size_of::<Slot>()
+    }
+
+    #[inline]
+    fn bucket(len: usize, hash: u64) -> usize {
+        let level = len.ilog2();
+        let bucket = hash as usize & ((2 << level) - 1);
+        if bucket < len { bucket } else { bucket & ((1 << level) - 1) }
+    }
+
+    #[inline]
+    fn slot(&self, partition: usize, bucket: usize) -> &AtomicU32 {
+        let place = match (bucket / FIRST_LEN).checked_ilog2() {
+            None => partition * FIRST_LEN + bucket,
+            Some(power) => (self.lens.len() + partition - 1) * (FIRST_LEN << power) + bucket,
+        };
+        &self.slots[place]
+    }
+
+    #[inline]
+    fn probable(&self, partition: usize, hash: u64) -> &AtomicU32 {
+        // Only ever grows; an old one leads to a bucket all the same.
+        let len = self.lens[partition].load(Ordering::Relaxed) as usize;
+        self.slot(partition, Self::bucket(len, hash))
+    }
+
+    /// Where the bucket of a hash lies, for asking the memory for it.
+    #[inline]
+    pub fn address(&self, partition: usize, hash: u64) -> *const AtomicU32 {
+        self.probable(partition, hash)
+    }
+
+    /// The first element of a hash's bucket, or what was or will be: for asking the memory for it.
+    #[inline]
+    pub fn hint(&self, partition: usize, hash: u64) -> Option<Slot> {
+        Slot(!self.probable(partition, hash).load(Ordering::Relaxed)).some()
+    }
+}
+
+/// The chains of a partition, whose holder alone may use this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table {
+    partition: u32,
+    len: u32,
+}
+
+impl Table {
+    pub fn new(partition: usize) -> Self {
+        Self { partition: partition as u32, len: FIRST_LEN as u32 }
+    }
+
+    /// Buckets in use.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    #[inline]
+    fn at<'b>(&self, buckets: &'b Buckets, bucket: usize) -> &'b AtomicU32 {
+        buckets.slot(self.partition as usize, bucket)
+    }
+
+    #[inline]
+    fn of<'b>(&self, buckets: &'b Buckets, hash: u64) -> &'b AtomicU32 {
+        self.at(buckets, Buckets::bucket(self.len(), hash))
+    }
+
+    /// The first element of a bucket.
+    #[inline]
+    pub fn first(&self, buckets: &Buckets, bucket: usize) -> Slot {
+        Slot(!self.at(buckets, bucket).load(Ordering::Relaxed))
+    }
+
+    /// The element with this hash.
+    #[inline]
+    pub fn find(&self, chunks: Chunks<'_>, hash: u64) -> Option<Slot> {
+        let mut slot = Slot(!self.of(&chunks.memory.buckets, hash).load(Ordering::Relaxed));
+        while let Some(at) = slot.some() {
+            let header = chunks.header(at);
+            if header.hash.get() == hash {
+                return Some(at);
+            }
+            slot = header.link.get();
+        }
+        None
+    }
+
+    /// Puts an element in front of its chain.
+    #[inline]
+    pub fn insert(&mut self, chunks: Chunks<'_>, slot: Slot) {
+        let header = chunks.header(slot);
+        let first = self.of(&chunks.memory.buckets, header.hash.get());
+        header.link.set(Slot(!first.load(Ordering::Relaxed)));
+        first.store(!slot.0, Ordering::Relaxed);
+    }
+
+    /// Takes an element out of its chain, in which it is.
+    #[inline]
+    pub fn remove(&mut self, chunks: Chunks<'_>, slot: Slot) {
+        let header = chunks.header(slot);
+        let first = self.of(&chunks.memory.buckets, header.hash.get());
+        let mut at = Slot(!first.load(Ordering::Relaxed));
+        if at == slot {
+            return first.store(!header.link.get().0, Ordering::Relaxed);
+        }
+        loop {
+            let before = chunks.header(at.some().expect("the element is in its chain"));
+            at = before.link.get();
+            if at == slot {
+                return before.link.set(header.link.get());
+            }
+        }
+    }
+
+    /// Buckets that memory is to be counted for before the next ones are added: none, or some.
+    #[inline]
+    pub fn uncounted(&self) -> usize {
+        if self.len().is_multiple_of(FIRST_LEN) { FIRST_LEN } else { 0 }
+    }
+
+    /// One bucket more, if there may be: the next one to be split is.
+    pub fn grow(&mut self, chunks: Chunks<'_>) {
+        let buckets = &chunks.memory.buckets;
+        if self.len() == buckets.len_max {
+            return;
+        }
+        let split = self.at(buckets, self.len() - (1 << self.len.ilog2()));
+        let mut slot = Slot(!split.load(Ordering::Relaxed));
+        split.store(!Slot::NONE.0, Ordering::Relaxed);
+        self.len += 1;
+        buckets.lens[self.partition as usize].store(self.len, Ordering::Relaxed);
+        while let Some(at) = slot.some() {
+            slot = chunks.header(at).link.get();
+            self.insert(chunks, at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        element::Memory,
+        heap::{ClassId, Heap},
+    };
+
+    #[test]
+    fn buckets_of_all_partitions_lie_beside_each_other() {
+        let buckets = Buckets::new(4, 300);
+        let mut places: Vec<usize> = (0..4)
+            .flat_map(|partition| (0..buckets.len_max).map(move |bucket| (partition, bucket)))
+            .map(|(partition, bucket)| {
+                (buckets.slot(partition, bucket) as *const AtomicU32 as usize - buckets.slots.as_ptr() as usize) / 4
+            })
+            .collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..4 * 256).collect::<Vec<_>>());
+        assert!((0..4).all(|partition| buckets.slot(partition, 63) as *const _ < &raw const buckets.slots[4 * 64]));
+    }
+
+    #[test]
+    fn what_was_put_in_is_found_while_the_table_grows() {
+        let memory = Memory::with_pages(64, 2);
+        // SAFETY: this thread is alone with the memory.
+        let chunks = unsafe { memory.chunks() };
+        let (mut heap, mut table) = (Heap::new(0), Table::new(1));
+        let class = ClassId::fitting(128).expect("fits");
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 4;
+        let mut slots = Vec::new();
+        for number in 0..30_000 {
+            let slot = heap.allocate(chunks, class).expect("room");
+            chunks.header(slot).hash.set(hash(number));
+            table.insert(chunks, slot);
+            slots.push(slot);
+            if slots.len() > table.len() {
+                table.grow(chunks);
+            }
+        }
+        assert_eq!(table.len(), 30_000);
+        for (number, slot) in slots.iter().enumerate() {
+            assert_eq!(table.find(chunks, hash(number as u64)), Some(*slot));
+            if number % 2 == 0 {
+                table.remove(chunks, *slot);
+                assert_eq!(table.find(chunks, hash(number as u64)), None);
+            }
+        }
+        assert!((0..30_000).all(|number| table.find(chunks, hash(number)).is_some() == (number % 2 == 1)));
+    }
+}
