@@ -23,6 +23,7 @@ mod index_threads;
 mod insert_cost;
 mod insert_share;
 mod lookup_factors;
+mod partitions;
 mod scaling;
 
 use crate::error::BenchError;
@@ -31,7 +32,7 @@ use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};
 use crate::{crew, in_process, memory_speed, metric};
 
-const EXPERIMENTS: [Experiment<Bench>; 9] = [
+const EXPERIMENTS: [Experiment<Bench>; 13] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
     Experiment { name: insert_cost::NAME, run: insert_cost::run },
@@ -41,6 +42,10 @@ const EXPERIMENTS: [Experiment<Bench>; 9] = [
     Experiment { name: cache_threads::NAME, run: cache_threads::run },
     Experiment { name: scaling::NAME, run: scaling::run },
     Experiment { name: growth_pause::NAME, run: growth_pause::run },
+    Experiment { name: partitions::working_sets::NAME, run: partitions::working_sets::run },
+    Experiment { name: partitions::capacities::NAME, run: partitions::capacities::run },
+    Experiment { name: partitions::insert_ratios::NAME, run: partitions::insert_ratios::run },
+    Experiment { name: partitions::batches::NAME, run: partitions::batches::run },
 ];
 
 /// Flags of `guira bench engine`.

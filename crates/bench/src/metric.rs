@@ -109,6 +109,10 @@ metrics! {
     HIGHEST: "highest-throughput", "ops/s", More;
     /// Threads at which the throughput was best.
     BEST_THREADS: "best-threads", "threads", Neither;
+    /// Words of 64 bits in a line of requests to a partition.
+    WORDS_PER_LINE: "words-per-line", "words", More;
+    /// Cache lines of messages that change hands for each operation, in both directions.
+    LINES_PER_OPERATION: "lines-per-operation", "lines/op", Less;
     /// [`MISS_RATIO`] where it only describes.
     MISS_SHARE: "misses", "of gets", Neither;
 }
