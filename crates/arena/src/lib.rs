@@ -197,7 +197,7 @@ impl Arena {
         unsafe { libc::madvise(self.page(page).cast(), PAGE_LEN, advice) == 0 }
     }
 
-    /// Counts `pages` as lent, if no more than `part_max` of the limit's pages, and no more than [`LENT_MAX`], are then.
+    /// Counts `pages` as lent, if no more than `part_max` of the limit's pages, and no more than the system can map apart, are then.
     pub fn start_lending(&self, pages: usize, part_max: usize) -> bool {
         self.with_pool(|pool| {
             let may = pool.lent + pages <= (pool.limit / part_max).min(LENT_MAX);

@@ -22,49 +22,26 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
-    Answer, Engine, EngineStats, EvictionLog, Hit, ItemInfo, Loan, MemoryLimitError, Operation, ReassignError, Request,
-    ScanCursor, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN,
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Operation, ReassignError, Request, ScanCursor,
+    Sink, Time,
 };
-use guira_sync::{
-    SpinGuard, SpinLock, hint, prefetch,
-    ring::{Consumer, Producer, ring},
-};
+use guira_sync::{SpinGuard, SpinLock};
 
 use crate::{
+    client::Worker,
     config::{Config, ConfigError},
     crew::{Crew, Served},
-    direct::{self, ROOM_TRIES},
-    element::{LINE_LEN, Parts, Slot},
+    direct::{self},
+    element_ops::is_plain,
     group::Group,
     heap::Heap,
-    message::{self, Call},
-    partition::{Context, Lookup, Outcome, Partition, drop_reference, free_element, is_plain, refer},
-    pin::Pin,
+    partition::{Context, Partition},
     shards::{Common, Held, Shards},
-    station::{Seat, Station},
+    station::Station,
 };
-
-/// Cache lines of a ring in each direction.
-const RING_LINES: usize = 64;
-
-/// Requests in flight at a time (CPHASH, section 6.1: any number from 512 to 8,192 served as well).
-const WINDOW_LEN: usize = 1_024;
 
 /// Fewer requests than this are carried out on the spot.
 const MESSAGES_MIN: usize = 16;
-
-/// Values above this many bytes are copied by the client into memory that it has asked for; shorter ones by whoever serves the
-/// partition, in one message instead of two.
-const CLIENT_COPY_LEN_MIN: usize = 1_024;
-
-/// Messages after which partitions are told that something has come, so that they are served while more are being sent.
-const SHOWN_AHEAD: usize = 128;
-
-/// Requests whose replies are fetched, and their values asked for, before the first one is answered.
-const FETCHED_AHEAD: usize = 16;
-
-/// Turns of waiting for a server thread after which a client serves the partition itself.
-const PATIENCE: u32 = 256;
 
 /// Messages that clients have served themselves after which a server thread is woken for the partition.
 const HELP_MAX: u32 = 4_096;
@@ -102,8 +79,8 @@ impl std::fmt::Debug for Cphash {
 }
 
 /// A station and its bell.
-struct Post {
-    station: CachePadded<SpinLock<Station>>,
+pub(crate) struct Post {
+    pub station: CachePadded<SpinLock<Station>>,
     /// Somebody has sent something.
     bell: CachePadded<AtomicBool>,
     /// Messages that clients have served since a server thread did.
@@ -111,11 +88,11 @@ struct Post {
 }
 
 pub(crate) struct Shared {
-    common: Common,
-    stations: Box<[Post]>,
-    crew: Arc<Crew>,
+    pub common: Common,
+    pub stations: Box<[Post]>,
+    pub crew: Arc<Crew>,
     /// Clients so far, by which they are told apart.
-    clients: AtomicUsize,
+    pub clients: AtomicUsize,
 }
 
 impl Cphash {
@@ -178,7 +155,7 @@ impl Shared {
 
     /// Tells whoever serves a station that something has come, and serves it if nobody does.
     #[inline]
-    fn ring_bell(&self, number: usize) {
+    pub fn ring_bell(&self, number: usize) {
         let post = &self.stations[number];
         // SeqCst: pairs with the fences in `serve` and in `Crew::work`.
         fence(Ordering::SeqCst);
@@ -192,7 +169,7 @@ impl Shared {
     }
 
     /// A client serves a station, if nobody else does. When that goes on, a server thread is woken.
-    fn help(&self, number: usize) {
+    pub fn help(&self, number: usize) {
         let post = &self.stations[number];
         let Some(mut station) = post.station.try_lock() else { return };
         let served = self.serve_station(&mut station) as u32;
@@ -207,7 +184,7 @@ impl Shared {
 }
 
 /// A station under its lock.
-pub(crate) struct HeldStation<'a>(SpinGuard<'a, Station>);
+pub(crate) struct HeldStation<'a>(pub SpinGuard<'a, Station>);
 
 impl Held for HeldStation<'_> {
     type Supply = Heap;
@@ -254,473 +231,6 @@ impl Shards for Shared {
     }
 }
 
-/// A client's rings to and from one station.
-struct Lane {
-    requests: Producer,
-    replies: Consumer,
-    /// Something may not have been shown yet.
-    is_unshown: bool,
-}
-
-/// A message that has been sent and not been replied to.
-#[derive(Clone, Copy)]
-enum Sent {
-    Lookup,
-    Insert,
-    Call,
-}
-
-/// What one thread needs to use the engine: its rings, and what is in flight.
-pub struct Worker {
-    shared: Arc<Shared>,
-    client: usize,
-    lanes: Box<[Lane]>,
-    hashes: Vec<u64>,
-    /// What was sent for each request of the window, with its partition.
-    sent: Vec<(Sent, usize)>,
-    /// The calls of the window, which servers look into: never more than there is room for, so that none moves.
-    calls: Vec<Call>,
-    /// The first message of `sent` whose reply has not been fetched.
-    fetched: usize,
-    /// The replies that were fetched last.
-    replies: Vec<u64>,
-    /// The first message of `sent` that has not been answered to the sink.
-    answered: usize,
-    /// An element whose value is being copied.
-    in_hand: Option<(Slot, usize)>,
-}
-
-// SAFETY: a call's cells are touched by the thread that has the worker, and by whoever serves the partition between the call's
-// message and its reply, during which the worker stays in `execute`.
-unsafe impl Send for Worker {}
-
-impl std::fmt::Debug for Worker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("in_flight", &(self.sent.len() - self.fetched)).finish_non_exhaustive()
-    }
-}
-
-impl Worker {
-    fn new(shared: &Arc<Shared>) -> Self {
-        let client = shared.clients.fetch_add(1, Ordering::Relaxed);
-        let lane = |post: &Post| {
-            let (requests, served) = ring(RING_LINES);
-            let (answered, replies) = ring(RING_LINES);
-            post.station.lock().seats.push(Seat { client, requests: served, replies: answered, is_stalled: false });
-            Lane { requests, replies, is_unshown: false }
-        };
-        Self {
-            lanes: shared.stations.iter().map(lane).collect(),
-            shared: Arc::clone(shared),
-            client,
-            hashes: Vec::with_capacity(WINDOW_LEN),
-            sent: Vec::with_capacity(WINDOW_LEN),
-            calls: Vec::with_capacity(WINDOW_LEN),
-            fetched: 0,
-            replies: Vec::with_capacity(FETCHED_AHEAD),
-            answered: 0,
-            in_hand: None,
-        }
-    }
-
-    /// Gives a reference back.
-    #[inline]
-    fn give_back(&mut self, partition: usize, slot: Slot) {
-        let lane = &mut self.lanes[partition];
-        lane.is_unshown = true;
-        if lane.requests.put([message::word(message::DECREF, slot.0.into())]).is_err() {
-            // Who serves the partition may be waiting for this client.
-            let mut held = self.shared.hold(partition);
-            // SAFETY: the partition is held.
-            let cx = unsafe { self.shared.common.context(self.shared.common.now()) };
-            drop_reference(&cx, held.parts().1, slot);
-        }
-    }
-
-    /// Shows all partitions what has been sent.
-    fn flush(&mut self) {
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
-            if std::mem::take(&mut lane.is_unshown) {
-                lane.requests.flush();
-                self.shared.ring_bell(number);
-            }
-        }
-    }
-
-    /// The next reply of a partition.
-    #[inline]
-    fn reply(&mut self, partition: usize) -> u64 {
-        let (mut turns, mut round) = (0u32, 0);
-        loop {
-            if let Some(reply) = self.lanes[partition].replies.take() {
-                return reply;
-            }
-            turns += 1;
-            if turns.is_multiple_of(PATIENCE) || self.shared.crew.is_asleep(partition) {
-                self.shared.help(partition);
-            }
-            hint::spin(&mut round);
-        }
-    }
-
-    /// Sends messages for requests from the front until the window is full or has to be closed; returns how many.
-    fn send(&mut self, requests: &[Request<'_>], hashes: &[u64]) -> usize {
-        self.sent.clear();
-        self.calls.clear();
-        self.replies.clear();
-        self.fetched = 0;
-        self.answered = 0;
-        for (request, hash) in requests.iter().zip(hashes) {
-            let partition = self.shared.common.partition(*hash);
-            let lane = &mut self.lanes[partition];
-            let key_len = request.key.as_bytes().len();
-            let (sent, put) = match &request.operation {
-                Operation::Get(get) if is_plain(get) && get.bump => {
-                    (Sent::Lookup, lane.requests.put([message::word(message::LOOKUP, *hash)]))
-                }
-                Operation::Store(Store { mode, value, .. }) if is_copied_by_client(*mode, value.len()) => {
-                    let words = [message::word(message::INSERT, *hash), message::lens(key_len, value.len())];
-                    (Sent::Insert, lane.requests.put(words))
-                }
-                _ => {
-                    self.calls.push(Call::new(request, None));
-                    let word = self.calls.last().expect("just pushed").word();
-                    let put = lane.requests.put([word, *hash]);
-                    if put.is_err() {
-                        self.calls.pop();
-                    }
-                    (Sent::Call, put)
-                }
-            };
-            // A full ring is answered first. So is what is stored in two steps: what follows must find it.
-            if put.is_err() {
-                if self.sent.is_empty() {
-                    // What fills it are references given back, to which nobody replies.
-                    self.shared.ring_bell(partition);
-                    self.shared.help(partition);
-                    hint::yield_now();
-                }
-                break;
-            }
-            lane.is_unshown = true;
-            self.sent.push((sent, partition));
-            if matches!(sent, Sent::Insert) || self.sent.len() == WINDOW_LEN {
-                break;
-            }
-            if self.sent.len().is_multiple_of(SHOWN_AHEAD) {
-                self.flush();
-            }
-        }
-        self.flush();
-        self.sent.len()
-    }
-
-    /// Fetches the replies to the next messages, and asks for the values they lead to.
-    fn fetch(&mut self) {
-        self.replies.clear();
-        let end = self.sent.len().min(self.fetched + FETCHED_AHEAD);
-        while self.fetched < end {
-            let (sent, partition) = self.sent[self.fetched];
-            let reply = self.reply(partition);
-            self.fetched += 1;
-            if let (Sent::Lookup, Lookup::Hit(slot)) = (sent, message::open_lookup_reply(reply)) {
-                let body = self.shared.common.memory.address(slot).wrapping_add(LINE_LEN);
-                prefetch(body);
-                prefetch(body.wrapping_add(LINE_LEN));
-            }
-            self.replies.push(reply);
-            if matches!(sent, Sent::Call) && reply == message::STALLED {
-                // Nothing that was sent after it is replied to before it has been seen to.
-                return;
-            }
-        }
-    }
-
-    /// Gives up what a window has not come to, when it ends before its time.
-    fn settle(&mut self) {
-        if let Some((slot, partition)) = self.in_hand.take() {
-            self.give_back(partition, slot);
-        }
-        let first = self.fetched - self.replies.len();
-        let is_call = |(sent, _): &&(Sent, usize)| matches!(sent, Sent::Call);
-        let mut calls = self.sent[..self.answered].iter().filter(is_call).count();
-        for index in self.answered..self.sent.len() {
-            let (sent, partition) = self.sent[index];
-            let reply = if index < self.fetched { self.replies[index - first] } else { self.reply(partition) };
-            match sent {
-                Sent::Lookup => {
-                    if let Lookup::Hit(slot) = message::open_lookup_reply(reply) {
-                        self.give_back(partition, slot);
-                    }
-                }
-                Sent::Insert => {
-                    if let Some(slot) = message::open_insert_reply(reply) {
-                        let mut held = self.shared.hold(partition);
-                        // SAFETY: the partition is held, and the element is this client's.
-                        let cx = unsafe { self.shared.common.context(self.shared.common.now()) };
-                        free_element(&cx, held.parts().1, slot);
-                    }
-                }
-                Sent::Call => {
-                    let answered = self.calls[calls].answer.take();
-                    calls += 1;
-                    if reply == message::STALLED {
-                        self.shared.hold(partition).0.resume(self.client);
-                    } else if let Some(slot) = answered.and_then(message::referenced) {
-                        self.give_back(partition, slot);
-                    }
-                }
-            }
-        }
-        self.answered = self.sent.len();
-        self.fetched = self.sent.len();
-        self.replies.clear();
-        self.flush();
-    }
-}
-
-/// Cache lines that have changed hands between a client and the partitions, and the words in them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
-    /// Lines of requests: lookups, inserts and calls, and references given back.
-    pub request_lines: u64,
-    /// Words in them.
-    pub request_words: u64,
-    /// Lines of replies.
-    pub reply_lines: u64,
-    /// Words in them.
-    pub reply_words: u64,
-}
-
-impl Worker {
-    /// What has gone to and fro so far.
-    pub fn traffic(&self) -> Traffic {
-        let mut sum = Traffic::default();
-        for (lane, post) in self.lanes.iter().zip(&self.shared.stations) {
-            sum.request_lines += lane.requests.lines();
-            sum.request_words += lane.requests.words();
-            let station = post.station.lock();
-            for seat in station.seats.iter().filter(|seat| seat.client == self.client) {
-                sum.reply_lines += seat.replies.lines();
-                sum.reply_words += seat.replies.words();
-            }
-        }
-        sum
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-/// Whether a store's value is copied by the client.
-fn is_copied_by_client(mode: StoreMode, value_len: usize) -> bool {
-    value_len >= CLIENT_COPY_LEN_MIN && matches!(mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace)
-}
-
-/// A window of requests in flight; what is left of it when it is dropped is given up in order.
-struct Window<'w> {
-    worker: &'w mut Worker,
-    now: Time,
-}
-
-impl Drop for Window<'_> {
-    fn drop(&mut self) {
-        self.worker.settle();
-    }
-}
-
-impl Window<'_> {
-    /// Answers the first `sent` of `requests`, whose messages are under way.
-    fn answer<S: Sink>(&mut self, requests: &[Request<'_>], hashes: &[u64], index: usize, sink: &mut S) {
-        let mut calls = 0;
-        while self.worker.answered < requests.len() {
-            self.worker.fetch();
-            for turn in 0..self.worker.replies.len() {
-                let reply = self.worker.replies[turn];
-                let number = self.worker.answered;
-                let (sent, partition) = self.worker.sent[number];
-                let (request, hash) = (&requests[number], hashes[number]);
-                let index = index + number;
-                // From here on what it holds is in hand, or given back.
-                self.worker.answered += 1;
-                match sent {
-                    Sent::Lookup => self.answer_lookup(request, hash, partition, reply, index, sink),
-                    Sent::Insert => self.finish_insert(request, hash, partition, reply, index, sink),
-                    Sent::Call => {
-                        calls += 1;
-                        self.answer_call(calls - 1, request, hash, partition, index, sink);
-                    }
-                }
-            }
-        }
-    }
-
-    #[inline]
-    fn answer_lookup<S: Sink>(
-        &mut self,
-        request: &Request<'_>,
-        hash: u64,
-        partition: usize,
-        reply: u64,
-        index: usize,
-        sink: &mut S,
-    ) {
-        match message::open_lookup_reply(reply) {
-            Lookup::Hit(slot) => {
-                let body = self.worker.shared.common.memory.body(slot);
-                let key = request.key.as_bytes();
-                // The whole key decides: that two have one hash key of 60 bits is possible (CPHASH, section 8.2).
-                if body.key() != key {
-                    self.worker.give_back(partition, slot);
-                    return sink.answer(index, Answer::Miss);
-                }
-                let settings = &self.worker.shared.common.settings;
-                let (value_len, cas) = (body.value_len(), settings.shown(body.version()));
-                let class = settings.shape(key.len(), value_len).map_or(0, |shape| shape.class.number());
-                let hit = Hit { flags: body.flags(), cas, value_len, class, ..Hit::default() };
-                self.deliver(slot, hash, partition, &hit, index, sink);
-            }
-            Lookup::Miss(death) => {
-                if let Some(death) = death {
-                    sink.found_dead(index, death);
-                }
-                sink.answer(index, Answer::Miss);
-            }
-        }
-    }
-
-    /// Delivers the value of an element that has been given a reference.
-    #[inline]
-    fn deliver<S: Sink>(&mut self, slot: Slot, hash: u64, partition: usize, hit: &Hit, index: usize, sink: &mut S) {
-        let shared = &self.worker.shared;
-        let body = shared.common.memory.body(slot);
-        let shape = shared.common.settings.shape(body.key_len(), hit.value_len);
-        if shape.is_none_or(|shape| shape.in_pieces) {
-            let pieces = shared.common.memory.first_piece(slot);
-            let pin = Pin::new(Arc::clone(shared), slot, hash, pieces, hit.value_len);
-            self.worker.in_hand = None;
-            return sink.pinned(index, hit, Box::new(pin));
-        }
-        self.worker.in_hand = Some((slot, partition));
-        let value = self.worker.shared.common.memory.body(slot).value();
-        sink.reserve(index, hit)[VALUE_SLACK_LEN..][..value.len()].copy_from_slice(value);
-        self.worker.in_hand = None;
-        self.worker.give_back(partition, slot);
-        sink.commit(index, hit);
-    }
-
-    /// Fills the element that a store was given, and has it stored.
-    fn finish_insert<S: Sink>(
-        &mut self,
-        request: &Request<'_>,
-        hash: u64,
-        partition: usize,
-        reply: u64,
-        index: usize,
-        sink: &mut S,
-    ) {
-        let filled = message::open_insert_reply(reply);
-        if let (Some(slot), Operation::Store(store)) = (filled, &request.operation) {
-            let parts = Parts::new([store.value, &[], &[]], 0);
-            // SAFETY: the element was allocated for this key and value, and for this thread.
-            unsafe { self.worker.shared.common.memory.fill(slot, request.key.as_bytes(), store.flags, parts) };
-            // An insert ends its window, so that there is room for one call more, and nothing else is under way.
-            debug_assert!(self.worker.calls.len() < self.worker.calls.capacity());
-            self.worker.calls.push(Call::new(request, filled));
-            let call = self.worker.calls.len() - 1;
-            let lane = &mut self.worker.lanes[partition];
-            lane.is_unshown = true;
-            if lane.requests.put([self.worker.calls[call].word(), hash]).is_ok() {
-                self.worker.flush();
-                self.worker.reply(partition);
-                return self.answer_call(call, request, hash, partition, index, sink);
-            }
-        }
-        self.carry_out(filled, request, hash, partition, index, sink);
-    }
-
-    fn answer_call<S: Sink>(
-        &mut self,
-        call: usize,
-        request: &Request<'_>,
-        hash: u64,
-        partition: usize,
-        index: usize,
-        sink: &mut S,
-    ) {
-        let answered = self.worker.calls[call].answer.take().expect("a call that was replied to has its answer");
-        match answered {
-            Ok((death, outcome)) => {
-                if let Outcome::Hit(_, slot) = &outcome {
-                    self.worker.in_hand = Some((*slot, partition));
-                }
-                if let Some(death) = death {
-                    sink.found_dead(index, death);
-                }
-                self.answer_outcome(outcome, hash, partition, index, sink);
-            }
-            Err(shortage) => {
-                // Memory may be with other partitions, of which one is held at a time.
-                self.worker.shared.make_room(partition, self.now, shortage);
-                self.carry_out(None, request, hash, partition, index, sink);
-            }
-        }
-    }
-
-    fn answer_outcome<S: Sink>(&mut self, outcome: Outcome, hash: u64, partition: usize, index: usize, sink: &mut S) {
-        match outcome {
-            Outcome::Hit(hit, slot) => self.deliver(slot, hash, partition, &hit, index, sink),
-            Outcome::Metadata(hit) => sink.metadata(index, &hit),
-            Outcome::Answer(answer, items) => sink.answer_change(index, answer, &items),
-        }
-    }
-
-    /// Carries out one operation on the spot, while what was sent to the partition after it waits.
-    fn carry_out<S: Sink>(
-        &mut self,
-        filled: Option<Slot>,
-        request: &Request<'_>,
-        hash: u64,
-        partition: usize,
-        index: usize,
-        sink: &mut S,
-    ) {
-        let shared = Arc::clone(&self.worker.shared);
-        let mut filled = filled;
-        for attempt in 0.. {
-            let mut held = shared.hold(partition);
-            // SAFETY: the partition is held.
-            let cx = unsafe { shared.common.context(self.now) };
-            let (served, heap) = held.parts();
-            let (death, outcome) = match served.execute(&cx, heap, hash, request, &mut filled) {
-                Ok(done) => done,
-                Err(shortage) => {
-                    drop(held);
-                    if attempt < ROOM_TRIES && shared.make_room(partition, self.now, shortage) {
-                        continue;
-                    }
-                    held = shared.hold(partition);
-                    let (served, heap) = held.parts();
-                    (None, served.out_of_memory(&cx, heap, hash, request))
-                }
-            };
-            if let Outcome::Hit(_, slot) = &outcome {
-                refer(&cx, *slot);
-                self.worker.in_hand = Some((*slot, partition));
-            }
-            held.0.resume(self.worker.client);
-            drop(held);
-            if let Some(death) = death {
-                sink.found_dead(index, death);
-            }
-            return self.answer_outcome(outcome, hash, partition, index, sink);
-        }
-    }
-}
-
 impl Engine for Cphash {
     type Worker = Worker;
 
@@ -742,20 +252,7 @@ impl Engine for Cphash {
             }
             return;
         }
-        let mut done = 0;
-        while done < requests.len() {
-            let rest = &requests[done..];
-            let rest = &rest[..rest.len().min(WINDOW_LEN)];
-            let mut hashes = std::mem::take(&mut worker.hashes);
-            hashes.clear();
-            hashes.extend(rest.iter().map(|request| shared.common.hash(request.key.as_bytes())));
-            let mut window = Window { worker, now };
-            let sent = window.worker.send(rest, &hashes);
-            window.answer(&rest[..sent], &hashes, done, sink);
-            drop(window);
-            worker.hashes = hashes;
-            done += sent;
-        }
+        worker.carry_out(now, requests, sink);
     }
 
     fn flush_all(&self, at: Time, now: Time) {

@@ -10,8 +10,9 @@ use guira_item::{Answer, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::{
     element::Slot,
+    element_ops::refer,
     heap::ClassId,
-    partition::{Context, Lookup, Outcome, refer},
+    partition::{Context, Lookup, Outcome},
     pin::Pin,
     shards::{Held, Shards},
 };

@@ -15,11 +15,13 @@
 //!   reads key and value, which do not change while it has it;
 //! - locks are taken in this order: partition or station, heap, pool of pages; of partitions one at a time, or a group's in order.
 
+mod client;
 mod config;
 mod cphash;
 mod crew;
 mod direct;
 mod element;
+mod element_ops;
 mod group;
 mod heap;
 mod lockhash;
@@ -30,8 +32,9 @@ mod shards;
 mod station;
 mod table;
 
+pub use client::{Traffic, Worker as CphashWorker};
 pub use config::{Config, ConfigError, Eviction};
-pub use cphash::{Cphash, Traffic, Worker as CphashWorker};
+pub use cphash::Cphash;
 pub use lockhash::{Lockhash, Worker as LockhashWorker};
 
 #[cfg(test)]

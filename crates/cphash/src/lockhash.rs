@@ -17,9 +17,10 @@ use crate::{
     config::{Config, ConfigError},
     direct,
     element::{Chunks, LINE_LEN, Slot},
+    element_ops::is_plain,
     group::Group,
     heap::{ClassId, Heap},
-    partition::{Context, Partition, Supply, is_plain},
+    partition::{Context, Partition, Supply},
     shards::{Common, Held, Shards},
 };
 

@@ -8,7 +8,7 @@ use guira_item::PinnedValue;
 
 use crate::{
     element::Slot,
-    partition::drop_reference,
+    element_ops::drop_reference,
     shards::{Held, Shards},
 };
 

@@ -11,10 +11,11 @@ use guira_sync::{
 
 use crate::{
     element::Slot,
+    element_ops::{drop_reference, refer},
     group::Group,
     heap::Heap,
     message::{self, Call},
-    partition::{Context, Lookup, Outcome, Partition, Shortage, drop_reference, refer},
+    partition::{Context, Lookup, Outcome, Partition, Shortage},
 };
 
 /// Words of a ring whose cache lines are asked for at a time: two lines of messages.

@@ -163,7 +163,7 @@ fn grow_and_look<E: Engine>(engine: &E, thread: usize, threads: usize, keys: usi
                 let delete = Operation::Delete(Delete { cas: None, invalidate: None });
                 let found = run(engine, &mut worker, NOW, name(thread, key).as_bytes(), delete)
                     != Reply::Other(Answer::NotFound);
-                assert_eq!(found, own[key] != 0, "{key}");
+                assert_eq!(found, own[key] != 0, "{key}: {:?}", engine.stats());
                 own[key] = 0;
                 continue;
             }
@@ -176,7 +176,8 @@ fn grow_and_look<E: Engine>(engine: &E, thread: usize, threads: usize, keys: usi
                 continue;
             }
             _ => {
-                assert_eq!(look(&mut worker, thread, key), Some(own[key]).filter(|version| *version != 0), "{key}");
+                let expected = Some(own[key]).filter(|version| *version != 0);
+                assert_eq!(look(&mut worker, thread, key), expected, "{key}: {:?}", engine.stats());
                 continue;
             }
         }
