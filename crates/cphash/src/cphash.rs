@@ -124,6 +124,18 @@ impl Cphash {
 
 #[cfg(test)]
 impl Cphash {
+    /// Pages of each partition.
+    pub(crate) fn pages(&self) -> Vec<usize> {
+        let shared = &self.owner.shared;
+        (0..shared.groups()).map(|group| shared.with_heap(group, Heap::pages)).collect()
+    }
+
+    /// The partition of a key.
+    pub(crate) fn partition(&self, key: &[u8]) -> usize {
+        let common = &self.owner.shared.common;
+        common.partition(common.hash(key))
+    }
+
     /// Clients that stations know of.
     pub(crate) fn seats(&self) -> usize {
         self.owner.shared.stations.iter().map(|post| post.station.lock().seats.len()).sum()

@@ -173,6 +173,28 @@ fn a_client_that_dies_in_the_middle_of_a_batch_gives_its_references_back() {
 }
 
 #[test]
+fn memory_goes_to_the_partition_that_needs_it() {
+    let engine = engine(0);
+    let mut worker = engine.worker();
+    let mut store_all = |names: &[String]| {
+        for names in names.chunks(500) {
+            let sets = requests(names, |_| store(StoreMode::Set, &[1; 32]));
+            engine.execute(&mut worker, NOW, &sets, &mut Answers::default());
+            engine.maintain(&mut engine.worker(), NOW);
+        }
+    };
+    store_all(&names(100_000));
+    let before = engine.pages();
+    // Keys of one partition alone, more than all of the memory holds.
+    let wanted: Vec<String> =
+        names(400_000).into_iter().filter(|name| engine.partition(name.as_bytes()) == 0).collect();
+    store_all(&wanted);
+    let after = engine.pages();
+    assert!(after[0] > 2 * before[0], "{before:?} -> {after:?}");
+    assert!(after.iter().sum::<usize>() <= before.iter().sum::<usize>() + 1, "{before:?} -> {after:?}");
+}
+
+#[test]
 fn a_client_that_has_gone_leaves_no_seat() {
     let engine = engine(1);
     let names = names(100);

@@ -388,12 +388,13 @@ pub(crate) trait Shards: Send + Sync {
         let most = (0..self.groups()).map(pressure).max().unwrap_or(0);
         let least = groups().min_by_key(|group| pressure(*group));
         let giver = least.filter(|group| pressure(*group).saturating_mul(PRESSURE_RATIO) < most);
-        *reviewed = needs.iter().map(|(evicted, _)| *evicted).collect();
-        drop(reviewed);
-        giver.is_some_and(|giver| {
+        let moved = giver.is_some_and(|giver| {
             let pages = (needs[giver].1 / GIVEN_PART).max(1);
             self.with_group(giver, now, |group, cx| (0..pages).filter(|_| group.give_page(cx)).count() > 0)
-        })
+        });
+        // What goes with the pages is no sign of need.
+        *reviewed = (0..self.groups()).map(|group| self.with_heap(group, Heap::evicted)).collect();
+        moved
     }
 
     /// See [`guira_item::Engine::log_evictions`].
