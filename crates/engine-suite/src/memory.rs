@@ -36,6 +36,26 @@ pub fn memory_stays_under_the_limit_and_answers_stay_right<E: Engine>(subject: &
     }
 }
 
+/// Background work evicts nothing once it has come to its end: a full cache that nobody stores to keeps what it has.
+pub fn a_full_cache_that_is_looked_after_keeps_its_items<E: Engine>(subject: &Subject<E>) {
+    for eviction in subject.policies {
+        let engine = subject.engine_with(8, eviction);
+        let mut worker = engine.worker();
+        for i in 0..200_000u32 {
+            let value = vec![1; if i % 500 == 0 { 20_000 } else { 40 }];
+            assert!(set(&engine, &mut worker, format!("key{i:012}").as_bytes(), &value), "{eviction:?}");
+        }
+        let full = engine.stats().curr_items;
+        while engine.maintain(&mut worker, NOW) {}
+        let items = engine.stats().curr_items;
+        assert!(items * 10 >= full * 8, "{eviction:?}: {items} of {full} are left");
+        for _ in 0..1_000 {
+            engine.maintain(&mut worker, NOW);
+        }
+        assert_eq!(engine.stats().curr_items, items, "{eviction:?}");
+    }
+}
+
 /// `slabs reassign` moves pages that are not needed, and no others where nothing may be evicted.
 pub fn a_page_is_reassigned_but_for_no_item_that_must_stay<E: Engine>(subject: &Subject<E>) {
     let engine = subject.engine_that_refuses(8);
