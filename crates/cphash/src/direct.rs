@@ -49,7 +49,7 @@ pub(crate) fn get<H: Shards + 'static, S: Sink>(
                     ..Hit::default()
                 };
                 if get.bump {
-                    partition.bump(&cx, slot, hash);
+                    partition.use_element(&cx, slot);
                 }
                 return deliver(shards, held, &cx, slot, hash, &hit, index, sink);
             }

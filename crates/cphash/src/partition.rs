@@ -246,8 +246,8 @@ impl Partition {
     }
 
     /// A plain read by its hash key. The caller compares the whole key, takes a reference if it gives the partition away before
-    /// it is done, and tells by [`Partition::bump`] that the element was used: at once, or when the neighbours that this asks
-    /// the memory for have come.
+    /// it is done, and tells that the element was used: at once, or by [`Partition::note_read`] and, when the neighbours
+    /// that this asks the memory for have come, [`Partition::bump`].
     #[inline]
     pub fn lookup<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, hash: u64) -> Lookup {
         let Some(slot) = self.table.find(cx.chunks, hash) else { return Lookup::Miss(None) };
@@ -264,12 +264,20 @@ impl Partition {
         Lookup::Hit(slot)
     }
 
-    /// An element that was found under `hash` has been used, if it is still there.
+    /// An element has been read now; its place in the order of use is brought up to date by [`Partition::bump`].
+    #[inline]
+    pub fn note_read(&self, cx: &Context<'_>, slot: Slot) {
+        let header = cx.chunks.header(slot);
+        header.set(mark::FETCHED, true);
+        header.used_s.set(cx.now.0);
+    }
+
+    /// An element that was found under `hash` becomes the newest, if it is still there.
     #[inline]
     pub fn bump(&mut self, cx: &Context<'_>, slot: Slot, hash: u64) {
         let header = cx.chunks.header(slot);
         if header.kind() == Kind::Ready && header.hash.get() == hash {
-            self.use_element(cx, slot);
+            self.make_newest(cx, slot);
         }
     }
 
@@ -637,10 +645,8 @@ impl Partition {
     }
 
     #[inline]
-    fn use_element(&mut self, cx: &Context<'_>, slot: Slot) {
-        let header = cx.chunks.header(slot);
-        header.set(mark::FETCHED, true);
-        header.used_s.set(cx.now.0);
+    pub fn use_element(&mut self, cx: &Context<'_>, slot: Slot) {
+        self.note_read(cx, slot);
         self.make_newest(cx, slot);
     }
 

@@ -149,6 +149,7 @@ impl Station {
                 let lookup = self.partition.lookup(cx, &mut self.heap, content);
                 if let Lookup::Hit(slot) = lookup {
                     refer(cx, slot);
+                    self.partition.note_read(cx, slot);
                     self.used.push((slot, content));
                 }
                 reply(seat, message::lookup_reply(lookup));
