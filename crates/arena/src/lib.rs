@@ -10,7 +10,7 @@
 use std::{
     ptr::NonNull,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -28,6 +28,9 @@ const HUGE_PAGE_LEN: usize = 2 << 20;
 
 /// Most pages that are lent at a time: each may be a mapping of its own, of which a process has 65,530.
 const LENT_MAX: usize = 8 << 10;
+
+/// The part of the pages that may be lent is one in so many.
+const LENT_PART: usize = 2;
 
 /// `MADV_DONTNEED` for locked memory (Linux 5.18).
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
@@ -198,7 +201,7 @@ impl Arena {
     }
 
     /// Counts `pages` as lent, if no more than `part_max` of the limit's pages, and no more than the system can map apart, are then.
-    pub fn start_lending(&self, pages: usize, part_max: usize) -> bool {
+    fn start_lending(&self, pages: usize, part_max: usize) -> bool {
         self.with_pool(|pool| {
             let may = pool.lent + pages <= (pool.limit / part_max).min(LENT_MAX);
             pool.lent += if may { pages } else { 0 };
@@ -207,7 +210,7 @@ impl Arena {
     }
 
     /// Counts `pages` as lent no longer.
-    pub fn end_lending(&self, pages: usize) {
+    fn end_lending(&self, pages: usize) {
         self.with_pool(|pool| pool.lent -= pages);
     }
 
@@ -224,7 +227,7 @@ impl Arena {
     }
 
     /// Gives back a page that was taken to be lent.
-    pub fn give_lent_page(&self, page: PageId) {
+    fn give_lent_page(&self, page: PageId) {
         if self.huge_pages {
             self.advise(page, libc::MADV_HUGEPAGE);
         }
@@ -335,6 +338,42 @@ impl Arena {
     /// The whole arena, for tests that forbid writing to it.
     pub fn span(&self) -> (*mut u8, usize) {
         (self.base.as_ptr(), self.pages * PAGE_LEN)
+    }
+}
+
+/// Pages that somebody else uses the memory of; given back when dropped.
+#[derive(Debug)]
+pub struct PageLoan {
+    arena: Arc<Arena>,
+    pages: Vec<PageId>,
+    /// Pages counted as lent.
+    counted: usize,
+}
+
+impl PageLoan {
+    /// Lends `bytes`, rounded up to pages, each from `page`, which has [`Arena::take_page_to_lend`] and ways to make it succeed.
+    /// `None` if a page is not to be had, or if more than half of the limit would be lent, so that clients who upload cannot drive
+    /// out all items.
+    pub fn new(arena: &Arc<Arena>, bytes: usize, mut page: impl FnMut() -> Option<PageId>) -> Option<Self> {
+        let wanted = bytes.div_ceil(PAGE_LEN);
+        if !arena.start_lending(wanted, LENT_PART) {
+            return None;
+        }
+        // Dropped, and what it holds given back, if a page is not to be had.
+        let mut loan = Self { arena: Arc::clone(arena), pages: Vec::with_capacity(wanted), counted: wanted };
+        for _ in 0..wanted {
+            loan.pages.push(page()?);
+        }
+        Some(loan)
+    }
+}
+
+impl Drop for PageLoan {
+    fn drop(&mut self) {
+        for page in self.pages.drain(..) {
+            self.arena.give_lent_page(page);
+        }
+        self.arena.end_lending(self.counted);
     }
 }
 

@@ -15,12 +15,12 @@ use guira_sync::{
 };
 
 use crate::{
+    context::{Lookup, Outcome},
     cphash::{Post, Shared},
-    direct::ROOM_TRIES,
+    direct,
     element::{LINE_LEN, Parts, Slot},
     element_ops::{drop_reference, free_element, is_plain, refer},
     message::{self, Call},
-    partition::{Lookup, Outcome},
     pin::Pin,
     shards::{Held, Shards},
     station::Seat,
@@ -498,34 +498,18 @@ impl Window<'_> {
         sink: &mut S,
     ) {
         let shared = Arc::clone(&self.worker.shared);
-        let mut filled = filled;
-        for attempt in 0.. {
-            let mut held = shared.hold(partition);
-            // SAFETY: the partition is held.
-            let cx = unsafe { shared.common.context(self.now) };
-            let (served, heap) = held.parts();
-            let (death, outcome) = match served.execute(&cx, heap, hash, request, &mut filled) {
-                Ok(done) => done,
-                Err(shortage) => {
-                    drop(held);
-                    if attempt < ROOM_TRIES && shared.make_room(partition, self.now, shortage) {
-                        continue;
-                    }
-                    held = shared.hold(partition);
-                    let (served, heap) = held.parts();
-                    (None, served.out_of_memory(&cx, heap, hash, request))
-                }
-            };
-            if let Outcome::Hit(_, slot) = &outcome {
-                refer(&cx, *slot);
-                self.worker.in_hand = Some((*slot, partition));
-            }
-            held.0.resume(self.worker.client);
-            drop(held);
-            if let Some(death) = death {
-                sink.found_dead(index, death);
-            }
-            return self.answer_outcome(outcome, hash, partition, index, sink);
+        // SAFETY: what is touched through it is touched while the partition is held.
+        let cx = unsafe { shared.common.context(self.now) };
+        let (mut held, death, outcome) = direct::execute(&*shared, &cx, hash, request, filled);
+        if let Outcome::Hit(_, slot) = &outcome {
+            refer(&cx, *slot);
+            self.worker.in_hand = Some((*slot, partition));
         }
+        held.0.resume(self.worker.client);
+        drop(held);
+        if let Some(death) = death {
+            sink.found_dead(index, death);
+        }
+        self.answer_outcome(outcome, hash, partition, index, sink);
     }
 }

@@ -30,12 +30,13 @@ use guira_sync::{SpinGuard, SpinLock};
 use crate::{
     client::Worker,
     config::{Config, ConfigError},
-    crew::{Crew, Served},
+    context::Context,
+    crew::Crew,
     direct::{self},
     element_ops::is_plain,
     group::Group,
     heap::Heap,
-    partition::{Context, Partition},
+    partition::Partition,
     shards::{Common, Held, Shards},
     station::Station,
 };
@@ -143,20 +144,21 @@ impl Cphash {
 }
 
 impl Shared {
-    /// A server thread looks at a station.
-    fn serve(&self, number: usize) -> Served {
+    /// A server thread looks at a station; false if there is nothing to serve.
+    fn serve(&self, number: usize) -> bool {
         let post = &self.stations[number];
         if !post.bell.load(Ordering::Relaxed) {
-            return Served::Nothing;
+            return false;
         }
-        let Some(mut station) = post.station.try_lock() else { return Served::Elsewhere };
+        let Some(mut station) = post.station.try_lock() else { return true };
         post.bell.store(false, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `ring_bell`: whoever finds the bell still rung has shown its messages before this looks.
         fence(Ordering::SeqCst);
         if post.helped.load(Ordering::Relaxed) > 0 {
             post.helped.store(0, Ordering::Relaxed);
         }
-        Served::Messages(self.serve_station(&mut station))
+        self.serve_station(&mut station);
+        true
     }
 
     fn serve_station(&self, station: &mut Station) -> usize {

@@ -82,10 +82,11 @@ impl Crew {
         }
     }
 
-    /// Starts a thread for each member, on `cores` in turn if there are any; `serve` serves a station that has something to serve, and says how much it was.
+    /// Starts a thread for each member, on `cores` in turn if there are any; `serve` serves a station, and says whether there was
+    /// something to serve.
     pub fn start<F>(self: &Arc<Self>, cores: &[usize], serve: F) -> std::io::Result<Vec<JoinHandle<()>>>
     where
-        F: Fn(usize) -> Served + Clone + Send + 'static,
+        F: Fn(usize) -> bool + Clone + Send + 'static,
     {
         let start = |number: usize| {
             let (crew, serve) = (Arc::clone(self), serve.clone());
@@ -109,7 +110,7 @@ impl Crew {
         Ok(threads)
     }
 
-    fn work(&self, number: usize, serve: impl Fn(usize) -> Served) {
+    fn work(&self, number: usize, serve: impl Fn(usize) -> bool) {
         let member = &self.members[number];
         member.thread.set(thread::current()).expect("a member has one thread");
         let mine = || (0..self.stations).filter(|station| self.owner(*station) == Some(number));
@@ -118,7 +119,7 @@ impl Crew {
         while !self.stop.load(Ordering::Relaxed) {
             let mut found = false;
             for station in mine() {
-                found |= serve(station) != Served::Nothing;
+                found |= serve(station);
             }
             if found {
                 idle_rounds = 0;
@@ -138,7 +139,7 @@ impl Crew {
                 member.is_asleep.store(true, Ordering::Relaxed);
                 // SeqCst: pairs with the fence of whoever rings a bell; one of the two sees what the other has stored.
                 fence(Ordering::SeqCst);
-                let is_needed = mine().any(|station| serve(station) != Served::Nothing);
+                let is_needed = mine().any(&serve);
                 while !is_needed && member.is_asleep.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
                     thread::park();
                 }
@@ -162,15 +163,4 @@ fn keep_to(core: Option<usize>) {
         only.set(core);
         let _ = sched_setaffinity(None, &only);
     }
-}
-
-/// What came of looking at a station.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Served {
-    /// There was nothing.
-    Nothing,
-    /// Somebody else is at it.
-    Elsewhere,
-    /// So many messages.
-    Messages(usize),
 }

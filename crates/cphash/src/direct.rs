@@ -6,19 +6,19 @@
 
 use std::sync::Arc;
 
-use guira_item::{Answer, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Death, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::{
+    context::{Context, Lookup, Outcome},
     element::Slot,
     element_ops::refer,
     heap::ClassId,
-    partition::{Context, Lookup, Outcome},
     pin::Pin,
     shards::{Held, Shards},
 };
 
 /// Times that pages are emptied for one request.
-pub(crate) const ROOM_TRIES: usize = 8;
+const ROOM_TRIES: usize = 8;
 
 /// Answers a plain read.
 #[inline]
@@ -89,7 +89,7 @@ fn deliver<H: Shards + 'static, S: Sink>(
     sink.commit(index, hit);
 }
 
-/// Carries out any operation.
+/// Carries out any operation and answers it.
 pub(crate) fn change<H: Shards + 'static, S: Sink>(
     shards: &Arc<H>,
     now: Time,
@@ -98,39 +98,51 @@ pub(crate) fn change<H: Shards + 'static, S: Sink>(
     index: usize,
     sink: &mut S,
 ) {
-    let common = shards.common();
-    let number = common.partition(hash);
     // SAFETY: what is touched through it is touched while the partition is held.
-    let cx = unsafe { common.context(now) };
-    for attempt in 0.. {
+    let cx = unsafe { shards.common().context(now) };
+    let (held, death, outcome) = execute(&**shards, &cx, hash, request, None);
+    if let Some(death) = death {
+        sink.found_dead(index, death);
+    }
+    match outcome {
+        Outcome::Hit(hit, slot) => deliver(shards, held, &cx, slot, hash, &hit, index, sink),
+        Outcome::Metadata(hit) => {
+            drop(held);
+            sink.metadata(index, &hit);
+        }
+        Outcome::Answer(answer, items) => {
+            drop(held);
+            sink.answer_change(index, answer, &items);
+        }
+    }
+}
+
+/// Carries out any operation, making room for it wherever there is some; what it came to, and the partition, still held. A
+/// store's element may have been filled beforehand; it is used or freed.
+pub(crate) fn execute<'h, H: Shards>(
+    shards: &'h H,
+    cx: &Context<'_>,
+    hash: u64,
+    request: &Request<'_>,
+    mut filled: Option<Slot>,
+) -> (H::Held<'h>, Option<Death>, Outcome) {
+    let number = shards.common().partition(hash);
+    for _ in 0..ROOM_TRIES {
         let mut held = shards.hold(number);
         let (partition, supply) = held.parts();
-        let (death, outcome) = match partition.execute(&cx, supply, hash, request, &mut None) {
-            Ok(done) => done,
-            Err(_) if attempt == ROOM_TRIES => (None, partition.out_of_memory(&cx, supply, hash, request)),
+        match partition.execute(cx, supply, hash, request, &mut filled) {
+            Ok((death, outcome)) => return (held, death, outcome),
             Err(shortage) => {
+                // Memory may be with other partitions, of which one is held at a time.
                 drop(held);
-                if shards.make_room(shards.group_of(number), now, shortage) {
-                    continue;
+                if !shards.make_room(shards.group_of(number), cx.now, shortage) {
+                    break;
                 }
-                held = shards.hold(number);
-                let (partition, supply) = held.parts();
-                (None, partition.out_of_memory(&cx, supply, hash, request))
             }
-        };
-        if let Some(death) = death {
-            sink.found_dead(index, death);
         }
-        return match outcome {
-            Outcome::Metadata(hit) => {
-                drop(held);
-                sink.metadata(index, &hit);
-            }
-            Outcome::Hit(hit, slot) => deliver(shards, held, &cx, slot, hash, &hit, index, sink),
-            Outcome::Answer(answer, items) => {
-                drop(held);
-                sink.answer_change(index, answer, &items);
-            }
-        };
     }
+    let mut held = shards.hold(number);
+    let (partition, supply) = held.parts();
+    let outcome = partition.out_of_memory(cx, supply, hash, request);
+    (held, None, outcome)
 }

@@ -193,7 +193,8 @@ impl Memory {
         let pages = (0..arena.pages()).map(|_| PageInfo::default()).collect();
         let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2);
         let memory = Self { arena, base, pages, buckets, index: Mutex::default() };
-        memory.charge(memory.buckets.first_bytes());
+        let is_counted = memory.charge(memory.buckets.first_bytes());
+        assert!(is_counted, "the limit has room for the first buckets of as many partitions as `Config` allows");
         memory
     }
 

@@ -5,8 +5,8 @@
 use guira_item::{Change, Current, Expiry, Footprint, Footprints, Get, ItemInfo, NewValue, Operation, Request};
 
 use crate::{
+    context::{Context, Settings, Shape, Supply},
     element::{Header, Kind, Parts, Slot, mark},
-    partition::{Context, Settings, Shape, Supply},
 };
 
 /// Longest value in which a number is looked for, in bytes: what memcached keeps in one piece.

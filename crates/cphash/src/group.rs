@@ -7,9 +7,10 @@ use guira_arena::PageId;
 use guira_item::ReassignError;
 
 use crate::{
+    context::{Context, Shortage},
     element::{Kind, Slot},
     heap::{ClassId, Heap},
-    partition::{Context, Partition, Shortage},
+    partition::Partition,
 };
 
 /// Pages tried for one that can be emptied: elements that are being read or filled keep theirs.

@@ -17,6 +17,7 @@
 
 mod client;
 mod config;
+mod context;
 mod cphash;
 mod crew;
 mod direct;

@@ -15,12 +15,13 @@ use guira_sync::{SpinGuard, SpinLock, prefetch, prefetch_to_write};
 
 use crate::{
     config::{Config, ConfigError},
+    context::{Context, Supply},
     direct,
     element::{Chunks, LINE_LEN, Slot},
     element_ops::is_plain,
     group::Group,
     heap::{ClassId, Heap},
-    partition::{Context, Partition, Supply},
+    partition::Partition,
     shards::{Common, Held, Shards},
 };
 

@@ -19,8 +19,8 @@ use std::cell::Cell;
 use guira_item::{Death, Request};
 
 use crate::{
+    context::{Lookup, Outcome, Shortage},
     element::Slot,
-    partition::{Lookup, Outcome, Shortage},
 };
 
 const KIND_BITS: u32 = 4;

@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-use guira_arena::{Arena, PAGE_LEN, PageId};
+use guira_arena::{Arena, PAGE_LEN, PageId, PageLoan};
 use guira_item::{
     ClassStats, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, ScanCursor, Time,
 };
@@ -16,10 +16,11 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::{
     config::{Config, ConfigError},
+    context::{Context, Counters, Settings, Shortage, Supply},
     element::Memory,
     group::Group,
     heap::{ClassId, Heap},
-    partition::{Context, Counters, Partition, Settings, Shortage, Supply},
+    partition::Partition,
 };
 
 /// Bits of a hash key (CPHASH, section 3.1).
@@ -30,9 +31,6 @@ const PAGES_PER_HEAP: usize = 64;
 
 /// Pages besides the index's that a limit must leave.
 const PAGES_MIN: usize = 16;
-
-/// The part of the pages that may be lent is one in so many.
-const LENT_PART: usize = 2;
 
 /// Attempts to find one page to lend: each empties one, unless other threads are faster.
 const LEND_ATTEMPTS_MAX: usize = 8;
@@ -319,23 +317,20 @@ pub(crate) trait Shards: Send + Sync {
 
     /// See [`guira_item::Engine::lend`].
     fn lend(&self, now: Time, bytes: usize) -> Option<Loan> {
+        let loan = PageLoan::new(&self.common().memory.arena, bytes, || self.page_to_lend(now))?;
+        Some(Box::new(loan))
+    }
+
+    fn page_to_lend(&self, now: Time) -> Option<PageId> {
         let arena = &self.common().memory.arena;
-        let wanted = bytes.div_ceil(PAGE_LEN);
-        if !arena.start_lending(wanted, LENT_PART) {
-            return None;
-        }
-        // Dropped, and what it holds given back, if a page is not to be had.
-        let mut loan = PageLoan { arena: Arc::clone(arena), pages: Vec::with_capacity(wanted), counted: wanted };
-        let mut attempts = 0;
-        while loan.pages.len() < wanted {
-            match arena.take_page_to_lend() {
-                Some(page) => (attempts, _) = (0, loan.pages.push(page)),
-                // A free page whose memory the system does not take back cannot be lent.
-                None if attempts < LEND_ATTEMPTS_MAX && !arena.has_free_page() && self.give_page(now) => attempts += 1,
-                None => return None,
+        for _ in 0..LEND_ATTEMPTS_MAX {
+            let page = arena.take_page_to_lend();
+            // A free page whose memory the system does not take back cannot be lent.
+            if page.is_some() || arena.has_free_page() || !self.give_page(now) {
+                return page;
             }
         }
-        Some(Box::new(loan))
+        None
     }
 
     /// See [`guira_item::Engine::maintain`].
@@ -400,20 +395,5 @@ pub(crate) trait Shards: Send + Sync {
     /// See [`guira_item::Engine::log_evictions`].
     fn log_evictions(&self, log: Option<EvictionLog>) {
         self.common().settings.set_log(log);
-    }
-}
-
-/// Pages that the server's buffers stand in for; given back when dropped.
-struct PageLoan {
-    arena: Arc<Arena>,
-    pages: Vec<PageId>,
-    /// Pages counted as lent.
-    counted: usize,
-}
-
-impl Drop for PageLoan {
-    fn drop(&mut self) {
-        self.pages.drain(..).for_each(|page| self.arena.give_lent_page(page));
-        self.arena.end_lending(self.counted);
     }
 }

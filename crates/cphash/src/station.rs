@@ -10,12 +10,13 @@ use guira_sync::{
 };
 
 use crate::{
+    context::{Context, Lookup, Outcome, Shortage},
     element::Slot,
     element_ops::{drop_reference, refer},
     group::Group,
     heap::Heap,
     message::{self, Call},
-    partition::{Context, Lookup, Outcome, Partition, Shortage},
+    partition::Partition,
 };
 
 /// Words of a ring whose cache lines are asked for at a time: two lines of messages.

@@ -19,7 +19,7 @@ use crate::{
     config::{Config, ConfigError},
     counters::Totals,
     item::{self, Header, More},
-    lending::PageLoan,
+    lending,
     magazine::Station,
     policy,
     slabs::Slabs,
@@ -425,7 +425,7 @@ impl Engine for Memc3 {
     }
 
     fn lend(&self, worker: &mut Worker, now: Time, bytes: usize) -> Option<Loan> {
-        let loan = PageLoan::new(&self.shared, bytes, now, &worker.station)?;
+        let loan = lending::lend(&self.shared, bytes, now, &worker.station)?;
         Some(Box::new(loan))
     }
 

@@ -6,48 +6,17 @@
 
 use std::sync::Arc;
 
-use guira_arena::{PAGE_LEN, PageId};
+use guira_arena::{PageId, PageLoan};
 use guira_item::Time;
 
 use crate::{engine::Shared, magazine::Station};
 
-/// The part of the pages that may be lent is one in so many.
-const LENT_PART: usize = 2;
-
 /// Attempts to find one page: each moves one, unless other threads are faster.
 const ATTEMPTS_MAX: usize = 8;
 
-/// Pages that are lent; given back when dropped.
-pub(crate) struct PageLoan {
-    shared: Arc<Shared>,
-    pages: Vec<PageId>,
-    /// Pages counted as lent.
-    counted: usize,
-}
-
-impl PageLoan {
-    /// Lends `bytes`, rounded up to pages.
-    pub(crate) fn new(shared: &Arc<Shared>, bytes: usize, now: Time, station: &Station) -> Option<Self> {
-        let wanted = bytes.div_ceil(PAGE_LEN);
-        if !shared.arena.start_lending(wanted, LENT_PART) {
-            return None;
-        }
-        // Dropped, and what it holds given back, if a page is not to be had.
-        let mut loan = Self { shared: Arc::clone(shared), pages: Vec::with_capacity(wanted), counted: wanted };
-        for _ in 0..wanted {
-            loan.pages.push(shared.page_to_lend(now, station)?);
-        }
-        Some(loan)
-    }
-}
-
-impl Drop for PageLoan {
-    fn drop(&mut self) {
-        for page in self.pages.drain(..) {
-            self.shared.arena.give_lent_page(page);
-        }
-        self.shared.arena.end_lending(self.counted);
-    }
+/// Lends `bytes` of the arena, evicting for it if that is allowed.
+pub(crate) fn lend(shared: &Arc<Shared>, bytes: usize, now: Time, station: &Station) -> Option<PageLoan> {
+    PageLoan::new(&shared.arena, bytes, || shared.page_to_lend(now, station))
 }
 
 impl Shared {
