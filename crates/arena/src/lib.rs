@@ -7,6 +7,8 @@
 //! Always true: the reservation stays mapped as long as the arena lives, with a guard of one page behind it, so reading up to
 //! a page's length from any place stays inside; all access to pages that other threads may see is atomic, by words.
 
+mod mapping;
+
 use std::{
     ptr::NonNull,
     sync::{
@@ -20,11 +22,10 @@ use guira_sync::{
     reuse,
 };
 
+pub use mapping::{HUGE_PAGE_LEN, Mapping};
+
 /// Bytes of a page: a segment of the cuckoo index, small enough that a size class with few items wastes little.
 pub const PAGE_LEN: usize = 64 << 10;
-
-/// Bytes of a huge page.
-const HUGE_PAGE_LEN: usize = 2 << 20;
 
 /// Most pages that are lent at a time: each may be a mapping of its own, of which a process has 65,530.
 const LENT_MAX: usize = 8 << 10;
@@ -71,7 +72,7 @@ struct Pool {
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
-    reserved_len: usize,
+    _mapping: Mapping,
     pages: usize,
     granule_shift: u32,
     /// Granule numbers fit into so many bits; the bits above are the check bits.
@@ -90,42 +91,15 @@ impl Arena {
     /// Reserves `pages` pages; takes no memory yet.
     pub fn new(pages: usize, huge_pages: bool) -> Result<Self, NoAddressSpace> {
         let len = pages * PAGE_LEN;
-        let reserved_len = len + PAGE_LEN + HUGE_PAGE_LEN;
-        // SAFETY: a fresh anonymous private mapping at an address of the kernel's choice touches no memory of ours.
-        let mapped = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                reserved_len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            return Err(NoAddressSpace { bytes: reserved_len });
-        }
-        // The arena begins on a huge page's border; what lies before it stays unused.
-        let skipped = mapped.align_offset(HUGE_PAGE_LEN);
-        // SAFETY: `skipped` is less than a huge page, which was added to the length.
-        let aligned = unsafe { mapped.cast::<u8>().add(skipped) };
-        if huge_pages {
-            // SAFETY: the range lies in the mapping; advice changes no contents. Without effect if the kernel has none.
-            unsafe { libc::madvise(aligned.cast(), len, libc::MADV_HUGEPAGE) };
-        }
-        // Give back the part before and keep `base` for unmapping what is left.
-        if skipped > 0 {
-            // SAFETY: the first `skipped` bytes of the mapping, a multiple of the page size, which nothing uses.
-            unsafe { libc::munmap(mapped, skipped) };
-        }
+        let mapping = Mapping::new(len + PAGE_LEN, huge_pages)?;
         let mut granule_shift = 3;
         while (len - 1) >> granule_shift > u32::MAX as usize {
             granule_shift += 1;
         }
         let granules = len >> granule_shift;
         Ok(Self {
-            base: NonNull::new(aligned).expect("a mapping is not null"),
-            reserved_len: reserved_len - skipped,
+            base: mapping.start(),
+            _mapping: mapping,
             pages,
             granule_shift,
             place_bits: usize::BITS - granules.saturating_sub(1).leading_zeros(),
@@ -149,6 +123,11 @@ impl Arena {
     /// Pages in all.
     pub fn pages(&self) -> usize {
         self.pages
+    }
+
+    /// Whether the system is asked for huge pages.
+    pub fn has_huge_pages(&self) -> bool {
+        self.huge_pages
     }
 
     /// Bytes to which every chunk is aligned: 8, or more in an arena above 32 GiB.
@@ -374,13 +353,6 @@ impl Drop for PageLoan {
             self.arena.give_lent_page(page);
         }
         self.arena.end_lending(self.counted);
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `reserved_len` are what is left of the mapping made in `new`; every borrow of the arena has ended.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.reserved_len) };
     }
 }
 

@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use guira_arena::{Arena, PAGE_LEN, PageId};
+use guira_arena::{Arena, NoAddressSpace, PAGE_LEN, PageId};
 use guira_item::KEY_LEN_MAX;
 
 use crate::{heap::PageInfo, table::Buckets};
@@ -188,19 +188,22 @@ impl std::fmt::Debug for Memory {
 
 impl Memory {
     /// The memory of so many partitions; an element has two lines or more.
-    pub fn new(arena: Arc<Arena>, partitions: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`NoAddressSpace`] if the system does not give enough for the tables.
+    pub fn new(arena: Arc<Arena>, partitions: usize) -> Result<Self, NoAddressSpace> {
         let base = NonNull::new(arena.page(PageId(0))).expect("an arena is not at null");
         let pages = (0..arena.pages()).map(|_| PageInfo::default()).collect();
-        let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2);
+        let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2, arena.has_huge_pages())?;
         let memory = Self { arena, base, pages, buckets, index: Mutex::default() };
         let is_counted = memory.charge(memory.buckets.first_bytes());
         assert!(is_counted, "the limit has room for the first buckets of as many partitions as `Config` allows");
-        memory
+        Ok(memory)
     }
 
     #[cfg(test)]
     pub fn with_pages(pages: usize, partitions: usize) -> Self {
-        Self::new(Arc::new(Arena::new(pages, false).expect("address space")), partitions)
+        Self::new(Arc::new(Arena::new(pages, false).expect("address space")), partitions).expect("address space")
     }
 
     /// Has `bytes` more of the tables counted against the limit; false if there is no memory for that.

@@ -69,7 +69,7 @@ impl Common {
     pub fn new(config: Config, partitions: usize) -> Result<Self, ConfigError> {
         let arena = Arena::new(config.pages(), config.huge_pages).map_err(ConfigError::NoAddressSpace)?;
         Ok(Self {
-            memory: Memory::new(Arc::new(arena), partitions),
+            memory: Memory::new(Arc::new(arena), partitions).map_err(ConfigError::NoAddressSpace)?,
             secrets: RapidSecrets::seed(config.hash_seed),
             settings: Settings::new(config),
             flush_at_s: AtomicU32::new(0),

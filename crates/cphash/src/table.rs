@@ -9,7 +9,12 @@
 //! partition may look where a key's element probably is, to ask the memory for it; memory that no table has reached is not
 //! there.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    ptr::NonNull,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use guira_arena::{Mapping, NoAddressSpace};
 
 use crate::{
     element::{Chunks, Slot},
@@ -22,12 +27,18 @@ const FIRST_LEN: usize = 16;
 /// The buckets of all partitions.
 pub(crate) struct Buckets {
     /// Slots, inverted: a bucket that was never used is all zeros.
-    slots: Box<[AtomicU32]>,
+    slots: NonNull<AtomicU32>,
+    _mapping: Mapping,
     /// Buckets in use, by partition.
     lens: Box<[AtomicU32]>,
     /// Most buckets of a partition.
     len_max: usize,
 }
+
+// SAFETY: the slots are atomics, and reached by shared reference alone.
+unsafe impl Send for Buckets {}
+// SAFETY: as above.
+unsafe impl Sync for Buckets {}
 
 impl std::fmt::Debug for Buckets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -37,15 +48,15 @@ impl std::fmt::Debug for Buckets {
 
 impl Buckets {
     /// Address space for the tables of a power of two of partitions, with so many elements together.
-    pub fn new(partitions: usize, elements: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`NoAddressSpace`] if the system does not give that much.
+    pub fn new(partitions: usize, elements: usize, huge_pages: bool) -> Result<Self, NoAddressSpace> {
         // Twice what is needed if keys are spread evenly; beyond that chains grow.
         let len_max = (2 * elements.div_ceil(partitions)).next_power_of_two().max(FIRST_LEN);
-        // Zeroed memory comes from the system as it is used.
-        let zeros = Box::into_raw(vec![0u32; partitions * len_max].into_boxed_slice());
-        // SAFETY: an atomic has the layout of its integer, and nobody else has the box.
-        let slots = unsafe { Box::from_raw(zeros as *mut [AtomicU32]) };
+        let mapping = Mapping::new(partitions * len_max * size_of::<AtomicU32>(), huge_pages)?;
         let lens = (0..partitions).map(|_| AtomicU32::new(FIRST_LEN as u32)).collect();
-        Self { slots, lens, len_max }
+        Ok(Self { slots: mapping.start().cast(), _mapping: mapping, lens, len_max })
     }
 
     /// How many partitions there are.
@@ -77,7 +88,9 @@ impl Buckets {
             None => partition * FIRST_LEN + bucket,
             Some(power) => (self.lens.len() + partition - 1) * (FIRST_LEN << power) + bucket,
         };
-        &self.slots[place]
+        assert!(place < self.lens.len() * self.len_max, "a bucket lies in the mapping");
+        // SAFETY: inside the mapping, by the comparison above; its memory begins as zeros, and is only ever used as atomics.
+        unsafe { self.slots.add(place).as_ref() }
     }
 
     #[inline]
@@ -209,7 +222,7 @@ mod tests {
 
     #[test]
     fn buckets_of_all_partitions_lie_beside_each_other() {
-        let buckets = Buckets::new(4, 300);
+        let buckets = Buckets::new(4, 300, false).expect("address space");
         let mut places: Vec<usize> = (0..4)
             .flat_map(|partition| (0..buckets.len_max).map(move |bucket| (partition, bucket)))
             .map(|(partition, bucket)| {
@@ -218,7 +231,8 @@ mod tests {
             .collect();
         places.sort_unstable();
         assert_eq!(places, (0..4 * 256).collect::<Vec<_>>());
-        assert!((0..4).all(|partition| buckets.slot(partition, 63) as *const _ < &raw const buckets.slots[4 * 64]));
+        assert!((0..4).all(|partition| buckets.slot(partition, 63) as *const _
+            < buckets.slots.as_ptr().wrapping_add(4 * 64).cast_const()));
     }
 
     #[test]
