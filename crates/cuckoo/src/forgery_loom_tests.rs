@@ -63,7 +63,7 @@ fn hash_behind_of_bucket_one(key: u32) -> u64 {
 }
 
 fn grow(index: &Index<Heap>) {
-    index.begin_growth(2).expect("may grow");
+    index.begin_growth(|_| 2).expect("may grow");
     while index.grow_by(usize::MAX, |_| (), hash_behind_of_bucket_one).expect("memory") != Growth::Complete {}
 }
 
@@ -137,7 +137,7 @@ fn loom_a_steady_read_finds_no_key_that_only_the_next_owner_has() {
 
 /// Grows a table without keys, and marks no bucket's stripe when its turn comes.
 fn grow_unmarked(index: &Index<Heap>) {
-    index.begin_growth(2).expect("may grow");
+    index.begin_growth(|_| 2).expect("may grow");
     for stage in [Growth::Underway, Growth::Complete] {
         assert_eq!(grow_by(index, 0), Ok(Growth::Underway));
         let mut run = index.migration.next_run(SEGMENT_BUCKETS);

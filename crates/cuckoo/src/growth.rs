@@ -95,19 +95,19 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         self.layout().next != 0
     }
 
-    /// Begins to grow to `segments`, as far as the maximum allows, unless it is growing already. Where memory is short a
-    /// quarter more at a time is a good measure: after it the index is three quarters full, and a key is moved four times in
-    /// its life on average.
+    /// Begins to grow to what `segments` makes of the present number, as far as the maximum allows, unless it is growing already.
+    /// Where memory is short a quarter more at a time is a good measure: after it the index is three quarters full, and a key
+    /// is moved four times in its life on average.
     ///
     /// # Errors
     /// [`GrowError::AtMaximum`], or [`GrowError::Busy`].
-    pub fn begin_growth(&self, segments: usize) -> Result<(), GrowError> {
+    pub fn begin_growth(&self, segments: impl FnOnce(usize) -> usize) -> Result<(), GrowError> {
         let (mut progress, _held) = self.try_grow()?;
         let layout = self.layout();
         if layout.next != 0 {
             return Ok(());
         }
-        let next = segments.min(self.segments_max);
+        let next = segments(layout.current).min(self.segments_max);
         if next <= layout.current || layout.small_bits.is_some() {
             return Err(GrowError::AtMaximum);
         }

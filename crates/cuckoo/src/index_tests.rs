@@ -84,7 +84,7 @@ fn contains(index: &Index<Heap>, key: u32) -> bool {
 }
 
 fn grow(index: &Index<Heap>) {
-    index.begin_growth(index.segments() + index.segments().div_ceil(4)).expect("may grow");
+    index.begin_growth(|segments| segments + segments.div_ceil(4)).expect("may grow");
     while index.grow_step(|_| (), hash).expect("memory") != Growth::Complete {}
 }
 
@@ -107,7 +107,7 @@ fn one_segment_fills_to_97_percent() {
     let index = Index::<Heap>::new(Heap::new(1), 1, 1).expect("memory");
     let stored = (0u32..).take_while(|key| insert(&index, *key).is_ok()).count();
     assert!(stored * 100 > SEGMENT_SLOTS * 97, "{stored} of {SEGMENT_SLOTS}");
-    assert_eq!(index.begin_growth(2), Err(GrowError::AtMaximum));
+    assert_eq!(index.begin_growth(|_| 2), Err(GrowError::AtMaximum));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn growth_without_memory_changes_nothing_and_can_go_on() {
     let index = Index::<Heap>::new(Heap::new(5), 3, 9).expect("memory");
     let keys = 0..20_000;
     keys.clone().for_each(|key| assert_eq!(insert(&index, key), Ok(true)));
-    index.begin_growth(index.segments() + index.segments().div_ceil(4)).expect("may grow");
+    index.begin_growth(|segments| segments + segments.div_ceil(4)).expect("may grow");
     let taken = [(); 2].map(|()| index.source().allocate(SEGMENT_BYTES).expect("two are left"));
     assert_eq!(index.grow_step(|_| (), hash), Err(GrowError::NoMemory));
     assert!(keys.clone().all(|key| contains(&index, key)));
@@ -198,12 +198,12 @@ fn readers_never_miss_a_key_that_stays() {
                         let key = base + round % 700;
                         if !remove(index, key) {
                             while insert(index, key).is_err() {
-                                let _busy = index.begin_growth(index.segments() + 1);
+                                let _busy = index.begin_growth(|segments| segments + 1);
                                 let _busy = index.grow_step(|_| (), hash);
                             }
                         }
                         if round % 50_000 == 49_999 {
-                            let _busy = index.begin_growth(index.segments() + 1);
+                            let _busy = index.begin_growth(|segments| segments + 1);
                             while matches!(index.grow_step(|_| (), hash), Ok(Growth::Underway) | Err(GrowError::Busy)) {
                             }
                         }

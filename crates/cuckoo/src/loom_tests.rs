@@ -236,7 +236,7 @@ pub(crate) fn index_half_grown(heap: Heap, has_five: bool) -> Arc<Index<Heap>> {
     let index = Arc::new(Index::<Heap>::new(heap, 1, SEGMENTS_MAX).expect("memory"));
     let keys = if has_five { &[5, 6][..] } else { &[6] };
     keys.iter().for_each(|key| insert(&index, hash_in_growth(*key), *key));
-    index.begin_growth(2).expect("may grow");
+    index.begin_growth(|_| 2).expect("may grow");
     while index.layout().done == 0 {
         assert_eq!(grow_by(&index, 1), Ok(Growth::Underway));
     }
@@ -295,7 +295,7 @@ fn read_beside_growth_of_the_second_bucket(move_bucket: fn(&Index<Heap>)) {
     let grower = {
         let index = Arc::clone(&index);
         thread::spawn(move || {
-            index.begin_growth(2).expect("may grow");
+            index.begin_growth(|_| 2).expect("may grow");
             assert_eq!(index.grow_by(0, |_| (), hash_of_bucket_one), Ok(Growth::Underway));
             move_bucket(&index);
         })
@@ -342,7 +342,7 @@ fn add_beside_growth_of_the_second_bucket(widen: Widen) {
     let grower = {
         let index = Arc::clone(&index);
         thread::spawn(move || {
-            index.begin_growth(2).expect("may grow");
+            index.begin_growth(|_| 2).expect("may grow");
             assert_eq!(index.grow_by(0, |_| (), hash_of_bucket_one), Ok(Growth::Underway));
             assert_eq!(index.grow_by(1, |_| (), hash_of_bucket_one), Ok(Growth::Underway));
         })
@@ -428,7 +428,7 @@ fn loom_a_segment_that_is_used_again_misleads_no_reader() {
             let index = Arc::clone(&index);
             thread::spawn(move || {
                 assert_eq!(grow_by(&index, 1), Ok(Growth::Complete));
-                index.begin_growth(3).expect("may grow");
+                index.begin_growth(|_| 3).expect("may grow");
                 assert_eq!(grow_by(&index, 1), Ok(Growth::Underway));
                 assert_eq!(index.source().used_again(), 1);
             })

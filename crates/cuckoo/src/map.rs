@@ -505,7 +505,7 @@ where
         }
         // What was owed to the growth before is its affair.
         self.owed.store(0, Ordering::Relaxed);
-        self.table.begin_growth(layout.current + (layout.current / GROWTH_DIVISOR).max(1))
+        self.table.begin_growth(|segments| segments + (segments / GROWTH_DIVISOR).max(1))
     }
 
     /// To be called after a key has been added, without a lock: keeps growth going, and begins it in time.

@@ -23,11 +23,25 @@ const FREED_TO_GO_ON: usize = 1_000;
 /// While the index is this small a part of memory, it doubles; from there on it grows by quarters.
 const SMALL_INDEX_PAGES: usize = 64;
 
+/// What a step of growth came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Grown {
+    /// Something was moved; more is waiting.
+    Further,
+    /// Nothing is left to be moved.
+    Up,
+    /// Other threads are at it, and nothing is left for this one: what they have claimed, or the beginning or the end of a growth.
+    ByOthers,
+    /// There is no memory for it, or the index is as large as it may be.
+    Refused,
+}
+
 impl Shared {
     /// One slice of background work; true if there is more to do at once.
     pub(crate) fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
         let station = std::sync::Arc::clone(&worker.station);
-        if (self.index.should_grow() || self.index.is_growing()) && self.grow(usize::MAX, now, &station) {
+        let grows = self.index.should_grow() || self.index.is_growing();
+        if grows && self.grow(usize::MAX, now, &station) != Grown::Refused {
             return true;
         }
         let (taken, limit) = self.arena.usage();
@@ -37,25 +51,33 @@ impl Shared {
         self.crawl(worker, now)
     }
 
-    /// A step of growth of at most so many buckets, or a segment; true if it went on. Growth takes memory from items if there is
-    /// no other.
-    pub(crate) fn grow(&self, buckets: usize, now: Time, station: &Station) -> bool {
-        let segments = self.index.segments();
-        let more = if segments < self.arena.pages() / SMALL_INDEX_PAGES { segments } else { segments.div_ceil(4) };
-        match self.index.begin_growth(segments + more) {
-            Ok(()) => {}
-            // Another thread is at it.
-            Err(GrowError::Busy) => return true,
-            Err(_) => return false,
+    /// A step of growth of at most so many buckets, or a segment; begins one if none is under way.
+    pub(crate) fn grow(&self, buckets: usize, now: Time, station: &Station) -> Grown {
+        match self.begin_growth() {
+            Ok(()) => self.go_on_growing(buckets, now, station),
+            Err(GrowError::Busy) => Grown::ByOthers,
+            Err(_) => Grown::Refused,
         }
+    }
+
+    /// Begins a growth, unless one is under way.
+    pub(crate) fn begin_growth(&self) -> Result<(), GrowError> {
+        let is_small = |segments: usize| segments < self.arena.pages() / SMALL_INDEX_PAGES;
+        self.index.begin_growth(|segments| segments + if is_small(segments) { segments } else { segments.div_ceil(4) })
+    }
+
+    /// A step of the growth that is under way. It takes memory from items if there is no other.
+    pub(crate) fn go_on_growing(&self, buckets: usize, now: Time, station: &Station) -> Grown {
         let step = || self.index.grow_by(buckets, |payload| self.prefetch_at(payload), |payload| self.hash_of(payload));
         let outcome = match step() {
             Err(GrowError::NoMemory) if self.reserve_for_index(now, station) => step(),
             outcome => outcome,
         };
         match outcome {
-            Ok(Growth::Underway | Growth::Complete) | Err(GrowError::Busy) => true,
-            Ok(Growth::Idle) | Err(_) => false,
+            Ok(Growth::Underway) => Grown::Further,
+            Ok(Growth::Complete | Growth::Idle) => Grown::Up,
+            Err(GrowError::Busy) => Grown::ByOthers,
+            Err(_) => Grown::Refused,
         }
     }
 

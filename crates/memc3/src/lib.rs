@@ -41,4 +41,6 @@ mod engine_tests;
 #[cfg(test)]
 mod eviction_tests;
 #[cfg(test)]
+mod growth_tests;
+#[cfg(test)]
 mod stress_tests;

@@ -19,6 +19,7 @@ use guira_item::{
 
 use crate::{
     counters::Counters,
+    crawler::Grown,
     engine::{LockedKey, Shared, Worker},
     eviction::Unlinked,
     item::{self, Header, More, Writer},
@@ -44,8 +45,12 @@ const SEARCHES_PER_LOOK: u32 = 32;
 /// five needs a search, and the remaining 8 % of a segment are a thousand keys: growth is through long before they are used up.
 const BUCKETS_PER_SEARCH: usize = SEGMENT_BUCKETS / 32;
 
-/// Steps after which whoever finishes a growth gives up: more than the largest index has segments.
-const STEPS_MAX: usize = 1 << 21;
+/// Steps after which whoever finishes a growth sleeps for once: some ten milliseconds of yielding to nobody.
+const STEPS_MAX: usize = 1 << 14;
+
+/// How much longer a thread sleeps each time that it waits for another one, and the longest that it does.
+const WAIT_STEP: Duration = Duration::from_micros(100);
+const WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// The shape of an item in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -603,6 +608,32 @@ impl Shared {
         value
     }
 
+    /// Begins a growth, unless one is under way, and sees it to its end, whoever is at it besides.
+    ///
+    /// # Errors
+    /// [`GrowError::Busy`] if that waits for another thread, which may not be running; any other if there is no memory for it.
+    fn finish_growth(&self, probe: &Probe, now: Time, station: &Station) -> Result<(), GrowError> {
+        if !self.index.is_growing() {
+            // Another thread may have finished one since room was last looked for.
+            if self.index.make_room(probe).is_ok() {
+                return Ok(());
+            }
+            self.begin_growth()?;
+        }
+        for _ in 0..STEPS_MAX {
+            match self.go_on_growing(usize::MAX, now, station) {
+                Grown::Refused => return Err(GrowError::NoMemory),
+                Grown::Further => {}
+                Grown::ByOthers => std::thread::yield_now(),
+                Grown::Up => return Ok(()),
+            }
+            if !self.index.is_growing() {
+                return Ok(());
+            }
+        }
+        Err(GrowError::Busy)
+    }
+
     /// Makes room for a new key, at an attempt of that number: by displacement, by growth, or by evicting a neighbour.
     fn make_slot(&self, probe: &Probe, attempt: usize, now: Time, station: &Station) -> Result<(), Full> {
         // Both buckets of a new key are full ever more often as the index fills, so this is the place from which growth gets
@@ -626,14 +657,23 @@ impl Shared {
         }
         // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
         // that went on filling would have segments whose keys do not fit into the next one.
-        for _ in 0..STEPS_MAX {
-            if !self.grow(usize::MAX, now, station) || !self.index.is_growing() {
-                break;
+        let is_refused = match self.finish_growth(probe, now, station) {
+            Ok(()) => false,
+            // There is memory: nothing is evicted while another thread begins to grow, for as long as that may take.
+            Err(GrowError::Busy) => {
+                wait_for_mover(attempt);
+                return Ok(());
             }
-            std::thread::yield_now();
+            Err(_) => true,
+        };
+        if self.index.make_room(probe).is_ok() {
+            return Ok(());
         }
-        if self.index.make_room(probe).is_ok()
-            || (self.config.evictions_enabled && self.evict_neighbour(probe, now, station))
+        // Begun anew by another thread: what is full is being emptied.
+        if !is_refused && self.index.is_growing() {
+            return Ok(());
+        }
+        if (self.config.evictions_enabled && self.evict_neighbour(probe, now, station))
             // Others may have evicted all the neighbours that were found.
             || self.index.make_room(probe).is_ok()
         {
@@ -643,14 +683,13 @@ impl Shared {
     }
 }
 
-/// Lets the thread that moves a bucket go on. It may have lost its core, for milliseconds: yielding a thousand times to nobody
-/// takes one.
+/// Lets the thread that moves a bucket, or begins a growth, go on. It may have lost its core, for milliseconds, or with the whole
+/// machine for longer: all attempts together wait for some fifteen seconds before a store is refused.
 #[expect(clippy::disallowed_methods, reason = "there is no event to wait for: a claim on a bucket is two bits")]
 fn wait_for_mover(attempt: usize) {
-    if attempt < YIELDS_MAX {
-        std::thread::yield_now();
-    } else {
-        std::thread::sleep(Duration::from_micros(100));
+    match attempt.checked_sub(YIELDS_MAX) {
+        None => std::thread::yield_now(),
+        Some(sleeps) => std::thread::sleep((WAIT_STEP * (sleeps as u32 + 1)).min(WAIT_MAX)),
     }
 }
 

@@ -53,7 +53,7 @@ where
                 self.table.rebuild(wanted, hash)
             } else if layout.next == 0 {
                 self.reserve_memory((wanted.current - layout.current + 2).checked_mul(bytes(wanted)))?;
-                self.table.begin_growth(wanted.current)
+                self.table.begin_growth(|_| wanted.current)
             } else {
                 match self.grow_by(usize::MAX) {
                     Ok(Growth::Idle | Growth::Underway | Growth::Complete) => Ok(()),
