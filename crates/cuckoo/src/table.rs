@@ -168,6 +168,12 @@ impl<G: Geometry, S: SegmentSource, D: Default> Table<G, S, D> {
         layout.current + layout.done + usize::from(layout.moving) - passed
     }
 
+    /// At which stage of which growth the table is: it changes whenever keys are looked for elsewhere than before, and never comes
+    /// back.
+    pub fn stage(&self) -> u64 {
+        self.directories.word()
+    }
+
     /// Slots in all segments.
     pub fn capacity(&self) -> usize {
         self.segments() * (self.layout().bucket_mask(Self::FULL_MASK) + 1) * ways::<G>()

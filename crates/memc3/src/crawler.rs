@@ -40,8 +40,14 @@ impl Shared {
     /// One slice of background work; true if there is more to do at once.
     pub(crate) fn maintain(&self, worker: &mut Worker, now: Time) -> bool {
         let station = std::sync::Arc::clone(&worker.station);
-        let grows = self.index.should_grow() || self.index.is_growing();
-        if grows && self.grow(usize::MAX, now, &station) != Grown::Refused {
+        let grown = if self.index.is_growing() {
+            self.go_on_growing(usize::MAX, now, &station)
+        } else if self.index.should_grow() {
+            self.grow(usize::MAX, now, &station)
+        } else {
+            Grown::Refused
+        };
+        if grown != Grown::Refused {
             return true;
         }
         let (taken, limit) = self.arena.usage();

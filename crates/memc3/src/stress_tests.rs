@@ -13,6 +13,8 @@ use crate::{Config, Memc3, Worker};
 #[test]
 fn no_key_is_lost_when_two_that_grow_the_index_run_out_of_memory() {
     const REFUSALS: usize = 500;
+    // Some 48 bytes each, and their share of the index.
+    const STORED_MIN: usize = 300_000;
     let engine =
         Memc3::new(Config { evictions_enabled: false, hash_seed: 7, ..Config::new(24 << 20) }).expect("memory");
     let slots = engine.stats().hash_slots;
@@ -66,5 +68,7 @@ fn no_key_is_lost_when_two_that_grow_the_index_run_out_of_memory() {
     let stats = engine.stats();
     assert_eq!(stats.evictions, 0);
     assert!(stats.out_of_memory >= 2 * REFUSALS as u64, "{} refusals", stats.out_of_memory);
+    let stored: usize = both.iter().map(Vec::len).sum();
+    assert!(stored > STORED_MIN, "{stored} items found room: {stats:?}");
     assert!(stats.hash_slots >= 4 * slots, "the index has grown from {slots} slots to {}", stats.hash_slots);
 }

@@ -639,9 +639,12 @@ impl Shared {
         // Both buckets of a new key are full ever more often as the index fills, so this is the place from which growth gets
         // its steps, a little for a few new keys, even if no background thread does.
         let searches = self.slot_searches.fetch_add(1, Ordering::Relaxed);
-        if self.index.is_growing() || (searches.is_multiple_of(SEARCHES_PER_LOOK) && self.index.should_grow()) {
+        if self.index.is_growing() {
+            self.go_on_growing(BUCKETS_PER_SEARCH, now, station);
+        } else if searches.is_multiple_of(SEARCHES_PER_LOOK) && self.index.should_grow() {
             self.grow(BUCKETS_PER_SEARCH, now, station);
         }
+        let stage = self.index.stage();
         if self.index.make_room(probe).is_ok() {
             return Ok(());
         }
@@ -653,6 +656,8 @@ impl Shared {
                 wait_for_mover(attempt);
                 return Ok(());
             }
+            // What was full may have been moved since.
+            Err(_) if self.index.stage() != stage => return Ok(()),
             Err(_) => {}
         }
         // The index grows long before, in the background; who comes here all the same finishes it, since a half-grown index
@@ -666,11 +671,12 @@ impl Shared {
             }
             Err(_) => true,
         };
+        let stage = self.index.stage();
         if self.index.make_room(probe).is_ok() {
             return Ok(());
         }
-        // Begun anew by another thread: what is full is being emptied.
-        if !is_refused && self.index.is_growing() {
+        // Begun anew by another thread: what is full is being emptied, or has been by now.
+        if !is_refused && (self.index.is_growing() || self.index.stage() != stage) {
             return Ok(());
         }
         if (self.config.evictions_enabled && self.evict_neighbour(probe, now, station))
