@@ -35,10 +35,10 @@ fn store(value: &[u8]) -> Operation<'_> {
     Operation::Store(Store { mode, flags, expiry, cas, vivify, value })
 }
 
-fn play<E: Engine>(engine: &E, keys: u64, percent: u64) {
+fn play<E: Engine>(engine: &E, keys: u64, percent: u64, tell: impl Fn(&E::Worker)) {
     let mut worker = engine.worker();
     let mut answers = Answers([0; 8 + 2 * VALUE_SLACK_LEN]);
-    let mut batch = |numbers: &[(u64, bool)]| {
+    let mut batch = |worker: &mut E::Worker, numbers: &[(u64, bool)]| {
         let entries: Vec<[u8; 8]> = numbers.iter().map(|(number, _)| number.to_le_bytes()).collect();
         let request = |((_, is_insert), entry): (&(u64, bool), &'_ [u8; 8])| *is_insert || entry.is_empty();
         let requests: Vec<Request<'_>> = numbers
@@ -49,10 +49,10 @@ fn play<E: Engine>(engine: &E, keys: u64, percent: u64) {
                 Request { key: Key::new(entry).expect("eight bytes"), operation }
             })
             .collect();
-        engine.execute(&mut worker, Time(2), &requests, &mut answers);
+        engine.execute(worker, Time(2), &requests, &mut answers);
     };
     for from in (0..keys).step_by(BATCH) {
-        batch(&(from..keys.min(from + BATCH as u64)).map(|number| (number, true)).collect::<Vec<_>>());
+        batch(&mut worker, &(from..keys.min(from + BATCH as u64)).map(|number| (number, true)).collect::<Vec<_>>());
     }
     let mut random = 88_172_645_463_325_252u64;
     let draws: Vec<(u64, bool)> = (0..2_000_000)
@@ -66,10 +66,11 @@ fn play<E: Engine>(engine: &E, keys: u64, percent: u64) {
     for _ in 0..3 {
         let (begin, mut operations) = (Instant::now(), 0);
         while begin.elapsed() < Duration::from_secs(1) {
-            draws.chunks(BATCH).for_each(&mut batch);
+            draws.chunks(BATCH).for_each(|numbers| batch(&mut worker, numbers));
             operations += draws.len();
         }
         println!("{:.2} million operations a second", operations as f64 / begin.elapsed().as_secs_f64() / 1e6);
+        tell(&worker);
     }
 }
 
@@ -82,8 +83,12 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("cphash") => {
             let config = Config { server_threads: Some(number(3, 1) as usize), ..config };
-            play(&Cphash::new(config).expect("memory"), keys, number(2, 30));
+            let engine = Cphash::new(config).expect("memory");
+            play(&engine, keys, number(2, 30), |worker| {
+                let (cycles, served) = (worker.cycles(), engine.served());
+                println!("{cycles:?} {served:?}");
+            });
         }
-        _ => play(&Lockhash::new(config).expect("memory"), keys, number(2, 30)),
+        _ => play(&Lockhash::new(config).expect("memory"), keys, number(2, 30), |_| ()),
     }
 }

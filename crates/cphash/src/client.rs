@@ -6,35 +6,36 @@
 //! Always true: outside of `carry_out` nothing is in flight; when it is unwound, every message that was sent is replied to and what
 //! it brought is given back before the requests go, which servers may be looking into.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
-use guira_item::{Answer, Hit, Operation, Request, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN};
+use guira_item::{
+    Answer, Footprint, Footprints, Hit, Operation, Request, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN,
+};
 use guira_sync::{
-    hint, prefetch,
+    cycles, hint, prefetch,
     ring::{Consumer, Producer, ring},
 };
 
 use crate::{
-    context::{Lookup, Outcome},
+    context::{Lookup, Outcome, Shape, Shortage},
     cphash::{Post, Shared},
     direct,
     element::{LINE_LEN, Parts, Slot},
     element_ops::{drop_reference, free_element, is_plain, refer},
-    message::{self, Call},
+    message::{self, Call, SetDraft, Stalled},
     pin::Pin,
     shards::{Held, Shards},
     station::Seat,
 };
 
 /// Cache lines of a ring in each direction.
-const RING_LINES: usize = 64;
+const RING_LINES: usize = 128;
 
 /// Requests in flight at a time (CPHASH, section 6.1: any number from 512 to 8,192 served as well).
 const WINDOW_LEN: usize = 1_024;
-
-/// Values above this many bytes are copied by the client into memory that it has asked for; shorter ones by whoever serves the
-/// partition, in one message instead of two.
-const CLIENT_COPY_LEN_MIN: usize = 1_024;
 
 /// Messages after which partitions are told that something has come, so that they are served while more are being sent.
 const SHOWN_AHEAD: usize = 128;
@@ -42,8 +43,9 @@ const SHOWN_AHEAD: usize = 128;
 /// Requests whose replies are fetched, and their values asked for, before the first one is answered.
 const FETCHED_AHEAD: usize = 16;
 
-/// Turns of waiting for a server thread after which a client serves the partition itself.
-const PATIENCE: u32 = 256;
+/// Turns of waiting for a server thread after which a client serves the partition itself, if nobody does: some two microseconds.
+/// A client that has less to do than its server thread takes over partitions in this way until both have as much.
+const PATIENCE: u32 = 32;
 
 /// A client's rings to and from one station.
 struct Lane {
@@ -51,6 +53,8 @@ struct Lane {
     replies: Consumer,
     /// Something may not have been shown yet.
     is_unshown: bool,
+    /// References from lookups that are not needed any more, and that the partition has not been told of.
+    owed: usize,
 }
 
 /// A message that has been sent and not been replied to.
@@ -58,6 +62,7 @@ struct Lane {
 enum Sent {
     Lookup,
     Insert,
+    Set,
     Call,
 }
 
@@ -73,10 +78,12 @@ pub struct Worker {
     calls: Vec<Call>,
     /// The first message of `sent` whose reply has not been fetched.
     fetched: usize,
-    /// The replies that were fetched last.
-    replies: Vec<u64>,
+    /// The replies that were fetched last; most have one word.
+    replies: Vec<[u64; 2]>,
     /// The first message of `sent` that has not been answered to the sink.
     answered: usize,
+    draft: Box<SetDraft>,
+    cycles: ClientCycles,
     /// An element whose value is being copied.
     in_hand: Option<(Slot, usize)>,
 }
@@ -97,8 +104,14 @@ impl Worker {
         let lane = |post: &Post| {
             let (requests, served) = ring(RING_LINES);
             let (answered, replies) = ring(RING_LINES);
-            post.station.lock().seats.push(Seat { client, requests: served, replies: answered, is_stalled: false });
-            Lane { requests, replies, is_unshown: false }
+            post.station.lock().seats.push(Seat {
+                client,
+                requests: served,
+                replies: answered,
+                is_stalled: false,
+                handed: VecDeque::new(),
+            });
+            Lane { requests, replies, is_unshown: false, owed: 0 }
         };
         Self {
             lanes: shared.stations.iter().map(lane).collect(),
@@ -110,6 +123,8 @@ impl Worker {
             fetched: 0,
             replies: Vec::with_capacity(FETCHED_AHEAD),
             answered: 0,
+            draft: SetDraft::new(),
+            cycles: ClientCycles::default(),
             in_hand: None,
         }
     }
@@ -120,11 +135,13 @@ impl Worker {
         while done < requests.len() {
             let rest = &requests[done..];
             let rest = &rest[..rest.len().min(WINDOW_LEN)];
+            let begin = cycles();
             let mut hashes = std::mem::take(&mut self.hashes);
             hashes.clear();
             hashes.extend(rest.iter().map(|request| self.shared.common.hash(request.key.as_bytes())));
             let mut window = Window { worker: self, now };
             let sent = window.worker.send(rest, &hashes);
+            window.worker.cycles.send += cycles() - begin;
             window.answer(&rest[..sent], &hashes, done, sink);
             drop(window);
             self.hashes = hashes;
@@ -132,12 +149,26 @@ impl Worker {
         }
     }
 
-    /// Gives a reference back.
+    /// Gives references from lookups back that are owed, and lets the next one be kept or not.
+    fn release(&mut self, partition: usize, keeps: bool) {
+        let lane = &mut self.lanes[partition];
+        let count = std::mem::take(&mut lane.owed);
+        lane.is_unshown = true;
+        if lane.requests.put(&[message::release(count, keeps)]).is_err() {
+            // Who serves the partition may be waiting for this client.
+            let mut held = self.shared.hold(partition);
+            // SAFETY: the partition is held.
+            let cx = unsafe { self.shared.common.context(self.shared.common.now()) };
+            held.0.release(&cx, self.client, count, keeps);
+        }
+    }
+
+    /// Gives the reference of a call back.
     #[inline]
     fn give_back(&mut self, partition: usize, slot: Slot) {
         let lane = &mut self.lanes[partition];
         lane.is_unshown = true;
-        if lane.requests.put([message::word(message::DECREF, slot.0.into())]).is_err() {
+        if lane.requests.put(&[message::word(message::DECREF, slot.0.into())]).is_err() {
             // Who serves the partition may be waiting for this client.
             let mut held = self.shared.hold(partition);
             // SAFETY: the partition is held.
@@ -151,6 +182,15 @@ impl Worker {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             if std::mem::take(&mut lane.is_unshown) {
                 lane.requests.flush();
+                self.shared.ring_bell(number);
+            }
+        }
+    }
+
+    /// Tells all partitions of the lines that are full: those that are not will be.
+    fn tell_of_full_lines(&self) {
+        for (number, lane) in self.lanes.iter().enumerate() {
+            if lane.is_unshown {
                 self.shared.ring_bell(number);
             }
         }
@@ -172,6 +212,13 @@ impl Worker {
         }
     }
 
+    /// The next reply, to what was sent.
+    #[inline]
+    fn reply_to(&mut self, sent: Sent, partition: usize) -> [u64; 2] {
+        let first = self.reply(partition);
+        [first, if matches!(sent, Sent::Set) { self.reply(partition) } else { 0 }]
+    }
+
     /// Sends messages for requests from the front until the window is full or has to be closed; returns how many.
     fn send(&mut self, requests: &[Request<'_>], hashes: &[u64]) -> usize {
         self.sent.clear();
@@ -185,16 +232,19 @@ impl Worker {
             let key_len = request.key.as_bytes().len();
             let (sent, put) = match &request.operation {
                 Operation::Get(get) if is_plain(get) && get.bump => {
-                    (Sent::Lookup, lane.requests.put([message::word(message::LOOKUP, *hash)]))
+                    (Sent::Lookup, lane.requests.put(&[message::word(message::LOOKUP, *hash)]))
+                }
+                Operation::Store(store) if message::is_set(store) => {
+                    (Sent::Set, lane.requests.put(self.draft.write(*hash, request.key.as_bytes(), store)))
                 }
                 Operation::Store(Store { mode, value, .. }) if is_copied_by_client(*mode, value.len()) => {
                     let words = [message::word(message::INSERT, *hash), message::lens(key_len, value.len())];
-                    (Sent::Insert, lane.requests.put(words))
+                    (Sent::Insert, lane.requests.put(&words))
                 }
                 _ => {
                     self.calls.push(Call::new(request, None));
                     let word = self.calls.last().expect("just pushed").word();
-                    let put = lane.requests.put([word, *hash]);
+                    let put = lane.requests.put(&[word, *hash]);
                     if put.is_err() {
                         self.calls.pop();
                     }
@@ -217,7 +267,7 @@ impl Worker {
                 break;
             }
             if self.sent.len().is_multiple_of(SHOWN_AHEAD) {
-                self.flush();
+                self.tell_of_full_lines();
             }
         }
         self.flush();
@@ -230,15 +280,15 @@ impl Worker {
         let end = self.sent.len().min(self.fetched + FETCHED_AHEAD);
         while self.fetched < end {
             let (sent, partition) = self.sent[self.fetched];
-            let reply = self.reply(partition);
+            let reply = self.reply_to(sent, partition);
             self.fetched += 1;
-            if let (Sent::Lookup, Lookup::Hit(slot)) = (sent, message::open_lookup_reply(reply)) {
+            if let (Sent::Lookup, Lookup::Hit(slot)) = (sent, message::open_lookup_reply(reply[0])) {
                 let body = self.shared.common.memory.address(slot).wrapping_add(LINE_LEN);
                 prefetch(body);
                 prefetch(body.wrapping_add(LINE_LEN));
             }
             self.replies.push(reply);
-            if matches!(sent, Sent::Call) && reply == message::STALLED {
+            if matches!(sent, Sent::Call | Sent::Set) && reply[0] == message::STALLED {
                 // Nothing that was sent after it is replied to before it has been seen to.
                 return;
             }
@@ -255,12 +305,12 @@ impl Worker {
         let mut calls = self.sent[..self.answered].iter().filter(is_call).count();
         for index in self.answered..self.sent.len() {
             let (sent, partition) = self.sent[index];
-            let reply = if index < self.fetched { self.replies[index - first] } else { self.reply(partition) };
+            let [reply, _] =
+                if index < self.fetched { self.replies[index - first] } else { self.reply_to(sent, partition) };
             match sent {
                 Sent::Lookup => {
-                    if let Lookup::Hit(slot) = message::open_lookup_reply(reply) {
-                        self.give_back(partition, slot);
-                    }
+                    self.lanes[partition].owed +=
+                        usize::from(matches!(message::open_lookup_reply(reply), Lookup::Hit(_)));
                 }
                 Sent::Insert => {
                     if let Some(slot) = message::open_insert_reply(reply) {
@@ -268,6 +318,11 @@ impl Worker {
                         // SAFETY: the partition is held, and the element is this client's.
                         let cx = unsafe { self.shared.common.context(self.shared.common.now()) };
                         free_element(&cx, held.parts().1, slot);
+                    }
+                }
+                Sent::Set => {
+                    if reply == message::STALLED {
+                        self.shared.hold(partition).0.resume(self.client);
                     }
                 }
                 Sent::Call => {
@@ -284,6 +339,11 @@ impl Worker {
         self.answered = self.sent.len();
         self.fetched = self.sent.len();
         self.replies.clear();
+        for partition in 0..self.lanes.len() {
+            if self.lanes[partition].owed > 0 {
+                self.release(partition, false);
+            }
+        }
         self.flush();
     }
 }
@@ -301,7 +361,23 @@ pub struct Traffic {
     pub reply_words: u64,
 }
 
+/// Where a client's time has gone, by [`guira_sync::cycles`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientCycles {
+    /// Hashing keys and sending messages.
+    pub send: u64,
+    /// Waiting for replies and taking them.
+    pub receive: u64,
+    /// Comparing keys, copying values, answering, and giving references back.
+    pub access: u64,
+}
+
 impl Worker {
+    /// Where the time has gone so far of what was carried out by messages.
+    pub fn cycles(&self) -> ClientCycles {
+        self.cycles
+    }
+
     /// What has gone to and fro so far.
     pub fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();
@@ -326,7 +402,7 @@ impl Drop for Worker {
 
 /// Whether a store's value is copied by the client.
 fn is_copied_by_client(mode: StoreMode, value_len: usize) -> bool {
-    value_len >= CLIENT_COPY_LEN_MIN && matches!(mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace)
+    value_len > message::VALUE_LEN_MAX && matches!(mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace)
 }
 
 /// A window of requests in flight; what is left of it when it is dropped is given up in order.
@@ -346,7 +422,10 @@ impl Window<'_> {
     fn answer<S: Sink>(&mut self, requests: &[Request<'_>], hashes: &[u64], index: usize, sink: &mut S) {
         let mut calls = 0;
         while self.worker.answered < requests.len() {
+            let begin = cycles();
             self.worker.fetch();
+            let fetched = cycles();
+            self.worker.cycles.receive += fetched - begin;
             for turn in 0..self.worker.replies.len() {
                 let reply = self.worker.replies[turn];
                 let number = self.worker.answered;
@@ -356,14 +435,16 @@ impl Window<'_> {
                 // From here on what it holds is in hand, or given back.
                 self.worker.answered += 1;
                 match sent {
-                    Sent::Lookup => self.answer_lookup(request, hash, partition, reply, index, sink),
-                    Sent::Insert => self.finish_insert(request, hash, partition, reply, index, sink),
+                    Sent::Lookup => self.answer_lookup(request, hash, partition, reply[0], index, sink),
+                    Sent::Insert => self.finish_insert(request, hash, partition, reply[0], index, sink),
+                    Sent::Set => self.answer_set(request, hash, partition, reply, index, sink),
                     Sent::Call => {
                         calls += 1;
                         self.answer_call(calls - 1, request, hash, partition, index, sink);
                     }
                 }
             }
+            self.worker.cycles.access += cycles() - fetched;
         }
     }
 
@@ -379,18 +460,24 @@ impl Window<'_> {
     ) {
         match message::open_lookup_reply(reply) {
             Lookup::Hit(slot) => {
+                // Given back when the window ends.
+                self.worker.lanes[partition].owed += 1;
                 let body = self.worker.shared.common.memory.body(slot);
                 let key = request.key.as_bytes();
                 // The whole key decides: that two have one hash key of 60 bits is possible (CPHASH, section 8.2).
                 if body.key() != key {
-                    self.worker.give_back(partition, slot);
                     return sink.answer(index, Answer::Miss);
                 }
                 let settings = &self.worker.shared.common.settings;
                 let (value_len, cas) = (body.value_len(), settings.shown(body.version()));
                 let class = settings.shape(key.len(), value_len).map_or(0, |shape| shape.class.number());
                 let hit = Hit { flags: body.flags(), cas, value_len, class, ..Hit::default() };
-                self.deliver(slot, hash, partition, &hit, index, sink);
+                if settings.shape(key.len(), value_len).is_none_or(|shape| shape.in_pieces) {
+                    self.worker.lanes[partition].owed -= 1;
+                    self.worker.release(partition, true);
+                    return self.send_pinned(slot, hash, &hit, index, sink);
+                }
+                self.copy_value(slot, &hit, index, sink);
             }
             Lookup::Miss(death) => {
                 if let Some(death) = death {
@@ -401,24 +488,33 @@ impl Window<'_> {
         }
     }
 
-    /// Delivers the value of an element that has been given a reference.
+    /// Copies a value that lies in one chunk to where it is wanted.
     #[inline]
-    fn deliver<S: Sink>(&mut self, slot: Slot, hash: u64, partition: usize, hit: &Hit, index: usize, sink: &mut S) {
-        let shared = &self.worker.shared;
-        let body = shared.common.memory.body(slot);
-        let shape = shared.common.settings.shape(body.key_len(), hit.value_len);
-        if shape.is_none_or(|shape| shape.in_pieces) {
-            let pieces = shared.common.memory.first_piece(slot);
-            let pin = Pin::new(Arc::clone(shared), slot, hash, pieces, hit.value_len);
-            self.worker.in_hand = None;
-            return sink.pinned(index, hit, Box::new(pin));
-        }
-        self.worker.in_hand = Some((slot, partition));
+    fn copy_value<S: Sink>(&self, slot: Slot, hit: &Hit, index: usize, sink: &mut S) {
         let value = self.worker.shared.common.memory.body(slot).value();
         sink.reserve(index, hit)[VALUE_SLACK_LEN..][..value.len()].copy_from_slice(value);
+        sink.commit(index, hit);
+    }
+
+    /// Has a large value sent from where it lies; it keeps the reference to its element.
+    fn send_pinned<S: Sink>(&self, slot: Slot, hash: u64, hit: &Hit, index: usize, sink: &mut S) {
+        let shared = &self.worker.shared;
+        let pieces = shared.common.memory.first_piece(slot);
+        let pin = Pin::new(Arc::clone(shared), slot, hash, pieces, hit.value_len);
+        sink.pinned(index, hit, Box::new(pin));
+    }
+
+    /// Delivers the value of an element that a call has a reference to, which is in hand.
+    fn deliver<S: Sink>(&mut self, slot: Slot, hash: u64, partition: usize, hit: &Hit, index: usize, sink: &mut S) {
+        let common = &self.worker.shared.common;
+        let shape = common.settings.shape(common.memory.body(slot).key_len(), hit.value_len);
+        if shape.is_none_or(|shape| shape.in_pieces) {
+            self.worker.in_hand = None;
+            return self.send_pinned(slot, hash, hit, index, sink);
+        }
+        self.copy_value(slot, hit, index, sink);
         self.worker.in_hand = None;
         self.worker.give_back(partition, slot);
-        sink.commit(index, hit);
     }
 
     /// Fills the element that a store was given, and has it stored.
@@ -442,13 +538,48 @@ impl Window<'_> {
             let call = self.worker.calls.len() - 1;
             let lane = &mut self.worker.lanes[partition];
             lane.is_unshown = true;
-            if lane.requests.put([self.worker.calls[call].word(), hash]).is_ok() {
+            if lane.requests.put(&[self.worker.calls[call].word(), hash]).is_ok() {
                 self.worker.flush();
                 self.worker.reply(partition);
                 return self.answer_call(call, request, hash, partition, index, sink);
             }
         }
         self.carry_out(filled, request, hash, partition, index, sink);
+    }
+
+    fn answer_set<S: Sink>(
+        &mut self,
+        request: &Request<'_>,
+        hash: u64,
+        partition: usize,
+        reply: [u64; 2],
+        index: usize,
+        sink: &mut S,
+    ) {
+        let Operation::Store(store) = &request.operation else { unreachable!("a set is a store") };
+        let key_len = request.key.as_bytes().len();
+        let settings = &self.worker.shared.common.settings;
+        let shape_of = |value_len| settings.shape(key_len, value_len);
+        let class_of = |value_len| shape_of(value_len).map_or(0, |shape| shape.class.number());
+        match (message::open_set_reply(reply, class_of), shape_of(store.value.len())) {
+            (Ok((death, answer, before)), _) => {
+                if let Some(death) = death {
+                    sink.found_dead(index, death);
+                }
+                let value_len = store.value.len();
+                let is_stored = matches!(answer, Answer::Stored { .. });
+                let after =
+                    is_stored.then(|| Footprint { class: class_of(value_len), value_len, expiry: store.expiry });
+                sink.answer_change(index, answer, &Footprints { before, after });
+            }
+            (Err(Stalled), shape) => {
+                // Memory may be with other partitions, of which one is held at a time.
+                if let Some(Shape { class, .. }) = shape {
+                    self.worker.shared.make_room(partition, self.now, Shortage { class, pages: 1 });
+                }
+                self.carry_out(None, request, hash, partition, index, sink);
+            }
+        }
     }
 
     fn answer_call<S: Sink>(

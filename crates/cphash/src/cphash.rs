@@ -38,7 +38,7 @@ use crate::{
     heap::Heap,
     partition::Partition,
     shards::{Common, Held, Shards},
-    station::Station,
+    station::{Served, Station},
 };
 
 /// Fewer requests than this are carried out on the spot.
@@ -120,6 +120,17 @@ impl Cphash {
         let threads =
             shared.crew.start(&cores, move |station| serving.serve(station)).map_err(ConfigError::NoThread)?;
         Ok(Self { owner: Arc::new(Owner { shared, threads }) })
+    }
+}
+
+impl Cphash {
+    /// What has been served so far by messages, by server threads and by clients that found theirs asleep.
+    pub fn served(&self) -> Served {
+        let mut sum = Served::default();
+        for post in &self.owner.shared.stations {
+            sum += post.station.lock().served();
+        }
+        sum
     }
 }
 

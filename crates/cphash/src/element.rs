@@ -161,6 +161,8 @@ pub(crate) struct PieceLink {
 pub(crate) struct Memory {
     pub arena: Arc<Arena>,
     base: NonNull<u8>,
+    /// Lines of the arena.
+    lines: usize,
     pages: Box<[PageInfo]>,
     pub buckets: Buckets,
     index: Mutex<IndexShare>,
@@ -195,7 +197,8 @@ impl Memory {
         let base = NonNull::new(arena.page(PageId(0))).expect("an arena is not at null");
         let pages = (0..arena.pages()).map(|_| PageInfo::default()).collect();
         let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2, arena.has_huge_pages())?;
-        let memory = Self { arena, base, pages, buckets, index: Mutex::default() };
+        let lines = arena.pages() * PAGE_LINES;
+        let memory = Self { arena, base, lines, pages, buckets, index: Mutex::default() };
         let is_counted = memory.charge(memory.buckets.first_bytes());
         assert!(is_counted, "the limit has room for the first buckets of as many partitions as `Config` allows");
         Ok(memory)
@@ -231,7 +234,7 @@ impl Memory {
     /// First byte of a chunk.
     #[inline]
     fn start(&self, slot: Slot) -> NonNull<u8> {
-        assert!((slot.0 as usize) < self.arena.pages() * PAGE_LINES, "a slot lies in the arena");
+        assert!((slot.0 as usize) < self.lines, "a slot lies in the arena");
         // SAFETY: inside the mapping, by the comparison above.
         unsafe { self.base.add(slot.0 as usize * LINE_LEN) }
     }

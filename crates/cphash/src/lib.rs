@@ -33,10 +33,11 @@ mod shards;
 mod station;
 mod table;
 
-pub use client::{Traffic, Worker as CphashWorker};
+pub use client::{ClientCycles, Traffic, Worker as CphashWorker};
 pub use config::{Config, ConfigError, Eviction};
 pub use cphash::Cphash;
 pub use lockhash::{Lockhash, Worker as LockhashWorker};
+pub use station::Served;
 
 #[cfg(test)]
 mod cphash_tests;

@@ -31,8 +31,14 @@ const PARTITIONS: usize = 4_096;
 /// Partitions that a group has on average, or more.
 const PARTITIONS_PER_HEAP: usize = 16;
 
-/// Requests whose cache lines are asked for at a time.
-const PIPELINE_LEN: usize = 32;
+/// Requests from one stage of the pipeline to the next: while some are carried out, the memory brings what the next ones need.
+const STAGE_LEN: usize = 8;
+
+/// Stages before a request is carried out: its bucket is asked for, its element, and what comes behind that.
+const STAGES: usize = 3;
+
+/// Requests whose hashes are kept at a time.
+const WINDOW_LEN: usize = 512;
 
 /// A cache in memory behind locks. Cheap to share: clones are the same cache.
 #[derive(Clone)]
@@ -102,27 +108,33 @@ impl Lockhash {
 }
 
 impl Shared {
-    /// Asks for the buckets of keys, and for the partitions that have them.
+    /// Asks for the bucket of a key, and for the partition that has it.
     #[inline]
-    fn prefetch_buckets(&self, hashes: &[u64]) {
-        for hash in hashes {
-            let number = self.common.partition(*hash);
-            prefetch(self.common.memory.buckets.address(number, *hash));
-            let partition: *const u8 = (&raw const *self.partitions[number]).cast();
-            prefetch_to_write(partition);
-            prefetch_to_write(partition.wrapping_add(LINE_LEN));
+    fn prefetch_bucket(&self, hash: u64) {
+        let number = self.common.partition(hash);
+        prefetch(self.common.memory.buckets.address(number, hash));
+        let partition: *const u8 = (&raw const *self.partitions[number]).cast();
+        prefetch_to_write(partition);
+        prefetch_to_write(partition.wrapping_add(LINE_LEN));
+    }
+
+    /// Asks for the first element of a bucket.
+    #[inline]
+    fn prefetch_element(&self, hash: u64) {
+        if let Some(slot) = self.common.memory.buckets.hint(self.common.partition(hash), hash) {
+            let address = self.common.memory.address(slot);
+            prefetch_to_write(address);
+            prefetch(address.wrapping_add(LINE_LEN));
         }
     }
 
-    /// Asks for the elements that the buckets lead to.
+    /// Asks for what comes behind the first element of a chain. A lock waits for all that its thread has written: a neighbour in the
+    /// order of use that is not there yet would hold up the next request.
     #[inline]
-    fn prefetch_elements(&self, hashes: &[u64]) {
-        for hash in hashes {
-            if let Some(slot) = self.common.memory.buckets.hint(self.common.partition(*hash), *hash) {
-                let address = self.common.memory.address(slot);
-                prefetch_to_write(address);
-                prefetch(address.wrapping_add(LINE_LEN));
-            }
+    fn prefetch_behind_first(&self, now: Time, hash: u64) {
+        if let Some(partition) = self.partitions[self.common.partition(hash)].try_lock() {
+            // SAFETY: the partition is held.
+            partition.prefetch_behind_first(&unsafe { self.common.context(now) }, hash);
         }
     }
 }
@@ -180,7 +192,7 @@ impl Engine for Lockhash {
     type Worker = Worker;
 
     fn worker(&self) -> Worker {
-        Worker { hashes: Vec::with_capacity(PIPELINE_LEN) }
+        Worker { hashes: Vec::with_capacity(WINDOW_LEN) }
     }
 
     fn execute<S: Sink>(&self, worker: &mut Worker, now: Time, requests: &[Request<'_>], sink: &mut S) {
@@ -188,17 +200,24 @@ impl Engine for Lockhash {
         shared.common.set_now(now);
         shared.flush_if_due(now);
         let mut index = 0;
-        for batch in requests.chunks(PIPELINE_LEN) {
+        for window in requests.chunks(WINDOW_LEN) {
             worker.hashes.clear();
-            worker.hashes.extend(batch.iter().map(|request| shared.common.hash(request.key.as_bytes())));
-            if batch.len() > 1 {
-                shared.prefetch_buckets(&worker.hashes);
-                shared.prefetch_elements(&worker.hashes);
-            }
-            for (request, hash) in batch.iter().zip(&worker.hashes) {
+            worker.hashes.extend(window.iter().map(|request| shared.common.hash(request.key.as_bytes())));
+            let distance = if window.len() > 1 { STAGE_LEN } else { 0 };
+            for turn in 0..window.len() + STAGES * distance {
+                // A little before each request: a core waits for a dozen lines at a time, and would stand still for more.
+                let ahead = |stages: usize| {
+                    let number = (turn + stages * distance).wrapping_sub(STAGES * distance);
+                    worker.hashes.get(number).filter(|_| distance > 0)
+                };
+                ahead(3).inspect(|hash| shared.prefetch_bucket(**hash));
+                ahead(2).inspect(|hash| shared.prefetch_element(**hash));
+                ahead(1).inspect(|hash| shared.prefetch_behind_first(now, **hash));
+                let Some(number) = turn.checked_sub(STAGES * distance) else { continue };
+                let (request, hash) = (&window[number], worker.hashes[number]);
                 match &request.operation {
-                    Operation::Get(get) if is_plain(get) => direct::get(shared, now, *hash, request, get, index, sink),
-                    _ => direct::change(shared, now, *hash, request, index, sink),
+                    Operation::Get(get) if is_plain(get) => direct::get(shared, now, hash, request, get, index, sink),
+                    _ => direct::change(shared, now, hash, request, index, sink),
                 }
                 index += 1;
             }
@@ -206,11 +225,11 @@ impl Engine for Lockhash {
     }
 
     fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
-        for batch in keys.chunks(PIPELINE_LEN) {
+        for batch in keys.chunks(WINDOW_LEN) {
             worker.hashes.clear();
             worker.hashes.extend(batch.iter().map(|key| self.shared.common.hash(key)));
-            self.shared.prefetch_buckets(&worker.hashes);
-            self.shared.prefetch_elements(&worker.hashes);
+            worker.hashes.iter().for_each(|hash| self.shared.prefetch_bucket(*hash));
+            worker.hashes.iter().for_each(|hash| self.shared.prefetch_element(*hash));
         }
     }
 

@@ -12,12 +12,12 @@ use guira_item::{
     Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, Request, Store,
     StoreMode, Time, apply,
 };
-use guira_sync::prefetch_to_write;
+use guira_sync::{prefetch, prefetch_to_write};
 
 use crate::{
     config::Eviction,
     context::{Context, Counters, Lookup, Outcome, Shape, Shortage, Supply},
-    element::{Header, Kind, PIECE_HEADER_LEN, Parts, Slot, mark},
+    element::{Header, Kind, LINE_LEN, PIECE_HEADER_LEN, Parts, Slot, mark},
     element_ops::{
         current, fill, footprints, free_element, info, is_replaceable, keeps_use, marked_copy, number_text, set_marks,
     },
@@ -103,9 +103,28 @@ impl Partition {
         }
     }
 
+    /// Asks for what comes after the first element of a hash's chain, which has been asked for: its neighbours in the order of use,
+    /// or the next element if it is another's. Half of the elements are not the first of their chain.
+    #[inline]
+    pub fn prefetch_behind_first(&self, cx: &Context<'_>, hash: u64) {
+        let (chunks, memory) = (cx.chunks, cx.chunks.memory);
+        let Some(first) = self.table.first_of(&memory.buckets, hash) else { return };
+        let header = chunks.header(first);
+        if header.hash.get() != hash {
+            if let Some(next) = header.link.get().some() {
+                let address = memory.address(next);
+                prefetch_to_write(address);
+                prefetch(address.wrapping_add(LINE_LEN));
+            }
+        } else if cx.settings.config.eviction == Eviction::Lru {
+            for neighbour in [header.newer.get(), header.older.get()] {
+                prefetch_to_write(memory.address(neighbour));
+            }
+        }
+    }
+
     /// A plain read by its hash key. The caller compares the whole key, takes a reference if it gives the partition away before
-    /// it is done, and tells that the element was used: at once, or by [`Partition::note_read`] and, when the neighbours
-    /// that this asks the memory for have come, [`Partition::bump`].
+    /// it is done, and tells that the element was used.
     #[inline]
     pub fn lookup<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, hash: u64) -> Lookup {
         let Some(slot) = self.table.find(cx.chunks, hash) else { return Lookup::Miss(None) };
@@ -114,29 +133,7 @@ impl Partition {
             self.reclaim(cx, supply, slot);
             return Lookup::Miss(Some(death));
         }
-        if cx.settings.config.eviction == Eviction::Lru {
-            for neighbour in [header.newer.get(), header.older.get()] {
-                prefetch_to_write(cx.chunks.memory.address(neighbour));
-            }
-        }
         Lookup::Hit(slot)
-    }
-
-    /// An element has been read now; its place in the order of use is brought up to date by [`Partition::bump`].
-    #[inline]
-    pub fn note_read(&self, cx: &Context<'_>, slot: Slot) {
-        let header = cx.chunks.header(slot);
-        header.set(mark::FETCHED, true);
-        header.used_s.set(cx.now.0);
-    }
-
-    /// An element that was found under `hash` becomes the newest, if it is still there.
-    #[inline]
-    pub fn bump(&mut self, cx: &Context<'_>, slot: Slot, hash: u64) {
-        let header = cx.chunks.header(slot);
-        if header.kind() == Kind::Ready && header.hash.get() == hash {
-            self.make_newest(cx, slot);
-        }
     }
 
     /// Carries out any operation. A store's element may have been filled beforehand; it is used or freed.
@@ -503,7 +500,9 @@ impl Partition {
 
     #[inline]
     pub fn use_element(&mut self, cx: &Context<'_>, slot: Slot) {
-        self.note_read(cx, slot);
+        let header = cx.chunks.header(slot);
+        header.set(mark::FETCHED, true);
+        header.used_s.set(cx.now.0);
         self.make_newest(cx, slot);
     }
 

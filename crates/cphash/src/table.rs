@@ -33,6 +33,10 @@ pub(crate) struct Buckets {
     lens: Box<[AtomicU32]>,
     /// Most buckets of a partition.
     len_max: usize,
+    /// Buckets of all partitions, at most.
+    slots_len: usize,
+    /// A hash key's partition is what is left of it without so many bits.
+    partition_shift: u32,
 }
 
 // SAFETY: the slots are atomics, and reached by shared reference alone.
@@ -56,7 +60,9 @@ impl Buckets {
         let len_max = (2 * elements.div_ceil(partitions)).next_power_of_two().max(FIRST_LEN);
         let mapping = Mapping::new(partitions * len_max * size_of::<AtomicU32>(), huge_pages)?;
         let lens = (0..partitions).map(|_| AtomicU32::new(FIRST_LEN as u32)).collect();
-        Ok(Self { slots: mapping.start().cast(), _mapping: mapping, lens, len_max })
+        let partition_shift = HASH_BITS - partitions.ilog2();
+        let slots_len = partitions * len_max;
+        Ok(Self { slots: mapping.start().cast(), _mapping: mapping, lens, len_max, slots_len, partition_shift })
     }
 
     /// How many partitions there are.
@@ -67,7 +73,7 @@ impl Buckets {
     /// The partition of a hash key: its upper bits, where its bucket is in the lower ones.
     #[inline]
     pub fn partition_of(&self, hash: u64) -> usize {
-        (hash >> (HASH_BITS - self.lens.len().ilog2())) as usize
+        (hash >> self.partition_shift) as usize
     }
 
     /// Bytes of the buckets in use at first.
@@ -77,18 +83,22 @@ impl Buckets {
 
     #[inline]
     fn bucket(len: usize, hash: u64) -> usize {
-        let level = len.ilog2();
-        let bucket = hash as usize & ((2 << level) - 1);
-        if bucket < len { bucket } else { bucket & ((1 << level) - 1) }
+        // Of the length's bits the highest one and all below it.
+        let mask = usize::MAX >> len.leading_zeros();
+        let bucket = hash as usize & mask;
+        if bucket < len { bucket } else { bucket & mask >> 1 }
     }
 
     #[inline]
     fn slot(&self, partition: usize, bucket: usize) -> &AtomicU32 {
-        let place = match (bucket / FIRST_LEN).checked_ilog2() {
-            None => partition * FIRST_LEN + bucket,
-            Some(power) => (self.lens.len() + partition - 1) * (FIRST_LEN << power) + bucket,
+        let place = if bucket < FIRST_LEN {
+            partition * FIRST_LEN + bucket
+        } else {
+            // Sixteen, or as many as there were before the last doubling.
+            let share = usize::BITS - 1 - bucket.leading_zeros();
+            ((self.lens.len() + partition - 1) << share) + bucket
         };
-        assert!(place < self.lens.len() * self.len_max, "a bucket lies in the mapping");
+        assert!(place < self.slots_len, "a bucket lies in the mapping");
         // SAFETY: inside the mapping, by the comparison above; its memory begins as zeros, and is only ever used as atomics.
         unsafe { self.slots.add(place).as_ref() }
     }
@@ -145,6 +155,12 @@ impl Table {
     #[inline]
     pub fn first(&self, buckets: &Buckets, bucket: usize) -> Slot {
         Slot(!self.at(buckets, bucket).load(Ordering::Relaxed))
+    }
+
+    /// The first element of a hash's bucket.
+    #[inline]
+    pub fn first_of(&self, buckets: &Buckets, hash: u64) -> Option<Slot> {
+        Slot(!self.of(buckets, hash).load(Ordering::Relaxed)).some()
     }
 
     /// The element with this hash.

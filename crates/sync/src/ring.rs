@@ -91,18 +91,18 @@ pub fn ring(lines: usize) -> (Producer, Consumer) {
 }
 
 impl Producer {
-    /// Puts a message of `N` words, all or nothing; what fills its line is shown to the consumer.
+    /// Puts a message of some words, all or nothing; what fills its line is shown to the consumer.
     ///
     /// # Errors
     /// [`RingFull`] if there is no room; what has been put so far is shown then, so that the consumer can make some.
     #[inline]
-    pub fn put<const N: usize>(&mut self, message: [u64; N]) -> Result<(), RingFull> {
-        if !self.has_room(N) {
+    pub fn put(&mut self, message: &[u64]) -> Result<(), RingFull> {
+        if !self.has_room(message.len()) {
             self.flush();
             return Err(RingFull);
         }
         for word in message {
-            self.shared.word(self.put).store(word, Ordering::Relaxed);
+            self.shared.word(self.put).store(*word, Ordering::Relaxed);
             self.put += 1;
         }
         if self.put / LINE_WORDS as u64 != self.shown / LINE_WORDS as u64 {
@@ -213,11 +213,11 @@ mod tests {
     #[test]
     fn a_line_is_shown_when_it_is_full_or_flushed() {
         let (mut producer, mut consumer) = ring(2);
-        (0..7).for_each(|word| producer.put([word]).expect("room"));
+        (0..7).for_each(|word| producer.put(&[word]).expect("room"));
         assert_eq!(consumer.available(), 0);
-        producer.put([7]).expect("room");
+        producer.put(&[7]).expect("room");
         assert_eq!((consumer.available(), producer.lines()), (8, 1));
-        producer.put([8]).expect("room");
+        producer.put(&[8]).expect("room");
         producer.flush();
         assert_eq!((0..9).map(|_| consumer.take()).collect::<Option<Vec<_>>>(), Some((0..9).collect()));
         assert_eq!((consumer.take(), producer.lines(), producer.words()), (None, 2, 9));
@@ -226,12 +226,12 @@ mod tests {
     #[test]
     fn a_full_ring_refuses_and_loses_nothing() {
         let (mut producer, mut consumer) = ring(1);
-        (0..7).for_each(|word| producer.put([word]).expect("room"));
-        assert_eq!(producer.put([7, 8]), Err(RingFull), "not half of it either");
+        (0..7).for_each(|word| producer.put(&[word]).expect("room"));
+        assert_eq!(producer.put(&[7, 8]), Err(RingFull), "not half of it either");
         assert_eq!(consumer.take(), Some(0), "what was put is shown");
-        assert_eq!(producer.put([7, 8]), Err(RingFull), "the line is not through");
+        assert_eq!(producer.put(&[7, 8]), Err(RingFull), "the line is not through");
         assert_eq!((1..7).map(|_| consumer.take()).collect::<Option<Vec<_>>>(), Some((1..7).collect()));
-        producer.put([7, 8]).expect("room");
+        producer.put(&[7, 8]).expect("room");
         assert_eq!((consumer.take(), consumer.peek(0), consumer.peek(1)), (Some(7), Some(8), None));
         assert!(!consumer.is_abandoned());
         drop(producer);
@@ -246,7 +246,7 @@ mod tests {
             scope.spawn(move || {
                 for number in 0..500_000u64 {
                     let mut round = 0;
-                    while producer.put([2 * number, 2 * number + 1]).is_err() {
+                    while producer.put(&[2 * number, 2 * number + 1]).is_err() {
                         crate::hint::spin(&mut round);
                     }
                 }
@@ -279,7 +279,7 @@ mod loom_tests {
             let (mut producer, mut consumer) = ring(lines);
             let sender = thread::spawn(move || {
                 for number in 0..messages {
-                    while producer.put([2 * number, 2 * number + 1]).is_err() {
+                    while producer.put(&[2 * number, 2 * number + 1]).is_err() {
                         thread::yield_now();
                     }
                 }
