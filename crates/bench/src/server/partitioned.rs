@@ -154,7 +154,7 @@ fn contestant(
     turns: usize,
     cores: usize,
 ) -> Result<Contestant, BenchError> {
-    let memory_mib = (workload.keys * ITEM_BYTES >> 20) + BASE_MIB;
+    let memory_mib = ((workload.keys * ITEM_BYTES) >> 20) + BASE_MIB;
     let server_cores = bench.server_cores(cores);
     let servers = if peer.kind == PeerKind::Memcached {
         let share_mib = memory_mib / cores as u64 + BASE_MIB;
