@@ -13,7 +13,7 @@ use crate::{
 /// Executions in CI of the targets that talk to a session, whose parser is the largest and the one with a memory (`design.md`,
 /// section 6).
 const SESSION_RUNS: u64 = 1_000_000;
-const SESSION_TARGETS: [&str; 3] = ["parse_text", "parse_meta", "parse_cp"];
+const SESSION_TARGETS: [&str; 2] = ["parse_text", "parse_meta"];
 /// Executions of each other one: together they take a minute.
 const RUNS: u64 = 200_000;
 /// CI repeats itself: what it found yesterday it finds today. A longer search takes `--runs` and grows `fuzz/corpus`.
