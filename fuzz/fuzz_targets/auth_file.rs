@@ -4,7 +4,7 @@
 
 mod conversation;
 
-use guira_memcache::{AuthFile, AuthFileError};
+use guira_memcache::{AuthFile, AuthFileError, Dialect};
 
 /// What a file may hold at most, as its refusal says.
 const ENTRIES_MAX: usize = 64;
@@ -38,7 +38,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
 
     // Whoever is served must have named somebody.
-    let heard = conversation::check(Some(&users), input, &[*cut]);
+    let heard = conversation::check(Dialect::Memcached, Some(&users), input, &[*cut]);
     let is_said = |word: &[u8]| word.is_empty() || input.windows(word.len()).any(|window| window == word);
     let names_somebody = entries.iter().any(|entry| entry.split(|byte| *byte == b':').all(is_said));
     assert!(names_somebody || heard.requests.is_empty() && heard.controls.is_empty(), "served without a login");
@@ -48,7 +48,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some((user, password)) = logins.find(|(user, password)| is_word(user) && is_word(password)) {
         let secret = [user, b" ", password].concat();
         let login = [format!("set auth 0 0 {}\r\n", secret.len()).as_bytes(), &secret, b"\r\n"].concat();
-        let served = conversation::hold(Some(&users), &[&login[..], b"get a\r\n"].concat(), &[], false);
+        let served =
+            conversation::hold(Dialect::Memcached, Some(&users), &[&login[..], b"get a\r\n"].concat(), &[], false);
         assert!(served.sent.starts_with(b"STORED\r\n") && served.requests.len() == 1);
     }
 });

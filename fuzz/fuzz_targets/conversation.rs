@@ -2,12 +2,17 @@
 //! true of a batch.
 
 use guira_item::{Answer, Clock, Expiry, Hit, KEY_LEN_MAX, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
-use guira_memcache::{AuthFile, BATCH_LEN_MAX, Batch, Counters, Credentials, Next, Output, Scratch, Session, Settings};
+use guira_memcache::{
+    AuthFile, BATCH_LEN_MAX, Batch, Counters, Credentials, Dialect, Next, Output, Scratch, Session, Settings,
+};
 
 const NOW: Time = Time(1000);
 
 /// The most bytes an answer has beyond a value: a line with a key in base64 and every flag once.
 const ANSWER_LEN_MAX: usize = 1024;
+
+/// The most bytes that are waited for even if there is no memory for a value: what stands before one of CPSERVER's.
+const HEADER_LEN_MAX: usize = 12;
 
 /// What came of some input.
 #[derive(PartialEq, Eq, Debug, Default)]
@@ -20,11 +25,11 @@ pub struct Outcome {
 
 /// Parses `input`, cut after each of `lens` bytes again and again; with `refuses`, as if there were no memory for any value
 /// that is not all there; with `users`, for a client that must say first that it is one of them.
-pub fn hold(users: Option<&AuthFile>, input: &[u8], lens: &[u8], refuses: bool) -> Outcome {
+pub fn hold(dialect: Dialect, users: Option<&AuthFile>, input: &[u8], lens: &[u8], refuses: bool) -> Outcome {
     let auth = users.cloned().map(Credentials::new);
     let settings = Settings { item_len_max: 4096, shutdown_enabled: true, auth, ..Settings::default() };
     let clock = Clock::starting_at(1_700_000_000);
-    let mut session = Session::new(&settings);
+    let mut session = Session::speaking(dialect, &settings);
     let mut scratch = Scratch::new();
     let mut counters = Counters::default();
     let mut outcome = Outcome::default();
@@ -56,13 +61,13 @@ pub fn hold(users: Option<&AuthFile>, input: &[u8], lens: &[u8], refuses: bool) 
                 Next::NeedInput { total_len } => {
                     assert!(total_len > to - from, "asks for what is there");
                     // A user's name and password, which are short, are waited for in any case.
-                    let waits = total_len != to - from + 1;
+                    let waits = total_len > (to - from + 1).max(HEADER_LEN_MAX);
                     assert!(!refuses || users.is_some() || !waits, "waits for a value it has no memory for");
                     break;
                 }
                 Next::More => {}
                 Next::Control(control) => outcome.controls.push(format!("{control:?}")),
-                Next::Close => {
+                Next::Close | Next::Hopeless(_) => {
                     outcome.closed = true;
                     break;
                 }
@@ -128,12 +133,14 @@ fn answer(index: usize, request: &Request<'_>, sink: &mut impl Sink) {
 
 /// Whole and in pieces, the same must come of it, and is returned. Lines that memcached's bound cuts off while incomplete are
 /// left out.
-pub fn check(users: Option<&AuthFile>, input: &[u8], lens: &[u8]) -> Outcome {
+pub fn check(dialect: Dialect, users: Option<&AuthFile>, input: &[u8], lens: &[u8]) -> Outcome {
     const UNENDED_LEN_MAX: usize = 2048;
-    hold(users, input, lens, true);
-    let whole = hold(users, input, &[], false);
-    if input.split(|byte| *byte == b'\n').all(|line| line.len() < UNENDED_LEN_MAX) {
-        assert_eq!(hold(users, input, lens, false), whole);
+    let hold = |lens, refuses| hold(dialect, users, input, lens, refuses);
+    hold(lens, true);
+    let whole = hold(&[], false);
+    let is_cut_off = |line: &[u8]| dialect.has_lines() && line.len() >= UNENDED_LEN_MAX;
+    if !input.split(|byte| *byte == b'\n').any(is_cut_off) {
+        assert_eq!(hold(lens, false), whole);
     }
     whole
 }

@@ -1,4 +1,4 @@
-//! What programs under measurement answer: memcached's text, RESP, and the lines of a contender for the best map. Any bytes
+//! What programs under measurement answer: memcached's text, RESP, CPSERVER's values, and the lines of a contender for the best map. Any bytes
 //! with any cut, and answers put together so that it is known what they say.
 #![no_main]
 #![allow(dead_code)]
@@ -10,8 +10,8 @@ use guira_loadgen::error::LoadError;
 use guira_loadgen::protocol::{Answered, FixedShape, KeyList, Protocol, Turn};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let [pick, cut, rest @ ..] = data else { return };
-    let protocol = if pick % 2 == 0 { Protocol::MemcacheText } else { Protocol::Resp };
+    let [which, pick, cut, rest @ ..] = data else { return };
+    let protocol = [Protocol::MemcacheText, Protocol::Resp, Protocol::Cp][usize::from(which % 3)];
     let turn = Turn { lines: u32::from(pick >> 1 & 3), get_keys: u32::from(pick >> 3 & 3) };
     match pick >> 5 {
         0..=3 => check_bytes(protocol, turn, rest, usize::from(*cut)),
@@ -76,8 +76,9 @@ fn check_bytes(protocol: Protocol, turn: Turn, bytes: &[u8], cut: usize) {
 fn check_composed(protocol: Protocol, turn: Turn, bytes: &[u8], cut: usize) {
     let Some((hits, bytes)) = bytes.split_first() else { return };
     let value_len = bytes.len() / turn.get_keys.max(1) as usize;
+    let is_found = |index: &usize| hits >> index & 1 == 1 && (value_len > 0 || protocol != Protocol::Cp);
     let found: Vec<(usize, &[u8])> = (0..turn.get_keys as usize)
-        .filter(|index| hits >> index & 1 == 1)
+        .filter(is_found)
         .map(|index| (index, &bytes[index * value_len..][..value_len]))
         .collect();
     let mut answer = Vec::new();
@@ -102,6 +103,16 @@ fn check_composed(protocol: Protocol, turn: Turn, bytes: &[u8], cut: usize) {
                     None => say(&[b"$-1\r\n"]),
                 }
             }
+        }
+        Protocol::Cp => {
+            for index in 0..turn.get_keys as usize {
+                match found.iter().find(|(known, _)| *known == index) {
+                    Some((_, value)) => say(&[&(value_len as u32).to_le_bytes(), value]),
+                    None => say(&[&[0; 4]]),
+                }
+            }
+            // To a LOOKUP behind writes alone.
+            say(&[if turn.lines > 0 && turn.get_keys == 0 { &[1, 0, 0, 0, b'v'] } else { b"" }]);
         }
     }
     let wanted = Answered {

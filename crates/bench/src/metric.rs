@@ -67,6 +67,10 @@ metrics! {
     ITEMS: "items", "items", More;
     /// The memory limit divided by the items held.
     BYTES_PER_ITEM: "bytes-per-item", "B", Less;
+    /// Throughput over LOCKSERVER's in the same round.
+    OVER_LOCKSERVER: "over-lockserver", "x lockserver", More;
+    /// Throughput over memcached's in the same round.
+    OVER_MEMCACHED: "over-memcached", "x memcached", More;
     /// The highest rate that met the target.
     RATE: "rate", "turns/s", More;
 }

@@ -27,6 +27,7 @@ mod hostile;
 mod memory;
 mod miss_ratio;
 mod multiget;
+mod partitioned;
 pub mod peer;
 pub mod process;
 mod single_gets;
@@ -40,7 +41,7 @@ pub use echo::{EchoArgs, echo_server_main};
 
 use bench::Bench;
 
-const EXPERIMENTS: [Experiment<Bench>; 8] = [
+const EXPERIMENTS: [Experiment<Bench>; 10] = [
     Experiment { name: "multiget", run: multiget::run },
     Experiment { name: "bulk-sets", run: bulk_sets::run },
     Experiment { name: "single-gets", run: single_gets::run },
@@ -49,6 +50,8 @@ const EXPERIMENTS: [Experiment<Bench>; 8] = [
     Experiment { name: "eviction", run: eviction::run },
     Experiment { name: "threads", run: threads::run },
     Experiment { name: "hostile", run: hostile::run },
+    Experiment { name: partitioned::working_sets::NAME, run: partitioned::working_sets::run },
+    Experiment { name: partitioned::cores::NAME, run: partitioned::cores::run },
 ];
 
 /// Flags of `guira bench server`.
@@ -57,7 +60,7 @@ pub struct Options {
     /// Experiments to run, by name; all if there is none.
     #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
     pub only: Vec<String>,
-    /// Servers to compare: guira, memcached, redis
+    /// Servers to compare: guira, memcached, redis; over CPSERVER's protocol: cpserver, lockserver, guira-cp
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "guira,memcached,redis")]
     pub peers: Vec<String>,
     /// Length of a measured interval, seconds [default: 2; 0.05 with --tiny]

@@ -41,7 +41,17 @@ fn a_missing_peer_names_its_package() {
 
 #[test]
 fn every_experiment_runs_tiny_against_memcached() {
-    for name in ["bulk-sets", "single-gets", "memory", "miss-ratio", "eviction", "threads", "hostile"] {
+    for name in [
+        "bulk-sets",
+        "single-gets",
+        "memory",
+        "miss-ratio",
+        "eviction",
+        "threads",
+        "hostile",
+        "cp-working-sets",
+        "cp-cores",
+    ] {
         let report = run(tiny(name)).expect(name);
         let rows = &report.experiment(name).expect(name).rows;
         assert!(rows.iter().any(|row| row.peer == "memcached" && !row.measurements.is_empty()), "{name}");

@@ -69,6 +69,8 @@ const FLAGS: &str = "\
    - modern, slab_*, lru_*, hot_*, warm_*, hash*, tail_repair_time...:
                           accepted, without effect
 -N, --napi_ids            accepted, without effect
+    --cp-port=<num>       TCP port for CPSERVER's binary protocol, with the same
+                          items (default: 0, off)
     --engine=<name>       what holds the items: memc3 (default), cphash, lockhash
     --eviction=<name>     memc3: clock (default), s3fifo, sieve, lru, random;
                           cphash and lockhash: lru (default), random

@@ -76,6 +76,8 @@ options! {
         port: i32 = 11211, "TCP port; 0: none, -1: any free one.";
     value [short = 'U', long, env = "GUIRA_UDP_PORT", allow_hyphen_values = true]
         udp_port: i32 = 0, "UDP port; 0: none, -1: any free one.";
+    value [long, env = "GUIRA_CP_PORT", allow_hyphen_values = true]
+        cp_port: i32 = 0, "TCP port for CPSERVER's protocol; 0: none, -1: any free one.";
     value [short = 'a', long, env = "GUIRA_UNIX_MASK"]
         unix_mask: String = "700".into(), "Mode of the Unix socket, octal.";
     value [short = 'l', long, env = "GUIRA_LISTEN"]

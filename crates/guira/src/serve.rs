@@ -66,7 +66,7 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
         setrlimit(Resource::Core, Rlimit { current: maximum, maximum })
             .map_err(|error| format!("-r: cannot raise the limit on core files: {error}"))?;
     }
-    let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 2 * settings.listen.len();
+    let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 4 * settings.listen.len();
     guira_server::allow_open_files(settings.connections_max, files as u64).map_err(|error| error.to_string())?;
     let locking = if options.lock_memory { Some(Locking::begin(memory_limit)?) } else { None };
     let start = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
@@ -112,6 +112,7 @@ fn greet(listeners: &Listeners, settings: &Settings) -> String {
     let mut add =
         |kind: &str, address: &dyn std::fmt::Display| text += &format!("guira: listening on {kind} {address}\n");
     listeners.tcp_addresses().iter().for_each(|address| add("TCP", address));
+    listeners.cp_addresses().iter().for_each(|address| add("TCP (CPSERVER's protocol)", address));
     listeners.udp_addresses().iter().for_each(|address| add("UDP", address));
     if let Some(path) = listeners.unix_path() {
         add("Unix socket", &path.display());
@@ -230,7 +231,15 @@ fn settings(
         _ => Err(format!("{flag} {port}: a port is a number up to 65535 (0: off)")),
     };
     let auth = options.auth_file.as_deref().map(auth_file).transpose()?.map(Credentials::new);
-    let udp_port = port("-U", options.udp_port)?;
+    let (tcp_port, udp_port) = (port("-p", options.port)?, port("-U", options.udp_port)?);
+    let cp_port = port("--cp-port", options.cp_port)?;
+    if let Some(number) = cp_port {
+        check(number == 0 || tcp_port != cp_port, || format!("--cp-port {number}: -p has that port: choose another"))?;
+        check(auth.is_none(), || "-Y does not go with --cp-port: CPSERVER's protocol cannot authenticate".into())?;
+        check(options.unix_socket.is_none(), || {
+            "--cp-port does not go with -s: a Unix socket stands instead of ports".into()
+        })?;
+    }
     check(auth.is_none() || udp_port.is_none(), || "-Y does not go with -U: UDP cannot authenticate".into())?;
     let unix_mask = u32::from_str_radix(&options.unix_mask, 8)
         .ok()
@@ -249,7 +258,8 @@ fn settings(
     let defaults = Settings::default();
     Ok(Settings {
         listen,
-        tcp_port: port("-p", options.port)?,
+        tcp_port,
+        cp_port,
         udp_port,
         unix_socket: options.unix_socket.as_deref().map(absolute).transpose()?,
         unix_mask,
@@ -334,6 +344,9 @@ mod tests {
         assert!(wrong(|options| options.memory_limit = 1).contains("give at least -m 2"));
         assert!(wrong(|options| options.threads = 0).contains("-t"));
         assert!(wrong(|options| options.port = 70000).contains("65535"));
+        assert!(wrong(|options| options.cp_port = 65536).contains("--cp-port 65536"));
+        assert!(wrong(|options| options.cp_port = options.port).contains("-p has that port"));
+        assert!(wrong(|options| (options.cp_port, options.unix_socket) = (1, Some("/x".into()))).contains("-s"));
         assert!(wrong(|options| options.protocol = "binary".into()).contains("not supported"));
         assert!(wrong(|options| options.extended = vec!["ext_path=/x:1g".into()]).contains("extstore"));
         assert!(wrong(|options| options.unix_mask = "9".into()).contains("octal"));

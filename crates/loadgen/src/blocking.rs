@@ -46,9 +46,10 @@ impl Blocking {
 
     /// Sends what is queued and reads its answers.
     pub fn flush(&mut self) -> Result<(), LoadError> {
+        let turn = Turn { lines: std::mem::take(&mut self.lines), get_keys: 0 };
+        self.protocol.push_turn_end(&mut self.out, turn);
         self.stream.write_all(&self.out).map_err(|source| LoadError::Network { doing: "loading keys", source })?;
         self.out.clear();
-        let turn = Turn { lines: std::mem::take(&mut self.lines), get_keys: 0 };
         let answered = self.read_answer(turn)?;
         self.tally.count(answered);
         Ok(())
@@ -82,7 +83,7 @@ impl Blocking {
     /// The server's counters as (name, value) pairs.
     pub fn counters(&mut self) -> Result<Vec<(String, String)>, LoadError> {
         let failed = |source| LoadError::Network { doing: "asking for counters", source };
-        self.stream.write_all(self.protocol.counters_request()).map_err(failed)?;
+        self.stream.write_all(self.protocol.counters_request()?).map_err(failed)?;
         self.answers.clear();
         loop {
             if let Some(counters) = self.protocol.counters(&self.answers)? {
@@ -99,6 +100,7 @@ impl Blocking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mix::Kind;
     use std::net::TcpListener;
 
     fn answering(answer: &'static [u8]) -> SocketAddr {
@@ -123,6 +125,16 @@ mod tests {
             let mut connection = Blocking::connect(answering(answer), protocol).expect("connects");
             assert_eq!(connection.counters().expect("counters"), [("evicted_keys".into(), "12".into())]);
         }
+    }
+
+    #[test]
+    fn silent_writes_are_done_with_the_answer_behind_them() {
+        let address = answering(&guira_cpwire::MISS);
+        let mut connection = Blocking::connect(address, Protocol::Cp).expect("connects");
+        connection.write_with(|out| Protocol::Cp.push_write(out, Kind::Set, b"1", b"v", 0)).expect("queued");
+        connection.flush().expect("answered");
+        assert_eq!((connection.tally().done, connection.tally().errors), (1, 0));
+        assert!(connection.counters().expect_err("has none").to_string().contains("tells no counters"));
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl Encoder {
             self.protocol.push_get(out, &self.keys, plan.with_cas);
             turn.get_keys = self.keys.len() as u32;
         }
+        self.protocol.push_turn_end(out, turn);
         Ok(turn)
     }
 

@@ -1,6 +1,6 @@
 //! Guira's load generator: workloads, closed and open loops, honest latencies, reports' plots.
 //!
-//! It measures servers that speak memcached's text protocol (and redis, for comparison), and it must never be the
+//! It measures servers that speak memcached's text protocol or CPSERVER's (and redis, for comparison), and it must never be the
 //! limit itself: requests are encoded before the clock starts ([`script`]), answers are measured in strides rather
 //! than parsed ([`memcache_text`]), and one thread drives all connections of a core ([`driver`]). Clients that react
 //! to answers (a miss followed by a set, a trace) run through [`interactive`].
@@ -11,6 +11,7 @@ pub mod affinity;
 mod answer_lines;
 pub mod blocking;
 mod connection;
+pub mod cp;
 pub mod driver;
 pub mod encoder;
 pub mod error;

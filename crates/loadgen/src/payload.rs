@@ -71,7 +71,8 @@ pub fn value_is_intact(key: &[u8], value: &[u8], scratch: &mut Vec<u8>) -> bool 
     scratch == value
 }
 
-fn key_seed(key: &[u8]) -> u64 {
+/// What the bytes of a key hash to.
+pub(crate) fn key_seed(key: &[u8]) -> u64 {
     key.chunks(8).fold(key.len() as u64, |seed, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);

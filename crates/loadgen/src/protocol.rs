@@ -1,4 +1,4 @@
-//! The two protocols the generator speaks, behind one face: requests out, answers measured.
+//! The protocols the generator speaks, behind one face: requests out, answers measured.
 //!
 //! Always true: an answer is measured (its length and what it says) only once it is complete, and no value is
 //! parsed for the clock's sake; reading values is a second, separate pass for those who want them.
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 use crate::mix::Kind;
-use crate::{memcache_text, resp};
+use crate::{cp, memcache_text, resp};
 
 /// A client protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +17,14 @@ pub enum Protocol {
     MemcacheText,
     /// Redis' RESP2, get and set only.
     Resp,
+    /// CPSERVER's, lookup and insert only.
+    Cp,
 }
 
-/// What answers a turn gets: `lines` one-line answers, then one get answer if `get_keys` is not 0.
+/// What answers a turn gets: `lines` one-line answers (none where writes are silent), then one get answer if `get_keys` is not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// One-line answers that come first.
+    /// Writes, whose one-line answers come first.
     pub lines: u32,
     /// Keys of the get request; 0 for none.
     pub get_keys: u32,
@@ -110,6 +112,15 @@ impl Protocol {
         match self {
             Self::MemcacheText => memcache_text::push_get(out, keys, with_cas),
             Self::Resp => resp::push_get(out, keys),
+            Self::Cp => cp::push_get(out, keys),
+        }
+    }
+
+    /// Appends what the server needs behind `turn` so that it has an answer.
+    pub fn push_turn_end(self, out: &mut Vec<u8>, turn: Turn) {
+        match self {
+            Self::MemcacheText | Self::Resp => {}
+            Self::Cp => cp::push_turn_end(out, turn),
         }
     }
 
@@ -125,6 +136,7 @@ impl Protocol {
         match self {
             Self::MemcacheText => memcache_text::push_write(out, kind, key, value, exptime),
             Self::Resp => return resp::push_write(out, kind, key, value, exptime),
+            Self::Cp => return cp::push_write(out, kind, key, value, exptime),
         }
         Ok(())
     }
@@ -135,14 +147,19 @@ impl Protocol {
         match self {
             Self::MemcacheText => memcache_text::measure(bytes, turn, shape),
             Self::Resp => resp::measure(bytes, turn),
+            Self::Cp => cp::measure(bytes, turn, shape),
         }
     }
 
     /// The request for the server's counters: `stats` of memcached, `INFO` of redis.
-    pub fn counters_request(self) -> &'static [u8] {
+    ///
+    /// # Errors
+    /// The protocol has none.
+    pub fn counters_request(self) -> Result<&'static [u8], LoadError> {
         match self {
-            Self::MemcacheText => b"stats\r\n",
-            Self::Resp => b"*1\r\n$4\r\nINFO\r\n",
+            Self::MemcacheText => Ok(b"stats\r\n"),
+            Self::Resp => Ok(b"*1\r\n$4\r\nINFO\r\n"),
+            Self::Cp => Err(no_counters()),
         }
     }
 
@@ -151,6 +168,7 @@ impl Protocol {
         match self {
             Self::MemcacheText => memcache_text::counters(bytes),
             Self::Resp => resp::counters(bytes),
+            Self::Cp => Err(no_counters()),
         }
     }
 
@@ -166,8 +184,13 @@ impl Protocol {
         match self {
             Self::MemcacheText => memcache_text::for_each_value(bytes, lines, keys, found),
             Self::Resp => resp::for_each_value(bytes, lines, keys, found),
+            Self::Cp => cp::for_each_value(bytes, keys, found),
         }
     }
+}
+
+fn no_counters() -> LoadError {
+    LoadError::Setting("CPSERVER's protocol tells no counters: ask its server over memcached's".into())
 }
 
 #[cfg(test)]

@@ -123,6 +123,7 @@ impl Player for ReadThrough {
             turn.get_keys = self.asked.len() as u32;
         }
         self.lines = turn.lines;
+        self.encoder.protocol().push_turn_end(out, turn);
         Ok(if turn == Turn::default() { Next::Done } else { Next::Turn(turn) })
     }
 

@@ -140,6 +140,7 @@ impl<R: Read> Player for Replay<R> {
             self.protocol.push_get(out, &self.keys, with_cas);
             turn.get_keys = self.keys.len() as u32;
         }
+        self.protocol.push_turn_end(out, turn);
         Ok(if turn == Turn::default() { Next::Done } else { Next::Turn(turn) })
     }
 

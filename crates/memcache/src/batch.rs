@@ -20,6 +20,8 @@ pub const BATCH_LEN_MAX: usize = 1024;
 pub(crate) enum Plan {
     /// `VALUE`, for a key of get, gets, gat, gats.
     Value { with_cas: bool, touches: bool, ends: bool },
+    /// CPSERVER's size and value.
+    Lookup,
     /// `STORED` and its like.
     Store { with_cas: bool, extends: bool, noreply: bool },
     /// `DELETED`.

@@ -1,4 +1,5 @@
-//! The memcached text protocols (classic and meta), without I/O: bytes in, requests out; answers in, bytes out.
+//! The memcached text protocols (classic and meta), and CPSERVER's as another [`Dialect`] about the same items, without I/O:
+//! bytes in, requests out; answers in, bytes out.
 //!
 //! - [`Session::parse`] turns what a connection has sent into a [`Batch`]: requests for a
 //!   [`Service`](guira_item::Service) and, between them, lines whose text is already known.
@@ -20,6 +21,8 @@ mod class_set;
 mod command;
 mod control;
 mod counters;
+mod cp;
+mod dialect;
 mod error_lines;
 mod foresight;
 pub mod grammar;
@@ -43,7 +46,9 @@ pub use batch::{BATCH_LEN_MAX, Batch};
 pub use class_set::ClassSet;
 pub use control::{Control, Crawler, Stats, WatchSet};
 pub use counters::{ClassCounter, ClassCounters, Counters};
-pub use foresight::first_key;
+pub use dialect::Dialect;
+pub use foresight::Guess;
+pub use guira_cpwire::Malformed;
 pub use output::Output;
 pub use replies::Replies;
 pub use scratch::Scratch;

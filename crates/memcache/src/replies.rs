@@ -142,6 +142,11 @@ impl<'r, 'a> Replies<'r, 'a> {
                 text.bytes(b"\r\n");
                 Some(text.len())
             }
+            Plan::Lookup => {
+                let size = guira_cpwire::size_field(hit.value_len);
+                self.output.room(size.len() + more)[..size.len()].copy_from_slice(&size);
+                Some(size.len())
+            }
             Plan::Meta(meta) => {
                 let plan = &self.batch.metas[usize::from(meta)];
                 let mut text = Text::new(self.output.room(META_LINE_LEN_MAX + more));
@@ -155,6 +160,14 @@ impl<'r, 'a> Replies<'r, 'a> {
         }
     }
 
+    /// What stands behind a value.
+    #[inline]
+    fn end_value(&mut self, index: usize) {
+        if self.batch.plans[index] != Plan::Lookup {
+            self.output.push(b"\r\n");
+        }
+    }
+
     /// Counts a read, with the class of what it found, and ends its answer.
     #[inline]
     fn end_read(&mut self, index: usize, found: Option<u32>) {
@@ -162,6 +175,7 @@ impl<'r, 'a> Replies<'r, 'a> {
         let is_hit = found.is_some();
         let (touches, ends) = match self.batch.plans[index] {
             Plan::Value { touches, ends, .. } => (touches, ends),
+            Plan::Lookup => (false, false),
             Plan::Meta(meta) => match self.batch.metas[usize::from(meta)].command {
                 MetaCommand::Get { touches, .. } => (touches && is_hit, false),
                 _ => {
@@ -206,6 +220,11 @@ impl<'r, 'a> Replies<'r, 'a> {
                 }
                 self.end_read(index, None);
                 return;
+            }
+            Plan::Lookup => {
+                // A failure cannot be told from a miss: there is no word for it.
+                self.end_read(index, None);
+                &guira_cpwire::MISS
             }
             Plan::Silent => return,
             Plan::Store { with_cas, extends, noreply } => {
@@ -438,7 +457,7 @@ impl Sink for Replies<'_, '_> {
             self.output.push(OPAQUE_TOO_LONG);
         } else if self.output.failed_get.is_none() {
             self.output.extend(reserved.line_len + reserved.value_len);
-            self.output.push(b"\r\n");
+            self.end_value(index);
         }
         self.end_read(index, Some(hit.class));
     }
@@ -451,7 +470,7 @@ impl Sink for Replies<'_, '_> {
             Some(line_len) => {
                 self.output.extend(line_len);
                 self.output.push_pinned(value);
-                self.output.push(b"\r\n");
+                self.end_value(index);
             }
         }
         self.end_read(index, Some(hit.class));

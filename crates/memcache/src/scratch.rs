@@ -1,10 +1,11 @@
-//! Keys that are not in the input as they are: base64 keys, decoded.
+//! Keys that are not in the input as they are: base64 keys, decoded, and names of hash keys.
 //!
-//! Always true: what was decoded stays where it is until `reset`, which no batch that refers to it can outlive; there is
+//! Always true: what was kept stays where it is until `reset`, which no batch that refers to it can outlive; there is
 //! room for as many keys as a batch has requests, and one more for a value that has not come yet.
 
 use std::cell::{Cell, OnceCell};
 
+use guira_cpwire::NAME_LEN;
 use guira_item::Key;
 
 use crate::BATCH_LEN_MAX;
@@ -21,13 +22,46 @@ struct DecodedKey {
     len: usize,
 }
 
-type Block = Box<[OnceCell<DecodedKey>]>;
+type Block<T> = Box<[OnceCell<T>]>;
 
-/// Room for the decoded keys of one batch. A worker keeps one and resets it between batches.
+/// Keys of one form.
+#[derive(Debug)]
+struct Shelf<T> {
+    blocks: [OnceCell<Block<T>>; BLOCKS_MAX],
+    len: Cell<usize>,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { blocks: Default::default(), len: Cell::default() }
+    }
+}
+
+impl<T> Shelf<T> {
+    #[inline]
+    fn keep(&self, key: T) -> &T {
+        let index = self.len.get();
+        assert!(index < BLOCKS_MAX * BLOCK_LEN, "Scratch::reset was not called between two batches");
+        let block = self.blocks[index / BLOCK_LEN].get_or_init(|| (0..BLOCK_LEN).map(|_| OnceCell::new()).collect());
+        self.len.set(index + 1);
+        block[index % BLOCK_LEN].get_or_init(|| key)
+    }
+
+    fn reset(&mut self) {
+        let used = std::mem::take(self.len.get_mut());
+        for index in 0..used {
+            if let Some(block) = self.blocks[index / BLOCK_LEN].get_mut() {
+                block[index % BLOCK_LEN].take();
+            }
+        }
+    }
+}
+
+/// Room for such keys of one batch. A worker keeps one and resets it between batches.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    blocks: [OnceCell<Block>; BLOCKS_MAX],
-    len: Cell<usize>,
+    decoded: Shelf<DecodedKey>,
+    names: Shelf<[u8; NAME_LEN]>,
 }
 
 impl Scratch {
@@ -38,12 +72,17 @@ impl Scratch {
 
     /// Forgets the keys and keeps the memory.
     pub fn reset(&mut self) {
-        let used = std::mem::take(self.len.get_mut());
-        for index in 0..used {
-            if let Some(block) = self.blocks[index / BLOCK_LEN].get_mut() {
-                block[index % BLOCK_LEN].take();
-            }
-        }
+        self.decoded.reset();
+        self.names.reset();
+    }
+
+    /// A hash key's name.
+    ///
+    /// # Panics
+    /// As `decode`.
+    #[inline]
+    pub(crate) fn keep(&self, name: [u8; NAME_LEN]) -> &[u8] {
+        self.names.keep(name)
     }
 
     /// The key that `text` is the base64 of, if it is one.
@@ -52,11 +91,7 @@ impl Scratch {
     /// If more keys are decoded than a batch can ask for without a `reset`.
     pub(crate) fn decode(&self, text: &[u8]) -> Option<Key<'_>> {
         let (bytes, len) = base64::decode_key(text)?;
-        let index = self.len.get();
-        assert!(index < BLOCKS_MAX * BLOCK_LEN, "Scratch::reset was not called between two batches");
-        let block = self.blocks[index / BLOCK_LEN].get_or_init(|| (0..BLOCK_LEN).map(|_| OnceCell::new()).collect());
-        let key = block[index % BLOCK_LEN].get_or_init(|| DecodedKey { bytes, len });
-        self.len.set(index + 1);
+        let key = self.decoded.keep(DecodedKey { bytes, len });
         Key::new(&key.bytes[..key.len]).ok()
     }
 }

@@ -1,17 +1,19 @@
-//! A connection's side of the protocol: what it still has to pass over, whether it may talk at all, and the way from bytes
-//! to requests.
+//! A connection's side of the protocol: which one it is, what it still has to pass over, whether it may talk at all, and the way
+//! from bytes to requests.
 //!
 //! Always true: a command is carried out whole or not at all; while one is incomplete the session keeps nothing of it but
 //! how far the search for its line end came.
 
+use guira_cpwire::Malformed;
 use guira_item::{ArithmeticMode, Clock, StoreMode, Time};
 use memchr::memchr;
 
 use crate::command::{Context, Line, Reading, Step};
+use crate::cp::{self, After};
 use crate::error_lines::{ERROR, NO_BINARY};
 use crate::storage::LINE_END;
 use crate::tokens::{Tokens, parse_u32, word_end, words};
-use crate::{Batch, Control, Scratch, Settings, administration, meta, mutation, retrieval, storage};
+use crate::{Batch, Control, Dialect, Scratch, Settings, administration, meta, mutation, retrieval, storage};
 
 /// The longest line of a get, in bytes: as much as the largest item, which the input buffer must hold anyway.
 pub const LINE_LEN_MAX: usize = 1 << 20;
@@ -34,6 +36,7 @@ const BINARY_MAGIC: u8 = 0x80;
 /// One connection's protocol state. A clone of it, given the same bytes, makes the same batch again.
 #[derive(Clone, Debug)]
 pub struct Session {
+    dialect: Dialect,
     stage: Stage,
     /// Bytes at the front of the next input that hold no line end.
     searched_len: usize,
@@ -58,6 +61,8 @@ enum Stage {
     Fresh,
     /// A command.
     Command,
+    /// A request of CPSERVER's.
+    CpRequest,
     /// More keys of a multiget, up to the end of its line.
     Keys(Rest),
     /// So many bytes to be passed over.
@@ -91,6 +96,8 @@ pub enum Next<'a> {
     Control(Control<'a>),
     /// Send what there is and close the connection.
     Close,
+    /// The same, for a client that cannot be understood any more.
+    Hopeless(Malformed),
 }
 
 /// A search for a line end.
@@ -101,10 +108,24 @@ enum Search<'a> {
 }
 
 impl Session {
-    /// A session of a client that has just connected.
+    /// A session of a client that has just connected, in memcached's protocol.
     pub fn new(settings: &Settings) -> Self {
-        let stage = if settings.auth.is_some() { Stage::Unauthenticated } else { Stage::Fresh };
-        Self { stage, searched_len: 0, refuses_unfinished: false }
+        Self::speaking(Dialect::Memcached, settings)
+    }
+
+    /// A session of a client that has just connected.
+    pub fn speaking(dialect: Dialect, settings: &Settings) -> Self {
+        let stage = match dialect {
+            Dialect::Memcached if settings.auth.is_some() => Stage::Unauthenticated,
+            Dialect::Memcached => Stage::Fresh,
+            Dialect::Cp => Stage::CpRequest,
+        };
+        Self { dialect, stage, searched_len: 0, refuses_unfinished: false }
+    }
+
+    /// What the client speaks.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// There is no memory for what comes next: if the next call of `parse` meets a value that is not all there, it refuses the
@@ -144,6 +165,7 @@ impl Session {
     fn step<'a>(&mut self, context: &mut Context<'_, 'a>, input: &'a [u8]) -> (usize, Option<Next<'a>>) {
         match self.stage {
             Stage::Command => {}
+            Stage::CpRequest => return self.cp_request(context, input),
             Stage::Keys(rest) => {
                 let Some(line) = input.get(..rest.whole_len) else { return need(rest.whole_len) };
                 let line = Line { text: &line[..rest.text_len], whole_len: rest.whole_len, input };
@@ -168,6 +190,19 @@ impl Session {
             Search::Endless => return (0, Some(Next::Close)),
         };
         self.after(command(context, line), line)
+    }
+
+    #[inline]
+    fn cp_request<'a>(&mut self, context: &mut Context<'_, 'a>, input: &'a [u8]) -> (usize, Option<Next<'a>>) {
+        match cp::step(context, input) {
+            After::Next(len) => (len, None),
+            After::Need(total_len) => need(total_len),
+            After::PassOver { header_len, value_len } => {
+                self.stage = Stage::Swallow(value_len as u64);
+                (header_len, None)
+            }
+            After::Malformed(malformed) => (0, Some(Next::Hopeless(malformed))),
+        }
     }
 
     /// How to go on after a line.
@@ -223,7 +258,10 @@ impl Session {
         let swallowed = usize::try_from(len).unwrap_or(usize::MAX).min(input.len());
         let left = len - swallowed as u64;
         if left == 0 {
-            self.stage = Stage::Command;
+            self.stage = match self.dialect {
+                Dialect::Memcached => Stage::Command,
+                Dialect::Cp => Stage::CpRequest,
+            };
             return (swallowed, None);
         }
         self.stage = Stage::Swallow(left);

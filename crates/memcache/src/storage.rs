@@ -86,11 +86,15 @@ pub(crate) fn parse_len(word: &[u8]) -> Option<usize> {
 
 /// Whether memcached would refuse an item of this length.
 pub(crate) fn is_too_large(settings: &Settings, key: Key<'_>, flags: u32, value_len: usize) -> bool {
+    overhead_len(settings, key.as_bytes().len(), flags) + value_len > settings.item_len_max
+}
+
+/// What memcached counts for an item beside its value, bytes.
+pub(crate) fn overhead_len(settings: &Settings, key_len: usize, flags: u32) -> usize {
     const { assert!(KEY_LEN_MAX < 1 << 10) };
     let cas_len = if settings.cas_enabled { CAS_LEN } else { 0 };
     let flags_len = if flags == 0 { 0 } else { FLAGS_LEN };
-    let key_len = key.as_bytes().len() + 1;
-    HEADER_LEN + cas_len + key_len + flags_len + value_len + LINE_END.len() > settings.item_len_max
+    HEADER_LEN + cas_len + key_len + 1 + flags_len + LINE_END.len()
 }
 
 /// Removes what is under `key`, saying nothing.

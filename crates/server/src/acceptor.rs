@@ -1,7 +1,7 @@
 //! The acceptor: one thread that accepts connections and hands each to the worker with the fewest.
 //!
 //! Always true: at most `connections_max` connections are open or on their way to a worker; beyond that a client is told
-//! and turned away (`maxconns_fast`) or left in the kernel's queue until another one leaves.
+//! (if it speaks in lines) and turned away (`maxconns_fast`) or left in the kernel's queue until another one leaves.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use guira_item::Service;
-use mio::net::TcpListener;
+use guira_memcache::Dialect;
 use mio::{Events, Interest, Poll, Token};
 use rustix::io::Errno;
 
-use crate::listener::{ACCEPT_PAUSE, BoundUnix};
+use crate::listener::{ACCEPT_PAUSE, BoundTcp, BoundUnix};
 use crate::shared::{Message, Shared, Stop};
 use crate::stream::Stream;
 
@@ -27,13 +27,13 @@ const ACCEPTS_PER_TURN: usize = 256;
 
 pub(crate) struct Acceptor {
     poll: Poll,
-    tcp: Vec<TcpListener>,
+    tcp: Vec<BoundTcp>,
     unix: Option<BoundUnix>,
 }
 
 /// What came of an attempt to accept.
 enum Accepted {
-    One(Stream),
+    One(Stream, Dialect),
     /// One that was turned away or went away by itself.
     Gone,
     /// Nobody is waiting.
@@ -43,9 +43,9 @@ enum Accepted {
 }
 
 impl Acceptor {
-    pub(crate) fn new(poll: Poll, mut tcp: Vec<TcpListener>, mut unix: Option<BoundUnix>) -> io::Result<Self> {
-        for (number, listener) in tcp.iter_mut().enumerate() {
-            poll.registry().register(listener, Token(number), Interest::READABLE)?;
+    pub(crate) fn new(poll: Poll, mut tcp: Vec<BoundTcp>, mut unix: Option<BoundUnix>) -> io::Result<Self> {
+        for (number, bound) in tcp.iter_mut().enumerate() {
+            poll.registry().register(&mut bound.listener, Token(number), Interest::READABLE)?;
         }
         if let Some(unix) = &mut unix {
             poll.registry().register(&mut unix.listener, Token(tcp.len()), Interest::READABLE)?;
@@ -83,7 +83,7 @@ impl Acceptor {
                         break;
                     }
                     match self.accept(shared, number) {
-                        Accepted::One(stream) => hand_over(shared, stream),
+                        Accepted::One(stream, dialect) => hand_over(shared, stream, dialect),
                         Accepted::Gone => {}
                         Accepted::None => *waiting = false,
                         Accepted::Full => full = true,
@@ -113,18 +113,18 @@ impl Acceptor {
             return Accepted::Full;
         }
         let accepted = match (self.tcp.get(number), &self.unix) {
-            (Some(listener), _) => listener.accept().map(|(socket, _)| Stream::Tcp(socket)),
-            (None, Some(unix)) => unix.listener.accept().map(|(socket, _)| Stream::Unix(socket)),
+            (Some(bound), _) => bound.listener.accept().map(|(socket, _)| (Stream::Tcp(socket), bound.dialect)),
+            (None, Some(unix)) => unix.listener.accept().map(|(socket, _)| (Stream::Unix(socket), Dialect::Memcached)),
             (None, None) => return Accepted::None,
         };
         match accepted {
-            Ok(stream) if is_full => {
+            Ok((stream, dialect)) if is_full => {
                 // Counted before the client can know.
                 shared.tallies.rare.connections_rejected.fetch_add(1, Relaxed);
-                turn_away(stream);
+                turn_away(stream, dialect);
                 Accepted::Gone
             }
-            Ok(stream) => Accepted::One(stream),
+            Ok((stream, dialect)) => Accepted::One(stream, dialect),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Accepted::None,
             Err(error) if is_exhausted(&error) => {
                 tracing::warn!("no file descriptor for another connection: raise ulimit -n or lower -c");
@@ -142,18 +142,21 @@ fn is_exhausted(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-fn turn_away(stream: Stream) {
+fn turn_away(stream: Stream, dialect: Dialect) {
+    if !dialect.has_lines() {
+        return;
+    }
     let _ = match stream {
         Stream::Tcp(mut socket) => socket.write(TOO_MANY),
         Stream::Unix(mut socket) => socket.write(TOO_MANY),
     };
 }
 
-fn hand_over<S: Service>(shared: &Shared<S>, stream: Stream) {
+fn hand_over<S: Service>(shared: &Shared<S>, stream: Stream, dialect: Dialect) {
     let workers = shared.tallies.workers.iter().enumerate();
     let fewest = workers.min_by_key(|(_, worker)| worker.connections.load(Relaxed));
     let (index, worker) = fewest.expect("a server has at least one worker");
     worker.connections.fetch_add(1, Relaxed);
     shared.tallies.rare.connections_total.fetch_add(1, Relaxed);
-    shared.mailboxes[index].send(Message::Connected(stream));
+    shared.mailboxes[index].send(Message::Connected(stream, dialect));
 }

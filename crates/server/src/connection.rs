@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use guira_item::{Service, Ticket};
-use guira_memcache::{Batch, Next, Output, Session};
+use guira_memcache::{Batch, Dialect, Malformed, Next, Output, Session};
 use mio::{Interest, Token};
 
 use crate::connections_report::RollCall;
@@ -114,8 +114,8 @@ pub(crate) struct Connection {
     /// Stands in the worker's list of those who want another turn.
     pub(crate) queued: bool,
     wants_writable: bool,
-    /// Close once everything is sent.
-    closing: bool,
+    /// Close once everything is sent, for this reason.
+    closing: Option<Ended>,
     /// The server stops: close once what was read is answered.
     pub(crate) last_orders: bool,
     /// The last read filled a seat of a round: more at a time is read by itself.
@@ -144,7 +144,7 @@ impl Connection {
             resume: None,
             queued: false,
             wants_writable: false,
-            closing: false,
+            closing: None,
             last_orders: false,
             is_bulky: false,
         }
@@ -171,6 +171,11 @@ impl Connection {
         }
     }
 
+    /// What its client speaks.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.session.dialect()
+    }
+
     /// memcached's word for what the connection is doing.
     pub(crate) fn state(&self) -> &'static str {
         match self.doing {
@@ -190,7 +195,7 @@ impl Connection {
             && !self.is_bulky
             && !self.queued
             && !self.unparsed
-            && !self.closing
+            && self.closing.is_none()
             && self.pending.is_empty()
             && self.backlog.is_none()
             && matches!(self.doing, Doing::Commands)
@@ -224,13 +229,15 @@ impl Connection {
     pub(crate) fn conclude(&self) -> Result<After, Ended> {
         let idle = self.backlog.is_none();
         let busy = match self.doing {
-            Doing::Commands => !self.closing && (self.readable || self.unparsed),
+            Doing::Commands => self.closing.is_none() && (self.readable || self.unparsed),
             Doing::Dump(_) => true,
             Doing::Watch(_) => self.readable,
             Doing::Later | Doing::RollCall => false,
         };
-        if idle && self.closing {
-            return Err(Ended::Normal);
+        if let Some(ended) = self.closing
+            && idle
+        {
+            return Err(ended);
         }
         if idle && self.last_orders && !busy && !matches!(self.doing, Doing::Later | Doing::RollCall) {
             return Err(Ended::Normal);
@@ -252,8 +259,8 @@ impl Connection {
                 watcher.take_lines(&mut desk.outbox, &desk.shared.tallies.rare);
                 if self.readable { self.discard(desk) } else { Ok(()) }
             }
-            Doing::Commands if self.unparsed && !self.closing => self.parse_pending(desk),
-            Doing::Commands if self.readable && !self.closing => self.read(desk),
+            Doing::Commands if self.unparsed && self.closing.is_none() => self.parse_pending(desk),
+            Doing::Commands if self.readable && self.closing.is_none() => self.read(desk),
             Doing::Commands => Ok(()),
         }
     }
@@ -448,11 +455,15 @@ impl Connection {
                     self.follow(desk, outcome);
                 }
                 Next::Close => {
-                    self.closing = true;
+                    self.closing = Some(Ended::Normal);
+                    return Ok(bytes.len());
+                }
+                Next::Hopeless(malformed) => {
+                    self.give_up(malformed);
                     return Ok(bytes.len());
                 }
             }
-            if self.closing {
+            if self.closing.is_some() {
                 return Ok(bytes.len());
             }
             self.unparsed = consumed < bytes.len();
@@ -470,6 +481,13 @@ impl Connection {
         Ok(consumed)
     }
 
+    /// Closes, once what came before is answered, because nothing that follows can be understood.
+    #[cold]
+    fn give_up(&mut self, malformed: Malformed) {
+        tracing::warn!("{} sent {malformed}: the connection is closed", self.stream.peer_text());
+        self.closing = Some(Ended::Error);
+    }
+
     /// A line for each request, as `-vv` asks for.
     #[cold]
     fn log(&self, batch: &Batch<'_>) {
@@ -482,7 +500,7 @@ impl Connection {
     fn follow<S: Service>(&mut self, desk: &mut Desk<S>, outcome: Outcome) {
         match outcome {
             Outcome::Done => {}
-            Outcome::Close => self.closing = true,
+            Outcome::Close => self.closing = Some(Ended::Normal),
             Outcome::Dump(dump) => self.doing = Doing::Dump(dump),
             Outcome::Watch(set) => {
                 let waker = Arc::clone(&desk.shared.mailboxes[desk.index].waker);
@@ -510,7 +528,7 @@ impl Connection {
     fn count_pending<S: Service>(&mut self, desk: &mut Desk<S>) {
         let (shared, worker, now) = (&desk.shared, &mut desk.worker, desk.now.time);
         // Who is closed anyway need not be refused.
-        let max = if self.closing { usize::MAX } else { shared.settings.input_len_max };
+        let max = if self.closing.is_some() { usize::MAX } else { shared.settings.input_len_max };
         let lend = |bytes| shared.service.lend(worker, now, bytes);
         self.over_bound |= self.input.hold(self.pending.capacity(), &shared.input_len, max, lend).is_err();
     }
@@ -538,11 +556,13 @@ impl Connection {
         if std::mem::take(&mut self.over_bound) || self.pending.len() > OWN_LEN {
             self.pending = Vec::new();
             self.count_pending(desk);
-            self.closing = true;
+            self.closing = Some(Ended::Normal);
             if self.backlog.is_some() {
                 return Err(Ended::Error);
             }
-            desk.outbox.push(OUT_OF_MEMORY_READING);
+            if self.dialect().has_lines() {
+                desk.outbox.push(OUT_OF_MEMORY_READING);
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use guira_memcache::Dialect;
 use mio::net::{TcpListener, UdpSocket, UnixListener};
 use rustix::fs::Mode;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -22,10 +23,17 @@ const UDP_RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// Bound, not yet served.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    pub(crate) tcp: Vec<TcpListener>,
+    pub(crate) tcp: Vec<BoundTcp>,
     pub(crate) udp: Vec<UdpSocket>,
     pub(crate) unix: Option<BoundUnix>,
     pub(crate) metrics: Option<std::net::TcpListener>,
+}
+
+/// A TCP listener, and what its clients speak.
+#[derive(Debug)]
+pub(crate) struct BoundTcp {
+    pub(crate) listener: TcpListener,
+    pub(crate) dialect: Dialect,
 }
 
 /// A Unix socket's listener and its file, which goes when the listener does.
@@ -46,21 +54,21 @@ impl Drop for BoundUnix {
 pub enum ListenError {
     /// Another program listens there.
     Taken {
-        /// `TCP`, `UDP` or `metrics`.
+        /// `TCP`, `CPSERVER`, `UDP` or `metrics`.
         kind: &'static str,
         /// Where.
         address: SocketAddr,
     },
     /// A port below 1024 without the right to it.
     Forbidden {
-        /// `TCP`, `UDP` or `metrics`.
+        /// `TCP`, `CPSERVER`, `UDP` or `metrics`.
         kind: &'static str,
         /// Where.
         address: SocketAddr,
     },
     /// No interface has this address.
     NotHere {
-        /// `TCP`, `UDP` or `metrics`.
+        /// `TCP`, `CPSERVER`, `UDP` or `metrics`.
         kind: &'static str,
         /// Where.
         address: SocketAddr,
@@ -136,7 +144,7 @@ impl Listeners {
             for address in wanted {
                 if let Some(port) = settings.tcp_port.map(|port| address.port.unwrap_or(port)) {
                     for address in resolve(address, port)? {
-                        listeners.tcp.extend(bind_tcp(address, settings.backlog)?);
+                        listeners.tcp.extend(bind_tcp(address, Dialect::Memcached, settings.backlog)?);
                     }
                 }
                 if let Some(port) = settings.udp_port {
@@ -144,6 +152,9 @@ impl Listeners {
                         listeners.udp.extend(bind_udp(address)?);
                     }
                 }
+            }
+            if let Some(port) = settings.cp_port {
+                listeners.bind_cp(wanted, port, settings.backlog)?;
             }
             if listeners.tcp.is_empty() && listeners.udp.is_empty() {
                 return Err(ListenError::Nothing);
@@ -156,9 +167,33 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Where TCP clients may connect.
+    /// Binds `port` on the hosts of `wanted`, whose own ports are memcached's: a host may stand there several times.
+    fn bind_cp(&mut self, wanted: &[ListenAddress], port: u16, backlog: u32) -> Result<(), ListenError> {
+        let mut hosts = Vec::new();
+        for address in wanted {
+            for address in resolve(address, port)? {
+                if !hosts.contains(&address) {
+                    hosts.push(address);
+                    self.tcp.extend(bind_tcp(address, Dialect::Cp, backlog)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where memcached's TCP clients may connect.
     pub fn tcp_addresses(&self) -> Vec<SocketAddr> {
-        self.tcp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+        self.addresses_for(Dialect::Memcached)
+    }
+
+    /// Where CPSERVER's clients may connect.
+    pub fn cp_addresses(&self) -> Vec<SocketAddr> {
+        self.addresses_for(Dialect::Cp)
+    }
+
+    fn addresses_for(&self, dialect: Dialect) -> Vec<SocketAddr> {
+        let bound = self.tcp.iter().filter(|bound| bound.dialect == dialect);
+        bound.filter_map(|bound| bound.listener.local_addr().ok()).collect()
     }
 
     /// Where UDP clients may send.
@@ -207,6 +242,7 @@ fn port_flag(kind: &str) -> &'static str {
     match kind {
         "metrics" => "--metrics",
         "UDP" => "-U",
+        "CPSERVER" => "--cp-port",
         _ => "-p",
     }
 }
@@ -228,7 +264,7 @@ fn is_missing_family(address: SocketAddr, error: &io::Error) -> bool {
             code == rustix::io::Errno::AFNOSUPPORT.raw_os_error() || code == rustix::io::Errno::ADDRNOTAVAIL.raw_os_error())
 }
 
-fn bind_tcp(address: SocketAddr, backlog: u32) -> Result<Option<TcpListener>, ListenError> {
+fn bind_tcp(address: SocketAddr, dialect: Dialect, backlog: u32) -> Result<Option<BoundTcp>, ListenError> {
     let bind = || -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
         if address.is_ipv6() {
@@ -242,9 +278,12 @@ fn bind_tcp(address: SocketAddr, backlog: u32) -> Result<Option<TcpListener>, Li
         Ok(TcpListener::from_std(socket.into()))
     };
     match bind() {
-        Ok(listener) => Ok(Some(listener)),
+        Ok(listener) => Ok(Some(BoundTcp { listener, dialect })),
         Err(error) if is_missing_family(address, &error) => Ok(None),
-        Err(error) => Err(explain("TCP", address, error)),
+        Err(error) => {
+            let kind = if dialect == Dialect::Cp { "CPSERVER" } else { "TCP" };
+            Err(explain(kind, address, error))
+        }
     }
 }
 

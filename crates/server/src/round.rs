@@ -8,7 +8,7 @@
 //! connection's own; between rounds all outboxes are empty.
 
 use guira_item::Service;
-use guira_memcache::{Output, first_key};
+use guira_memcache::{Guess, Output};
 use slab::Slab;
 
 use crate::connection::{After, Connection, Ended};
@@ -40,6 +40,7 @@ pub(crate) struct Round {
 struct Seat {
     input: Box<[u8]>,
     outbox: Output,
+    guess: Guess,
     /// Bytes read, or why the connection is to be closed.
     read: Result<usize, Ended>,
 }
@@ -80,7 +81,7 @@ impl Round {
         for (key, seat) in keys.iter().zip(&mut *seats) {
             seat.read = connections[*key].read_into(&mut seat.input, desk);
         }
-        prefetch(desk, seats);
+        prefetch(desk, connections, keys, seats);
         // Answers wait for each other only while they are few: all seats together hold what one connection may.
         let mut waiting_len = 0;
         for (key, seat) in keys.iter().zip(&mut *seats) {
@@ -108,20 +109,23 @@ impl Round {
     }
 }
 
-fn prefetch<S: Service>(desk: &mut Desk<S>, seats: &[Seat]) {
-    let mut keys = [[].as_slice(); SEATS];
+/// Has what the connections in `seats` are likely to ask for first fetched into the caches.
+fn prefetch<S: Service>(desk: &mut Desk<S>, connections: &Slab<Connection>, keys: &[usize], seats: &mut [Seat]) {
+    let mut first_keys = [[].as_slice(); SEATS];
     let mut len = 0;
-    for seat in seats {
-        if let Some(key) = seat.read.ok().and_then(|read_len| first_key(&seat.input[..read_len])) {
-            keys[len] = key;
+    for (key, seat) in keys.iter().zip(seats) {
+        let input = &seat.input[..seat.read.unwrap_or(0)];
+        if let Some(first_key) = seat.guess.first_key(connections[*key].dialect(), input) {
+            first_keys[len] = first_key;
             len += 1;
         }
     }
-    desk.shared.service.prefetch(&mut desk.worker, &keys[..len]);
+    desk.shared.service.prefetch(&mut desk.worker, &first_keys[..len]);
 }
 
 impl Seat {
     fn new() -> Self {
-        Self { input: vec![0; SEAT_LEN].into_boxed_slice(), outbox: Output::default(), read: Ok(0) }
+        let input = vec![0; SEAT_LEN].into_boxed_slice();
+        Self { input, outbox: Output::default(), guess: Guess::default(), read: Ok(0) }
     }
 }

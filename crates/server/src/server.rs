@@ -11,7 +11,7 @@ use guira_item::Service;
 use mio::{Poll, Waker};
 
 use crate::acceptor::{self, Acceptor};
-use crate::listener::Listeners;
+use crate::listener::{BoundTcp, Listeners};
 use crate::settings::Settings;
 use crate::shared::{Addresses, Mailbox, Shared, Stop, locked};
 use crate::worker::{self, Worker};
@@ -133,9 +133,14 @@ impl Server {
         Ok(thread)
     }
 
-    /// Where TCP clients may connect.
+    /// Where memcached's TCP clients may connect.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         &self.addresses.tcp
+    }
+
+    /// Where CPSERVER's clients may connect.
+    pub fn cp_addresses(&self) -> &[SocketAddr] {
+        &self.addresses.cp
     }
 
     /// Where UDP clients may send.
@@ -178,7 +183,7 @@ impl Drop for Server {
 
 fn addresses(listeners: &Listeners) -> Addresses {
     let mut listening = Vec::new();
-    for listener in &listeners.tcp {
+    for BoundTcp { listener, .. } in &listeners.tcp {
         let text = listener.local_addr().map(|address| format!("tcp:{address}")).unwrap_or_default();
         listening.push((listener.as_raw_fd(), text));
     }
@@ -191,6 +196,7 @@ fn addresses(listeners: &Listeners) -> Addresses {
     }
     Addresses {
         tcp: listeners.tcp_addresses(),
+        cp: listeners.cp_addresses(),
         udp: listeners.udp_addresses(),
         metrics: listeners.metrics_address(),
         listening,

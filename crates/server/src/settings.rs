@@ -25,6 +25,8 @@ pub struct Settings {
     pub listen: Vec<ListenAddress>,
     /// TCP port: 0 picks a free one, `None` is off.
     pub tcp_port: Option<u16>,
+    /// TCP port for CPSERVER's protocol: 0 picks a free one, `None` is off. Not with a Unix socket.
+    pub cp_port: Option<u16>,
     /// UDP port: 0 picks a free one, `None` is off.
     pub udp_port: Option<u16>,
     /// A Unix socket instead of TCP and UDP.
@@ -89,6 +91,7 @@ impl Default for Settings {
         Self {
             listen: Vec::new(),
             tcp_port: Some(11211),
+            cp_port: None,
             udp_port: None,
             unix_socket: None,
             unix_mask: 0o700,
@@ -123,6 +126,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("listen", &self.listen)
             .field("tcp_port", &self.tcp_port)
+            .field("cp_port", &self.cp_port)
             .field("udp_port", &self.udp_port)
             .field("unix_socket", &self.unix_socket)
             .field("threads", &self.threads)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::Thread;
 
 use guira_item::{EngineStats, Service};
+use guira_memcache::Dialect;
 use mio::Waker;
 
 use crate::clock::Watch;
@@ -31,8 +32,8 @@ pub(crate) enum Stop {
 /// For a worker, from another thread.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A client has connected.
-    Connected(Stream),
+    /// A client has connected, and speaks this.
+    Connected(Stream, Dialect),
     /// Add your connections to this list.
     RollCall(Arc<RollCall>),
     /// The list that a connection of yours waits for is complete.
@@ -103,6 +104,7 @@ pub(crate) struct Shared<S> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) tcp: Vec<std::net::SocketAddr>,
+    pub(crate) cp: Vec<std::net::SocketAddr>,
     pub(crate) udp: Vec<std::net::SocketAddr>,
     pub(crate) metrics: Option<std::net::SocketAddr>,
     /// File descriptor and address of each listener, for `stats conns`.

@@ -170,7 +170,7 @@ impl Datagrams {
                         }
                     }
                 }
-                Next::More | Next::NeedInput { .. } | Next::Close => break,
+                Next::More | Next::NeedInput { .. } | Next::Close | Next::Hopeless(_) => break,
             }
         }
         desk.put_back(tools);

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use guira_item::{Service, Ticket, Wake};
-use guira_memcache::Session;
+use guira_memcache::{Dialect, Session};
 use mio::event::Event;
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
@@ -155,7 +155,7 @@ impl<S: Service> Worker<S> {
     fn on_wake(&mut self) {
         while let Some(message) = self.desk.shared.mailboxes[self.desk.index].take() {
             match message {
-                Message::Connected(stream) => self.welcome(stream),
+                Message::Connected(stream, dialect) => self.welcome(stream, dialect),
                 Message::RollCall(list) => {
                     let connections = self.connections.iter().map(|(_, connection)| connection);
                     list.add(&self.desk.shared, self.desk.now.elapsed_ms, connections);
@@ -205,7 +205,7 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    fn welcome(&mut self, mut stream: Stream) {
+    fn welcome(&mut self, mut stream: Stream, dialect: Dialect) {
         let shared = Arc::clone(&self.desk.shared);
         let entry = self.connections.vacant_entry();
         let token = Token(entry.key());
@@ -219,7 +219,7 @@ impl<S: Service> Worker<S> {
             shared.watchers.connection_event(&shared.watch, format_args!("type=conn_new {peer} cfd={fd}"));
         }
         tracing::debug!(fd = stream.raw_fd(), "new connection");
-        let session = Session::new(&shared.settings.protocol);
+        let session = Session::speaking(dialect, &shared.settings.protocol);
         entry.insert(Connection::new(stream, token, self.generation, session, self.desk.now.elapsed_ms));
     }
 

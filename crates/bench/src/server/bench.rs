@@ -128,14 +128,14 @@ impl Bench {
         let found = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| Peer::find_program(name));
         let mut peers = Vec::new();
         for name in &options.peers {
-            let (kind, program) = match name.as_str() {
-                "guira" => (PeerKind::Guira, guira.clone()),
-                "memcached" => (PeerKind::Memcached, found(&options.memcached, "memcached")),
-                "redis" => (PeerKind::Redis, found(&options.redis, "redis-server")),
-                _ => {
-                    let text = format!("there is no peer '{name}'; choose from guira, memcached, redis");
-                    return Err(BenchError::Setting(text));
-                }
+            let Some(kind) = PeerKind::named(name) else {
+                let known = PeerKind::NAMES.map(|(name, _)| name).join(", ");
+                return Err(BenchError::Setting(format!("there is no peer '{name}'; choose from {known}")));
+            };
+            let program = match kind {
+                PeerKind::Memcached => found(&options.memcached, "memcached"),
+                PeerKind::Redis => found(&options.redis, "redis-server"),
+                _ => guira.clone(),
             };
             peers.push(Peer { kind, program });
         }

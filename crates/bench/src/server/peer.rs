@@ -14,12 +14,41 @@ use crate::error::BenchError;
 pub enum PeerKind {
     /// Guira itself.
     Guira,
+    /// Guira over CPSERVER's protocol.
+    Cp {
+        /// `--engine`.
+        engine: &'static str,
+    },
     /// Debian's memcached.
     Memcached,
     /// Debian's redis-server.
     Redis,
     /// A server that answers every line with the same bytes: the floor that the kernel's TCP sets.
     Echo,
+}
+
+impl PeerKind {
+    /// CPHASH's server.
+    pub const CPSERVER: Self = Self::Cp { engine: "cphash" };
+    /// The same with locks.
+    pub const LOCKSERVER: Self = Self::Cp { engine: "lockhash" };
+    /// Guira's default engine over the same protocol.
+    pub const GUIRA_CP: Self = Self::Cp { engine: "memc3" };
+
+    /// Those that can be chosen, by name.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("guira", Self::Guira),
+        ("memcached", Self::Memcached),
+        ("redis", Self::Redis),
+        ("cpserver", Self::CPSERVER),
+        ("lockserver", Self::LOCKSERVER),
+        ("guira-cp", Self::GUIRA_CP),
+    ];
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
 }
 
 /// A server program.
@@ -52,25 +81,21 @@ pub struct Setup {
 impl Peer {
     /// Name in reports.
     pub fn name(&self) -> &'static str {
-        match self.kind {
-            PeerKind::Guira => "guira",
-            PeerKind::Memcached => "memcached",
-            PeerKind::Redis => "redis",
-            PeerKind::Echo => "echo",
-        }
+        PeerKind::NAMES.iter().find(|(_, kind)| *kind == self.kind).map_or("echo", |(name, _)| *name)
     }
 
     /// The protocol it is measured with.
     pub fn protocol(&self) -> Protocol {
         match self.kind {
             PeerKind::Redis => Protocol::Resp,
-            _ => Protocol::MemcacheText,
+            PeerKind::Cp { .. } => Protocol::Cp,
+            PeerKind::Guira | PeerKind::Memcached | PeerKind::Echo => Protocol::MemcacheText,
         }
     }
 
     fn remedy(&self) -> &'static str {
         match self.kind {
-            PeerKind::Guira | PeerKind::Echo => "build it with `cargo build --release`",
+            PeerKind::Guira | PeerKind::Cp { .. } | PeerKind::Echo => "build it with `cargo build --release`",
             PeerKind::Memcached => "install it with `apt-get install memcached`",
             PeerKind::Redis => "install it with `apt-get install redis-server`",
         }
@@ -86,8 +111,7 @@ impl Peer {
         if self.kind == PeerKind::Echo {
             return Ok(format!("of guira {}", env!("CARGO_PKG_VERSION")));
         }
-        let flag = if self.kind == PeerKind::Guira { "--version" } else { "-V" };
-        let flag = if self.kind == PeerKind::Redis { "--version" } else { flag };
+        let flag = if self.kind == PeerKind::Memcached { "-V" } else { "--version" };
         let output = Command::new(&self.program).arg(flag).stdin(Stdio::null()).output();
         let output = output.map_err(|_| self.missing())?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -111,18 +135,22 @@ impl Peer {
     fn arguments(&self, port: u16, setup: &Setup) -> Vec<String> {
         let (port, threads, memory) = (port.to_string(), setup.threads.to_string(), setup.memory_mib.to_string());
         let connections = setup.connections_max.to_string();
-        let memcached = || {
-            let mut arguments = vec!["-l", "127.0.0.1", "-p", &port, "-t", &threads, "-m", &memory, "-U", "0"];
-            arguments.extend(["-c", &connections]);
+        let memcached = |ports: &[&str]| {
+            let mut arguments = [&["-l", "127.0.0.1"], ports].concat();
+            arguments.extend(["-t", &threads, "-m", &memory, "-U", "0", "-c", &connections]);
             if rustix::process::geteuid().is_root() {
                 // memcached refuses to serve as root unless told that this is meant.
                 arguments.extend(["-u", "root"]);
             }
             arguments.into_iter().map(str::to_string).collect::<Vec<_>>()
         };
+        let serve = |flags: Vec<String>| std::iter::once("serve".to_string()).chain(flags).collect();
         let text = match self.kind {
-            PeerKind::Memcached => return memcached(),
-            PeerKind::Guira => return std::iter::once("serve".to_string()).chain(memcached()).collect(),
+            PeerKind::Memcached => return memcached(&["-p", &port]),
+            PeerKind::Guira => return serve(memcached(&["-p", &port])),
+            PeerKind::Cp { engine } => {
+                return serve(memcached(&["-p", "0", "--cp-port", &port, "--engine", engine]));
+            }
             PeerKind::Redis => format!(
                 "--bind 127.0.0.1 --port {port} --maxmemory {memory}mb --maxmemory-policy allkeys-lru \
                  --appendonly no --daemonize no --io-threads {threads} --maxclients {connections} --save"
@@ -164,6 +192,17 @@ mod tests {
         assert_eq!(command.get_program(), "taskset");
         assert!(words.starts_with(&["-c".into(), "0,1".into(), "/x/guira".into(), "serve".into()]), "{words:?}");
         assert!(words.windows(2).any(|pair| pair == ["-t", "2"]));
+    }
+
+    #[test]
+    fn cpserver_is_an_engine_behind_a_port_of_its_own() {
+        let peer = Peer { kind: PeerKind::CPSERVER, program: "/x/guira".into() };
+        let command = peer.command(4711, &setup());
+        let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
+        for pair in [["-p", "0"], ["--cp-port", "4711"], ["--engine", "cphash"]] {
+            assert!(words.windows(2).any(|known| known == pair), "{words:?}");
+        }
+        assert_eq!((peer.name(), peer.protocol()), ("cpserver", Protocol::Cp));
     }
 
     #[test]

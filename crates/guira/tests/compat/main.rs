@@ -12,6 +12,7 @@ mod clients;
 mod command_stream;
 mod condition;
 mod connection;
+mod cp;
 mod crash;
 mod crowd;
 mod differential;

@@ -233,7 +233,7 @@ impl Server {
                 }
                 Next::More => {}
                 Next::Control(control) => control_answer(control, &mut self.map, &mut output),
-                Next::Close => {
+                Next::Close | Next::Hopeless(_) => {
                     self.closed = true;
                     break;
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use guira_server::Server;
@@ -18,7 +18,16 @@ pub struct Client<T> {
 
 impl Client<TcpStream> {
     pub fn connect(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.tcp_addresses()[0]).unwrap();
+        Self::connect_to(server.tcp_addresses()[0])
+    }
+
+    /// A connection for CPSERVER's protocol.
+    pub fn connect_cp(server: &Server) -> Self {
+        Self::connect_to(server.cp_addresses()[0])
+    }
+
+    fn connect_to(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, held: Vec::new() }
