@@ -42,10 +42,10 @@ const EXPERIMENTS: [Experiment<Bench>; 13] = [
     Experiment { name: cache_threads::NAME, run: cache_threads::run },
     Experiment { name: scaling::NAME, run: scaling::run },
     Experiment { name: growth_pause::NAME, run: growth_pause::run },
-    Experiment { name: partitions::working_sets::NAME, run: partitions::working_sets::run },
-    Experiment { name: partitions::capacities::NAME, run: partitions::capacities::run },
-    Experiment { name: partitions::insert_ratios::NAME, run: partitions::insert_ratios::run },
-    Experiment { name: partitions::batches::NAME, run: partitions::batches::run },
+    Experiment { name: partitions::WORKING_SETS.name, run: |bench| partitions::WORKING_SETS.run(bench) },
+    Experiment { name: partitions::CAPACITIES.name, run: |bench| partitions::CAPACITIES.run(bench) },
+    Experiment { name: partitions::INSERT_RATIOS.name, run: |bench| partitions::INSERT_RATIOS.run(bench) },
+    Experiment { name: partitions::BATCHES.name, run: |bench| partitions::BATCHES.run(bench) },
 ];
 
 /// Flags of `guira bench engine`.
