@@ -1,5 +1,5 @@
-//! `guira bench engine`: MemC3's evaluation in process (NSDI'13, section 5.2 and 5.3): index and cache without a network,
-//! beside what the paper compares with.
+//! `guira bench engine`: the evaluations of MemC3 (NSDI'13, section 5.2 and 5.3) and CPHASH (PPoPP'12, section 6) in process: index
+//! and cache without a network, beside what the papers compare with.
 //!
 //! ```text
 //! run ── bench (cores, rounds, scale) ── experiment (one file each) ── report (table, JSON, plots)
@@ -24,6 +24,7 @@ mod insert_cost;
 mod insert_share;
 mod lookup_factors;
 mod partitions;
+mod rings;
 mod scaling;
 
 use crate::error::BenchError;
@@ -32,7 +33,7 @@ use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};
 use crate::{crew, in_process, memory_speed, metric};
 
-const EXPERIMENTS: [Experiment<Bench>; 13] = [
+const EXPERIMENTS: [Experiment<Bench>; 14] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
     Experiment { name: insert_cost::NAME, run: insert_cost::run },
@@ -46,6 +47,7 @@ const EXPERIMENTS: [Experiment<Bench>; 13] = [
     Experiment { name: partitions::CAPACITIES.name, run: |bench| partitions::CAPACITIES.run(bench) },
     Experiment { name: partitions::INSERT_RATIOS.name, run: |bench| partitions::INSERT_RATIOS.run(bench) },
     Experiment { name: partitions::BATCHES.name, run: |bench| partitions::BATCHES.run(bench) },
+    Experiment { name: rings::NAME, run: rings::run },
 ];
 
 /// Flags of `guira bench engine`.

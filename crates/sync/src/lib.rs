@@ -6,10 +6,12 @@
 //! - [`SpinLock`]: a value for one thread at a time, waited for without the system.
 //! - [`ring`]: cache lines of messages from one thread to another.
 //! - [`prefetch()`]: asking for memory ahead of its use.
+//! - [`cycles()`]: the processor's own clock.
 //! - [`reuse`]: how memory is used again that optimistic readers may still be looking at.
 //! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
 //!   kernels that production runs are the ones that the models check.
 
+mod cycles;
 mod elision;
 pub mod order;
 mod prefetch;
@@ -21,6 +23,7 @@ mod scheduled;
 mod spin_lock;
 mod stripe;
 
+pub use cycles::cycles;
 pub use prefetch::{prefetch, prefetch_of_many, prefetch_to_write};
 pub use references::References;
 pub use spin_lock::{SpinGuard, SpinLock};
