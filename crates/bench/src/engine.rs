@@ -33,7 +33,7 @@ use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};
 use crate::{crew, in_process, memory_speed, metric};
 
-const EXPERIMENTS: [Experiment<Bench>; 14] = [
+const EXPERIMENTS: [Experiment<Bench>; 18] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
     Experiment { name: insert_cost::NAME, run: insert_cost::run },
@@ -47,6 +47,10 @@ const EXPERIMENTS: [Experiment<Bench>; 14] = [
     Experiment { name: partitions::CAPACITIES.name, run: |bench| partitions::CAPACITIES.run(bench) },
     Experiment { name: partitions::INSERT_RATIOS.name, run: |bench| partitions::INSERT_RATIOS.run(bench) },
     Experiment { name: partitions::BATCHES.name, run: |bench| partitions::BATCHES.run(bench) },
+    Experiment { name: partitions::PARTITIONS.name, run: |bench| partitions::PARTITIONS.run(bench) },
+    Experiment { name: partitions::SERVER_THREADS.name, run: |bench| partitions::SERVER_THREADS.run(bench) },
+    Experiment { name: partitions::CORES.name, run: |bench| partitions::CORES.run(bench) },
+    Experiment { name: partitions::breakdown::NAME, run: partitions::breakdown::run },
     Experiment { name: rings::NAME, run: rings::run },
 ];
 

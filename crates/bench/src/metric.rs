@@ -113,6 +113,10 @@ metrics! {
     WORDS_PER_LINE: "words-per-line", "words", More;
     /// Cache lines of messages that change hands for each operation, in both directions.
     LINES_PER_OPERATION: "lines-per-operation", "lines/op", Less;
+    /// Throughput over LOCKHASH's on the same cores, in the same round.
+    OVER_LOCKHASH: "over-lockhash", "x lockhash", More;
+    /// Ticks of the processor's own clock that a thread spends for each operation.
+    CYCLES_PER_OPERATION: "cycles-per-operation", "cycles/op", Less;
     /// [`MISS_RATIO`] where it only describes.
     MISS_SHARE: "misses", "of gets", Neither;
 }

@@ -3,16 +3,18 @@
 //!
 //! ```text
 //! sweeps (a table) ── sweep (one parameter, in steps) ── load (all parameters) ── contender (an engine) ── caller (a thread)
+//! breakdown (where the time goes, under a few loads) ──────────────┘
 //! ```
 //! Always true: all contenders have the same keys, draws and cores: LOCKHASH, memc3 and dashmap have a thread that asks on
 //! each core, CPHASH has clients on some of them and server threads on the others.
 
-use super::{BenchError, ExperimentReport, contender, crew, in_process::Bench, metric};
+use super::{BenchError, ExperimentReport, contender, crew, in_process::Bench, metric, report::Aim};
 
+pub(super) mod breakdown;
 mod caller;
 mod contenders;
 mod load;
 mod sweep;
 mod sweeps;
 
-pub(super) use sweeps::{BATCHES, CAPACITIES, INSERT_RATIOS, WORKING_SETS};
+pub(super) use sweeps::{BATCHES, CAPACITIES, CORES, INSERT_RATIOS, PARTITIONS, SERVER_THREADS, WORKING_SETS};

@@ -13,13 +13,12 @@ use super::{
     contender::WRITE,
     crew::{self, Rate},
     load::Load,
-    metric::{self, Metric},
 };
 
 /// Partitions for each client where clients serve each other: several, and few enough that each is served in batches.
 const PARTITIONS_PER_CLIENT: usize = 4;
 
-/// What is measured.
+/// Who is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Contender {
     /// Clients and server threads, as the load has them.
@@ -51,8 +50,8 @@ impl Contender {
         self != Self::Dashmap || load.capacity == load.keys
     }
 
-    /// What it achieves: operations a second, and where there are messages how they are packed.
-    pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Vec<(Metric, f64)>, BenchError> {
+    /// What it achieves under a load.
+    pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
         let rate = match self {
             Self::Cphash => return cphash(bench, load, draws),
             Self::ClientsServe => return cphash(bench, &Load { servers: 0, ..*load }, draws),
@@ -67,7 +66,35 @@ impl Contender {
             }
             Self::Dashmap => dashmap(bench, load, draws)?,
         };
-        Ok(vec![(metric::OPERATIONS, rate.per_s)])
+        Ok(Achieved { rate, askers: load.cores, flow: None })
+    }
+}
+
+/// What a contender achieved.
+pub(super) struct Achieved {
+    pub rate: Rate,
+    /// Threads that ask.
+    pub askers: usize,
+    /// What went to and fro, if there were messages.
+    pub flow: Option<Flow>,
+}
+
+/// What clients of CPHASH have sent and received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    operations: u64,
+    traffic: Traffic,
+}
+
+impl Flow {
+    /// Lines of messages for each operation, in both directions together.
+    pub fn lines_per_operation(&self) -> f64 {
+        (self.traffic.request_lines + self.traffic.reply_lines) as f64 / self.operations as f64
+    }
+
+    /// Words in a line of requests.
+    pub fn words_per_line(&self) -> f64 {
+        self.traffic.request_words as f64 / self.traffic.request_lines as f64
     }
 }
 
@@ -77,7 +104,7 @@ fn refused(error: impl std::error::Error) -> BenchError {
 }
 
 fn play<E: Engine>(bench: &Bench, load: &Load, draws: &[u32], engine: &E) -> Result<Rate, BenchError> {
-    Caller::fill(engine, load.keys);
+    Caller::fill(engine, load.stored);
     let cores = load.cores(bench);
     let workers = (0..cores.len()).map(|number| {
         let mut caller = Caller::new(engine);
@@ -87,13 +114,13 @@ fn play<E: Engine>(bench: &Bench, load: &Load, draws: &[u32], engine: &E) -> Res
     crew::run(cores, bench.measure, workers.collect())
 }
 
-fn cphash(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Vec<(Metric, f64)>, BenchError> {
+fn cphash(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
     let (clients, servers) = load.split(bench);
     let partitions = servers.is_empty().then(|| (PARTITIONS_PER_CLIENT * clients.len()).next_power_of_two());
     let (server_threads, server_cores) = (Some(servers.len()), servers.to_vec());
     let engine = Cphash::new(Config { server_threads, server_cores, partitions, ..load.config() }).map_err(refused)?;
-    Caller::fill(&engine, load.keys);
-    let sum = Mutex::default();
+    Caller::fill(&engine, load.stored);
+    let sum = Mutex::<Flow>::default();
     let workers = (0..clients.len()).map(|number| {
         let mut counted = Counted { caller: Caller::new(&engine), operations: 0, sum: &sum };
         let mut batches = turns(draws, load.batch, number, clients.len());
@@ -104,38 +131,32 @@ fn cphash(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Vec<(Metric, f64)
         }
     });
     let rate = crew::run(clients, bench.measure, workers.collect())?;
-    let (operations, traffic) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut known = vec![(metric::OPERATIONS, rate.per_s)];
-    if traffic.request_lines > 0 {
-        let lines = (traffic.request_lines + traffic.reply_lines) as f64 / operations as f64;
-        known.push((metric::LINES_PER_OPERATION, lines));
-        known.push((metric::WORDS_PER_LINE, traffic.request_words as f64 / traffic.request_lines as f64));
-    }
-    Ok(known)
+    let flow = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Achieved { rate, askers: clients.len(), flow: (flow.traffic.request_lines > 0).then_some(flow) })
 }
 
 /// A caller whose messages are counted when it is done.
 struct Counted<'a> {
     caller: Caller<'a, Cphash>,
     operations: u64,
-    sum: &'a Mutex<(u64, Traffic)>,
+    sum: &'a Mutex<Flow>,
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let own = self.caller.worker.traffic();
         let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.0 += self.operations;
-        sum.1.request_lines += own.request_lines;
-        sum.1.request_words += own.request_words;
-        sum.1.reply_lines += own.reply_lines;
-        sum.1.reply_words += own.reply_words;
+        sum.operations += self.operations;
+        sum.traffic.request_lines += own.request_lines;
+        sum.traffic.request_words += own.request_words;
+        sum.traffic.reply_lines += own.reply_lines;
+        sum.traffic.reply_words += own.reply_words;
     }
 }
 
 fn dashmap(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Rate, BenchError> {
     let map = dashmap::DashMap::with_capacity_and_hasher(load.keys, RandomState::default());
-    (0..load.keys as u64).for_each(|key| assert!(map.insert(key, key).is_none()));
+    (0..load.stored as u64).for_each(|key| assert!(map.insert(key, key).is_none()));
     let cores = load.cores(bench);
     let workers = (0..cores.len()).map(|number| {
         let map = &map;

@@ -20,6 +20,8 @@ const DRAWS: usize = 4_000_000;
 pub(super) struct Load {
     /// Distinct keys.
     pub keys: usize,
+    /// Keys stored before, the first ones.
+    pub stored: usize,
     /// Keys there is room for.
     pub capacity: usize,
     /// Share of inserts.
@@ -37,7 +39,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// A working set of so many bytes of values, all of which there is room for, 30 % inserts, batches of 1,000, LRU; every
+    /// A working set of so many bytes of values, all stored and room for all, 30 % inserts, batches of 1,000, LRU; every
     /// core, half of them for server threads. A run that only shows that it works has a 1,024th of the keys.
     pub fn of(bench: &Bench, working_set_bytes: usize) -> Self {
         let keys = bench.extent.scaled(working_set_bytes, (working_set_bytes >> 10).max(16 << 10)) / VALUE_BYTES;
@@ -45,7 +47,7 @@ impl Load {
         let cores = bench.cores.len();
         let servers = cores.div_ceil(2);
         let (eviction, partitions) = (Eviction::Lru, None);
-        Self { keys, capacity: keys, inserts: 0.3, batch, eviction, partitions, cores, servers }
+        Self { keys, stored: keys, capacity: keys, inserts: 0.3, batch, eviction, partitions, cores, servers }
     }
 
     /// The memory limit that leaves room for `capacity` keys, in bytes.

@@ -1,6 +1,11 @@
 //! A sweep: the contenders under loads that differ in one parameter.
 
-use super::{Bench, BenchError, ExperimentReport, contenders::Contender, load::Load};
+use super::{
+    Aim, Bench, BenchError, ExperimentReport,
+    contenders::{Achieved, Contender},
+    load::Load,
+    metric,
+};
 
 /// What is varied, in which steps, for whom.
 pub(in super::super) struct Sweep {
@@ -13,6 +18,8 @@ pub(in super::super) struct Sweep {
     /// What the steps differ from the usual load in, besides, and what the paper found.
     pub remark: &'static str,
     pub(super) contenders: &'static [Contender],
+    /// What is aimed at.
+    pub(super) aims: &'static [Aim],
     /// The loads, each by the name of its variant.
     pub(super) steps: fn(&Bench) -> Vec<(String, Load)>,
 }
@@ -34,6 +41,7 @@ impl Sweep {
             }
         }
         report.notes.push(self.remark.into());
+        self.aims.iter().for_each(|aim| report.aim(aim));
         Ok(report)
     }
 
@@ -45,10 +53,20 @@ impl Sweep {
         load: &Load,
     ) -> Result<(), BenchError> {
         let draws = load.draws(bench);
+        let mut rates: Vec<(Contender, f64)> = Vec::new();
         for contender in self.contenders.iter().filter(|contender| contender.can_bear(load)) {
-            for (metric, value) in contender.measure(bench, load, &draws)? {
-                report.record(variant, contender.name(), metric, value);
+            let Achieved { rate, flow, .. } = contender.measure(bench, load, &draws)?;
+            report.record(variant, contender.name(), metric::OPERATIONS, rate.per_s);
+            if let Some(flow) = flow {
+                report.record(variant, contender.name(), metric::LINES_PER_OPERATION, flow.lines_per_operation());
+                report.record(variant, contender.name(), metric::WORDS_PER_LINE, flow.words_per_line());
             }
+            rates.push((*contender, rate.per_s));
+        }
+        let lockhash = rates.iter().find(|(contender, _)| *contender == Contender::Lockhash).map(|(_, rate)| *rate);
+        for (contender, rate) in rates.iter().filter(|(contender, _)| *contender != Contender::Lockhash) {
+            let times = lockhash.map(|lockhash| rate / lockhash);
+            times.into_iter().for_each(|times| report.record(variant, contender.name(), metric::OVER_LOCKHASH, times));
         }
         Ok(())
     }
