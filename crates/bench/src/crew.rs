@@ -1,6 +1,9 @@
 //! Threads on cores of their own that start together and work for as long as the clock says, or until they are done.
 
-use std::sync::Barrier;
+use std::sync::{
+    Barrier,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 use std::time::{Duration, Instant};
 
 use guira_loadgen::affinity;
@@ -88,6 +91,40 @@ where
     })
 }
 
+/// Lets one worker work to its end on the first core, and the other do a small piece of work after the other on the second core
+/// until then.
+pub(crate) fn pair(
+    cores: [usize; 2],
+    leader: impl FnOnce() + Send,
+    mut follower: impl FnMut() + Send,
+) -> Result<(), BenchError> {
+    let is_done = &AtomicBool::new(false);
+    let leader = move || {
+        // Whatever ends it ends the other too.
+        let _done = SetWhenDropped(is_done);
+        leader();
+    };
+    let follower = move || {
+        while !is_done.load(Relaxed) {
+            follower();
+        }
+    };
+    let workers: [Box<dyn FnOnce() + Send + '_>; 2] = [Box::new(leader), Box::new(follower)];
+    let work = |worker: Box<dyn FnOnce() + Send + '_>| {
+        worker();
+        Spent::default()
+    };
+    together(&cores, workers.into(), work).map(drop)
+}
+
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 fn together<W: Send>(
     cores: &[usize],
     workers: Vec<W>,
@@ -95,11 +132,14 @@ fn together<W: Send>(
 ) -> Result<Vec<Spent>, BenchError> {
     assert!(workers.len() <= cores.len(), "each thread has a core of its own");
     let barrier = &Barrier::new(workers.len());
+    let is_refused = &AtomicBool::new(false);
     let member = move |core: usize, worker: W| {
-        let pinned = affinity::pin(core);
+        let pinned = affinity::pin(core).map_err(|source| BenchError::Invalid(source.to_string()));
+        is_refused.fetch_or(pinned.is_err(), Relaxed);
         barrier.wait();
-        let _pinned = pinned.map_err(|source| BenchError::Invalid(source.to_string()))?;
-        Ok(work(worker))
+        let _pinned = pinned?;
+        // Nobody waits for a worker that is not there.
+        if is_refused.load(Relaxed) { Ok(Spent::default()) } else { Ok(work(worker)) }
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -121,6 +161,20 @@ mod tests {
         let workers: Vec<_> = cores.iter().map(|_| || std::hint::black_box(10)).collect();
         let rate = run(&cores, Duration::from_millis(5), workers).expect("runs");
         assert!(rate.per_s > 1_000.0 && rate.per_cpu_s >= rate.per_s * 0.5, "{rate:?}");
+    }
+
+    #[test]
+    fn a_pair_ends_with_its_leader() {
+        let (cores, asked) = (affinity::cores(), AtomicBool::new(false));
+        let leader = || {
+            while !asked.load(Relaxed) {
+                std::thread::yield_now();
+            }
+        };
+        pair([cores[0], cores[cores.len() - 1]], leader, || asked.store(true, Relaxed)).expect("runs");
+        assert!(asked.into_inner());
+        let error = pair([cores[0], 100_000], || (), std::thread::yield_now).expect_err("no such core");
+        assert!(error.to_string().contains("100000"), "{error}");
     }
 
     #[test]

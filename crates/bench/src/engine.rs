@@ -1,5 +1,5 @@
-//! `guira bench engine`: MemC3's evaluation in process (NSDI'13, section 5.2 and 5.3): index and cache without a network,
-//! beside what the paper compares with.
+//! `guira bench engine`: the evaluations of MemC3 (NSDI'13, section 5.2 and 5.3) and CPHASH (PPoPP'12, section 6) in process: index
+//! and cache without a network, beside what the papers compare with.
 //!
 //! ```text
 //! run ── bench (cores, rounds, scale) ── experiment (one file each) ── report (table, JSON, plots)
@@ -24,6 +24,7 @@ mod insert_cost;
 mod insert_share;
 mod lookup_factors;
 mod partitions;
+mod rings;
 mod scaling;
 
 use crate::error::BenchError;
@@ -32,7 +33,7 @@ use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};
 use crate::{crew, in_process, memory_speed, metric};
 
-const EXPERIMENTS: [Experiment<Bench>; 13] = [
+const EXPERIMENTS: [Experiment<Bench>; 18] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
     Experiment { name: insert_cost::NAME, run: insert_cost::run },
@@ -42,10 +43,15 @@ const EXPERIMENTS: [Experiment<Bench>; 13] = [
     Experiment { name: cache_threads::NAME, run: cache_threads::run },
     Experiment { name: scaling::NAME, run: scaling::run },
     Experiment { name: growth_pause::NAME, run: growth_pause::run },
-    Experiment { name: partitions::working_sets::NAME, run: partitions::working_sets::run },
-    Experiment { name: partitions::capacities::NAME, run: partitions::capacities::run },
-    Experiment { name: partitions::insert_ratios::NAME, run: partitions::insert_ratios::run },
-    Experiment { name: partitions::batches::NAME, run: partitions::batches::run },
+    Experiment { name: partitions::WORKING_SETS.name, run: |bench| partitions::WORKING_SETS.run(bench) },
+    Experiment { name: partitions::CAPACITIES.name, run: |bench| partitions::CAPACITIES.run(bench) },
+    Experiment { name: partitions::INSERT_RATIOS.name, run: |bench| partitions::INSERT_RATIOS.run(bench) },
+    Experiment { name: partitions::BATCHES.name, run: |bench| partitions::BATCHES.run(bench) },
+    Experiment { name: partitions::PARTITIONS.name, run: |bench| partitions::PARTITIONS.run(bench) },
+    Experiment { name: partitions::SERVER_THREADS.name, run: |bench| partitions::SERVER_THREADS.run(bench) },
+    Experiment { name: partitions::CORES.name, run: |bench| partitions::CORES.run(bench) },
+    Experiment { name: partitions::breakdown::NAME, run: partitions::breakdown::run },
+    Experiment { name: rings::NAME, run: rings::run },
 ];
 
 /// Flags of `guira bench engine`.

@@ -12,8 +12,12 @@ use crate::error::BenchError;
 use crate::metric::Better;
 use crate::report::{ExperimentReport, Measurement, Published};
 
-/// What stands behind the name of a published figure.
+/// What stands behind the name of a published figure, unless the report names another paper.
 const SOURCE: &str = "MemC3 paper";
+
+fn source(report: &ExperimentReport) -> &str {
+    report.paper.as_deref().unwrap_or(SOURCE)
+}
 
 /// What of a kept report a plot is made of.
 #[derive(Deserialize)]
@@ -130,7 +134,7 @@ fn lines(report: &ExperimentReport, axis: &str, measure: String, data: &[Datum<'
             true => (panel, peer.to_string()),
             false => ("", format!("{peer}: {panel}")),
         };
-        let line = Line { name, points, source: is_published.then(|| SOURCE.to_string()) };
+        let line = Line { name, points, source: is_published.then(|| source(report).to_string()) };
         match panels.iter_mut().find(|known| known.name == panel) {
             Some(known) => known.lines.push(line),
             None => panels.push(LinePanel { name: panel.to_string(), lines: vec![line] }),
@@ -145,7 +149,7 @@ fn bars(report: &ExperimentReport, measure: String, data: &[Datum<'_>]) -> BarCh
     let bar = |datum: &Datum<'_>| {
         let (name, value) = (datum.peer, datum.value);
         let (name, role) = match (datum.is_published, name) {
-            (true, _) => (format!("{name} ({SOURCE})"), Role::Published),
+            (true, _) => (format!("{name} ({})", source(report)), Role::Published),
             (false, "guira") => (name.to_string(), Role::Subject),
             (false, _) => (name.to_string(), Role::Peer),
         };

@@ -117,6 +117,24 @@ metrics! {
     WORDS_PER_LINE: "words-per-line", "words", More;
     /// Cache lines of messages that change hands for each operation, in both directions.
     LINES_PER_OPERATION: "lines-per-operation", "lines/op", Less;
+    /// Throughput over LOCKHASH's on the same cores, in the same round.
+    OVER_LOCKHASH: "over-lockhash", "x lockhash", More;
+    /// Ticks of the processor's own clock that a thread spends for each operation.
+    CYCLES_PER_OPERATION: "cycles-per-operation", "cycles/op", Less;
     /// [`MISS_RATIO`] where it only describes.
     MISS_SHARE: "misses", "of gets", Neither;
+}
+
+// Messages between cores.
+metrics! {
+    /// From the first message of a window to its last reply, for each message of it.
+    ROUND_TRIP_NS: "round-trip", "ns/message", Less;
+    /// The same by the processor's own clock.
+    ROUND_TRIP_CYCLES: "round-trip-cycles", "cycles/message", Neither;
+    /// The same over what a cache line takes from one core to the other, in the same round.
+    ROUND_TRIP_TRANSFERS: "round-trip-transfers", "transfers/message", Less;
+    /// Messages answered per second.
+    MESSAGES: "messages", "messages/s", More;
+    /// Lines of messages and replies that change hands for each message.
+    LINES_PER_MESSAGE: "lines-per-message", "lines/message", Less;
 }

@@ -82,6 +82,16 @@ pub struct Published {
     pub value: f64,
 }
 
+/// How good a peer is meant to be, whatever the variant, or in one of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    pub peer: &'static str,
+    pub variant: Option<&'static str>,
+    pub metric: Metric,
+    /// At least this where more is better, otherwise at most.
+    pub bound: f64,
+}
+
 /// One experiment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ExperimentReport {
@@ -101,6 +111,9 @@ pub struct ExperimentReport {
     /// What the paper reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
+    /// The paper, if it is not MemC3's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<String>,
     /// What a reader must know.
     pub notes: Vec<String>,
 }
@@ -114,6 +127,11 @@ impl ExperimentReport {
     /// The same, running over a quantity: each variant's name ends in one, after a comma if there is more to say.
     pub fn over(self, axis: &str) -> Self {
         Self { axis: Some(axis.into()), ..self }
+    }
+
+    /// The same, beside the figures of another paper than MemC3's.
+    pub fn beside(self, paper: &str) -> Self {
+        Self { paper: Some(paper.into()), ..self }
     }
 
     /// Adds a figure of the paper's.
@@ -139,6 +157,22 @@ impl ExperimentReport {
         let measurement = &mut measurements[measurement];
         measurement.rounds.push(value);
         measurement.median = median(&measurement.rounds);
+    }
+
+    /// Says what is aimed at, and how near the measured medians come at their worst; nothing if it was not measured.
+    pub(crate) fn aim(&mut self, aim: &Aim) {
+        let Aim { peer, variant, metric, bound } = *aim;
+        let is_meant = |row: &&Row| row.peer == peer && variant.is_none_or(|variant| row.variant == variant);
+        let medians = self.rows.iter().filter(is_meant).filter_map(|row| Some((row.median(metric)?, &row.variant)));
+        let (worst, limit) = match metric.better {
+            Better::More => (medians.min_by(|one, other| one.0.total_cmp(&other.0)), "at least"),
+            _ => (medians.max_by(|one, other| one.0.total_cmp(&other.0)), "at most"),
+        };
+        let Some((worst, variant)) = worst else { return };
+        let is_met = if metric.better == Better::More { worst >= bound } else { worst <= bound };
+        let verdict = if is_met { "met" } else { "missed" };
+        let (name, unit, worst) = (metric.name, metric.unit, short(worst));
+        self.notes.push(format!("aim {verdict}: {peer}, {name} {limit} {bound} {unit}; at worst {worst} ({variant})"));
     }
 
     /// The row of `peer` in `variant`.
@@ -312,6 +346,24 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn an_aim_is_judged_by_its_worst_variant() {
+        let mut report = ExperimentReport::new("sizes", "Sizes", "");
+        for (variant, keys, cpu) in [("1 MB", 7e6, 0.1), ("2 MB", 5e6, 0.3)] {
+            report.record(variant, "guira", THROUGHPUT, keys);
+            report.record(variant, "guira", SERVER_CPU, cpu);
+        }
+        let aim = Aim { peer: "guira", variant: None, metric: THROUGHPUT, bound: 6e6 };
+        report.aim(&aim);
+        report.aim(&Aim { variant: Some("1 MB"), ..aim });
+        report.aim(&Aim { metric: SERVER_CPU, bound: 0.3, ..aim });
+        report.aim(&Aim { metric: HIT_RATIO, ..aim });
+        let verdicts: Vec<&str> =
+            report.notes.iter().filter_map(|note| note.split_once(':')).map(|split| split.0).collect();
+        assert_eq!(verdicts, ["aim missed", "aim met", "aim met"], "{:?}", report.notes);
+        assert!(report.notes[0].ends_with("(2 MB)"), "{:?}", report.notes);
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! Where the time of an operation goes (CPHASH's Figures 6 and 7), by the processor's own clock and by what messages count.
+//!
+//! Always true: an operation's cycles are those of the thread that asks for it, waiting included, as the paper has them.
+
+use std::time::Instant;
+
+use guira_sync::cycles;
+
+use super::{
+    Aim, Bench, BenchError, ExperimentReport,
+    contenders::{Achieved, Contender},
+    load::Load,
+    metric,
+    sweeps::{DENSE, FEW_LINES},
+};
+
+pub(in super::super) const NAME: &str = "breakdown";
+
+/// Working set, 1 MB, as in the paper.
+const WORKING_SET_BYTES: usize = 1 << 20;
+
+const MIXED: &str = "30 % inserts";
+/// Nothing is stored, so that lookups are all that lines of requests hold: nothing found has to be given back.
+const IN_VAIN: &str = "lookups in vain";
+
+pub(in super::super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+    let load = Load::of(bench, WORKING_SET_BYTES);
+    let lookups = Load { inserts: 0.0, ..load };
+    let mixes = [(MIXED, load), ("lookups", lookups), (IN_VAIN, Load { stored: 0, ..lookups })];
+    let words = "8 B keys and values, uniform, 1 MB of values; batches of 1,000, LRU; cycles of the thread that asks, waiting \
+                 included; lines and words of messages of cphash's clients; lookups in vain: nothing is stored, so that no \
+                 reference has to be given back";
+    let title = "Where the time of an operation goes (CPHASH's Figures 6 and 7)";
+    let mut report = ExperimentReport::new(NAME, title, words).beside("CPHASH paper");
+    for _ in 0..bench.rounds {
+        for (mix, load) in &mixes {
+            let draws = load.draws(bench);
+            for contender in [Contender::Cphash, Contender::Lockhash] {
+                let (begin, begin_cycles) = (Instant::now(), cycles());
+                let Achieved { rate, askers, flow } = contender.measure(bench, load, &draws)?;
+                let cycles_per_s = (cycles() - begin_cycles) as f64 / begin.elapsed().as_secs_f64();
+                let spent = askers as f64 * cycles_per_s / rate.per_s;
+                report.record(mix, contender.name(), metric::CYCLES_PER_OPERATION, spent);
+                if let Some(flow) = flow {
+                    report.record(mix, contender.name(), metric::LINES_PER_OPERATION, flow.lines_per_operation());
+                    report.record(mix, contender.name(), metric::WORDS_PER_LINE, flow.words_per_line());
+                }
+            }
+        }
+    }
+    report.publish(MIXED, "cphash", metric::CYCLES_PER_OPERATION, 1_126.0);
+    report.publish(MIXED, "lockhash", metric::CYCLES_PER_OPERATION, 3_664.0);
+    report.publish(MIXED, "cphash", metric::LINES_PER_OPERATION, 1.5);
+    report.notes.push("cache misses are not counted: virtual machines seldom have the processor's counters".into());
+    report.aim(&Aim { variant: Some(IN_VAIN), ..DENSE });
+    report.aim(&FEW_LINES);
+    Ok(report)
+}

@@ -1,0 +1,182 @@
+//! The contenders: each made, filled and measured under a load, one after the other.
+
+use std::sync::{Mutex, PoisonError};
+
+use guira_cphash::{Config, Cphash, Lockhash, Traffic};
+use guira_item::Engine;
+use guira_memc3::Memc3;
+use rapidhash::fast::RandomState;
+
+use super::{
+    Bench, BenchError,
+    caller::{Caller, TURN, turns},
+    contender::WRITE,
+    crew::{self, Rate},
+    load::Load,
+};
+
+/// Partitions for each client where clients serve each other: several, and few enough that each is served in batches.
+const PARTITIONS_PER_CLIENT: usize = 4;
+
+/// Who is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Contender {
+    /// Clients and server threads, as the load has them.
+    Cphash,
+    /// The same messages, and no server threads: whoever has sent something serves.
+    ClientsServe,
+    Lockhash,
+    Memc3,
+    /// A map that stores no items, one key at a time, with rapidhash like the engines.
+    Dashmap,
+}
+
+impl Contender {
+    pub const ALL: [Self; 5] = [Self::Cphash, Self::ClientsServe, Self::Lockhash, Self::Memc3, Self::Dashmap];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cphash => "cphash",
+            Self::ClientsServe => "cphash, clients serve",
+            Self::Lockhash => "lockhash",
+            Self::Memc3 => "memc3",
+            Self::Dashmap => "dashmap",
+        }
+    }
+
+    /// Whether it can do what the load asks for: a map evicts nothing.
+    pub fn can_bear(self, load: &Load) -> bool {
+        self != Self::Dashmap || load.capacity == load.keys
+    }
+
+    /// What it achieves under a load.
+    pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
+        let rate = match self {
+            Self::Cphash => return cphash(bench, load, draws),
+            Self::ClientsServe => return cphash(bench, &Load { servers: 0, ..*load }, draws),
+            Self::Lockhash => {
+                let config = Config { partitions: load.partitions, ..load.config() };
+                play(bench, load, draws, &Lockhash::new(config).map_err(refused)?)?
+            }
+            Self::Memc3 => {
+                let config = guira_memc3::Config::new(load.memory_bytes() / 2);
+                let config = guira_memc3::Config { huge_pages: true, hash_seed: 42, ..config };
+                play(bench, load, draws, &Memc3::new(config).map_err(refused)?)?
+            }
+            Self::Dashmap => dashmap(bench, load, draws)?,
+        };
+        Ok(Achieved { rate, askers: load.cores, flow: None })
+    }
+}
+
+/// What a contender achieved.
+pub(super) struct Achieved {
+    pub rate: Rate,
+    /// Threads that ask.
+    pub askers: usize,
+    /// What went to and fro, if there were messages.
+    pub flow: Option<Flow>,
+}
+
+/// What clients of CPHASH have sent and received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    operations: u64,
+    traffic: Traffic,
+}
+
+impl Flow {
+    /// Lines of messages for each operation, in both directions together.
+    pub fn lines_per_operation(&self) -> f64 {
+        (self.traffic.request_lines + self.traffic.reply_lines) as f64 / self.operations as f64
+    }
+
+    /// Words in a line of requests.
+    pub fn words_per_line(&self) -> f64 {
+        self.traffic.request_words as f64 / self.traffic.request_lines as f64
+    }
+}
+
+/// An engine that cannot be made as a load wants it.
+fn refused(error: impl std::error::Error) -> BenchError {
+    BenchError::Setting(error.to_string())
+}
+
+fn play<E: Engine>(bench: &Bench, load: &Load, draws: &[u32], engine: &E) -> Result<Rate, BenchError> {
+    Caller::fill(engine, load.stored);
+    let cores = load.cores(bench);
+    let workers = (0..cores.len()).map(|number| {
+        let mut caller = Caller::new(engine);
+        let mut batches = turns(draws, load.batch, number, cores.len());
+        move || caller.turn(&mut batches)
+    });
+    crew::run(cores, bench.measure, workers.collect())
+}
+
+fn cphash(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
+    let (clients, servers) = load.split(bench);
+    let partitions = servers.is_empty().then(|| (PARTITIONS_PER_CLIENT * clients.len()).next_power_of_two());
+    let (server_threads, server_cores) = (Some(servers.len()), servers.to_vec());
+    let engine = Cphash::new(Config { server_threads, server_cores, partitions, ..load.config() }).map_err(refused)?;
+    Caller::fill(&engine, load.stored);
+    let sum = Mutex::<Flow>::default();
+    let workers = (0..clients.len()).map(|number| {
+        let mut counted = Counted { caller: Caller::new(&engine), operations: 0, sum: &sum };
+        let mut batches = turns(draws, load.batch, number, clients.len());
+        move || {
+            let operations = counted.caller.turn(&mut batches);
+            counted.operations += operations;
+            operations
+        }
+    });
+    let rate = crew::run(clients, bench.measure, workers.collect())?;
+    let flow = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Achieved { rate, askers: clients.len(), flow: (flow.traffic.request_lines > 0).then_some(flow) })
+}
+
+/// A caller whose messages are counted when it is done.
+struct Counted<'a> {
+    caller: Caller<'a, Cphash>,
+    operations: u64,
+    sum: &'a Mutex<Flow>,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let own = self.caller.worker.traffic();
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.operations += self.operations;
+        sum.traffic.request_lines += own.request_lines;
+        sum.traffic.request_words += own.request_words;
+        sum.traffic.reply_lines += own.reply_lines;
+        sum.traffic.reply_words += own.reply_words;
+    }
+}
+
+fn dashmap(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Rate, BenchError> {
+    let map = dashmap::DashMap::with_capacity_and_hasher(load.keys, RandomState::default());
+    (0..load.stored as u64).for_each(|key| assert!(map.insert(key, key).is_none()));
+    let cores = load.cores(bench);
+    let workers = (0..cores.len()).map(|number| {
+        let map = &map;
+        let mut batches = turns(draws, load.batch, number, cores.len());
+        move || {
+            let mut operations = 0;
+            while operations < TURN {
+                let batch = batches.next().expect("endless");
+                for draw in batch {
+                    let key = u64::from(draw & !WRITE);
+                    if draw & WRITE != 0 {
+                        std::hint::black_box(map.insert(key, key));
+                    } else {
+                        std::hint::black_box(map.get(&key).map(|value| *value));
+                    }
+                }
+                operations += batch.len();
+            }
+            operations as u64
+        }
+    });
+    crew::run(cores, bench.measure, workers.collect())
+}

@@ -1,0 +1,73 @@
+//! A sweep: the contenders under loads that differ in one parameter.
+
+use super::{
+    Aim, Bench, BenchError, ExperimentReport,
+    contenders::{Achieved, Contender},
+    load::Load,
+    metric,
+};
+
+/// What is varied, in which steps, for whom.
+pub(in super::super) struct Sweep {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Heading of the report.
+    pub title: &'static str,
+    /// What is varied, with its unit.
+    pub axis: &'static str,
+    /// What the steps differ from the usual load in, besides, and what the paper found.
+    pub remark: &'static str,
+    pub(super) contenders: &'static [Contender],
+    /// What is aimed at.
+    pub(super) aims: &'static [Aim],
+    /// The loads, each by the name of its variant.
+    pub(super) steps: fn(&Bench) -> Vec<(String, Load)>,
+}
+
+impl Sweep {
+    /// Measures every contender at every step, in turns.
+    pub fn run(&self, bench: &Bench) -> Result<ExperimentReport, BenchError> {
+        let steps = (self.steps)(bench);
+        let words = format!(
+            "8 B keys and values, uniform, all stored before; 30 % inserts, batches of 1,000, LRU, room for all and {} cores \
+             unless told otherwise; cphash has server threads on half of the cores and clients on the others, the others have \
+             a thread that asks on each (cphash, clients serve: the same messages, and no server threads)",
+            bench.cores.len()
+        );
+        let mut report = ExperimentReport::new(self.name, self.title, words).over(self.axis);
+        for _ in 0..bench.rounds {
+            for (variant, load) in &steps {
+                self.compare(bench, &mut report, variant, load)?;
+            }
+        }
+        report.notes.push(self.remark.into());
+        self.aims.iter().for_each(|aim| report.aim(aim));
+        Ok(report)
+    }
+
+    fn compare(
+        &self,
+        bench: &Bench,
+        report: &mut ExperimentReport,
+        variant: &str,
+        load: &Load,
+    ) -> Result<(), BenchError> {
+        let draws = load.draws(bench);
+        let mut rates: Vec<(Contender, f64)> = Vec::new();
+        for contender in self.contenders.iter().filter(|contender| contender.can_bear(load)) {
+            let Achieved { rate, flow, .. } = contender.measure(bench, load, &draws)?;
+            report.record(variant, contender.name(), metric::OPERATIONS, rate.per_s);
+            if let Some(flow) = flow {
+                report.record(variant, contender.name(), metric::LINES_PER_OPERATION, flow.lines_per_operation());
+                report.record(variant, contender.name(), metric::WORDS_PER_LINE, flow.words_per_line());
+            }
+            rates.push((*contender, rate.per_s));
+        }
+        let lockhash = rates.iter().find(|(contender, _)| *contender == Contender::Lockhash).map(|(_, rate)| *rate);
+        for (contender, rate) in rates.iter().filter(|(contender, _)| *contender != Contender::Lockhash) {
+            let times = lockhash.map(|lockhash| rate / lockhash);
+            times.into_iter().for_each(|times| report.record(variant, contender.name(), metric::OVER_LOCKHASH, times));
+        }
+        Ok(())
+    }
+}
