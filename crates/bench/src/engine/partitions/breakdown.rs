@@ -8,7 +8,7 @@ use guira_sync::cycles;
 
 use super::{
     Aim, Bench, BenchError, ExperimentReport,
-    contenders::{Achieved, Contender},
+    contenders::{Achieved, Contender, Flow, Stages},
     load::Load,
     metric,
     sweeps::{DENSE, FEW_LINES},
@@ -22,6 +22,8 @@ const WORKING_SET_BYTES: usize = 1 << 20;
 const MIXED: &str = "30 % inserts";
 /// Nothing is stored, so that lookups are all that lines of requests hold: nothing found has to be given back.
 const IN_VAIN: &str = "lookups in vain";
+
+const SERVING: &str = "cphash server, serving";
 
 pub(in super::super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let load = Load::of(bench, WORKING_SET_BYTES);
@@ -44,15 +46,35 @@ pub(in super::super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchErro
                 if let Some(flow) = flow {
                     report.record(mix, contender.name(), metric::LINES_PER_OPERATION, flow.lines_per_operation());
                     report.record(mix, contender.name(), metric::WORDS_PER_LINE, flow.words_per_line());
+                    record_stages(&mut report, mix, &flow);
                 }
             }
         }
     }
     report.publish(MIXED, "cphash", metric::CYCLES_PER_OPERATION, 1_126.0);
+    report.publish(MIXED, SERVING, metric::CYCLES_PER_MESSAGE, 336.0);
+    report.publish(MIXED, SERVING, metric::CYCLES_PER_OPERATION, 672.0);
     report.publish(MIXED, "lockhash", metric::CYCLES_PER_OPERATION, 3_664.0);
     report.publish(MIXED, "cphash", metric::LINES_PER_OPERATION, 1.5);
     report.notes.push("cache misses are not counted: virtual machines seldom have the processor's counters".into());
     report.aim(&Aim { variant: Some(IN_VAIN), ..DENSE });
     report.aim(&FEW_LINES);
     Ok(report)
+}
+
+/// Cycles of both ends for each operation, stage by stage.
+fn record_stages(report: &mut ExperimentReport, mix: &str, flow: &Flow) {
+    let Stages { send, receive, access, serve, idle } = flow.stages();
+    for (stage, cycles) in [
+        ("cphash, sending", send),
+        ("cphash, receiving", receive),
+        ("cphash, accessing data", access),
+        (SERVING, serve),
+        ("cphash server, idle", idle),
+    ] {
+        report.record(mix, stage, metric::CYCLES_PER_OPERATION, cycles);
+    }
+    report.record(mix, SERVING, metric::CYCLES_PER_MESSAGE, flow.cycles_per_message());
+    report.record(mix, SERVING, metric::MESSAGES_PER_OPERATION, flow.messages_per_operation());
+    report.record(mix, SERVING, metric::BUSY, serve / (serve + idle));
 }

@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use guira_cphash::{Config, Cphash, Lockhash, Traffic};
+use guira_cphash::{ClientCycles, Config, Cphash, Lockhash, Served, Traffic};
 use guira_item::Engine;
 use guira_memc3::Memc3;
+use guira_sync::cycles;
 use rapidhash::fast::RandomState;
 
 use super::{
@@ -79,17 +80,59 @@ pub(super) struct Achieved {
     pub flow: Option<Flow>,
 }
 
-/// What clients of CPHASH have sent and received.
+/// What clients of CPHASH have sent and received, and what it took at both ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
     operations: u64,
     traffic: Traffic,
+    clients: ClientCycles,
+    served: Served,
+    /// What the server threads had, together.
+    server_cycles: u64,
+}
+
+/// Cycles for each operation.
+pub(super) struct Stages {
+    /// Of its client: to send its messages.
+    pub send: f64,
+    /// To wait for its replies and to take them.
+    pub receive: f64,
+    /// To read what was found, or to write it.
+    pub access: f64,
+    /// Of a server thread: to take its messages, to carry them out and to reply.
+    pub serve: f64,
+    /// Of the server threads: to look for messages where there are none.
+    pub idle: f64,
 }
 
 impl Flow {
     /// Lines of messages for each operation, in both directions together.
     pub fn lines_per_operation(&self) -> f64 {
         (self.traffic.request_lines + self.traffic.reply_lines) as f64 / self.operations as f64
+    }
+
+    /// Where the cycles of an operation go.
+    pub fn stages(&self) -> Stages {
+        let each = |cycles: u64| cycles as f64 / self.operations as f64;
+        let ClientCycles { send, receive, access } = self.clients;
+        let idle = self.server_cycles.saturating_sub(self.served.cycles);
+        Stages {
+            send: each(send),
+            receive: each(receive),
+            access: each(access),
+            serve: each(self.served.cycles),
+            idle: each(idle),
+        }
+    }
+
+    /// Cycles to serve a message.
+    pub fn cycles_per_message(&self) -> f64 {
+        self.served.cycles as f64 / self.served.messages as f64
+    }
+
+    /// Messages for each operation.
+    pub fn messages_per_operation(&self) -> f64 {
+        self.served.messages as f64 / self.operations as f64
     }
 
     /// Words in a line of requests.
@@ -130,8 +173,13 @@ fn cphash(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchEr
             operations
         }
     });
+    let (before, begin) = (engine.served(), cycles());
     let rate = crew::run(clients, bench.measure, workers.collect())?;
-    let flow = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (elapsed, after) = (cycles() - begin, engine.served());
+    let mut flow = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    flow.served.messages = after.messages - before.messages;
+    flow.served.cycles = after.cycles - before.cycles;
+    flow.server_cycles = elapsed * servers.len() as u64;
     Ok(Achieved { rate, askers: clients.len(), flow: (flow.traffic.request_lines > 0).then_some(flow) })
 }
 
@@ -151,6 +199,10 @@ impl Drop for Counted<'_> {
         sum.traffic.request_words += own.request_words;
         sum.traffic.reply_lines += own.reply_lines;
         sum.traffic.reply_words += own.reply_words;
+        let own = self.caller.worker.cycles();
+        sum.clients.send += own.send;
+        sum.clients.receive += own.receive;
+        sum.clients.access += own.access;
     }
 }
 

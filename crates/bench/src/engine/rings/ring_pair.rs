@@ -32,7 +32,7 @@ impl Ask for Client {
     fn ask(&mut self, window: u64) {
         let first = self.sent;
         for _ in 0..window {
-            self.requests.put([self.sent]).expect("the ring holds a window");
+            self.requests.put(&[self.sent]).expect("the ring holds a window");
             self.sent += 1;
         }
         self.requests.flush();
@@ -51,7 +51,7 @@ impl Answer for Server {
         let come = self.requests.available();
         for _ in 0..come {
             let number = self.requests.take().expect("it is there");
-            self.replies.put([!number]).expect("the ring holds a window");
+            self.replies.put(&[!number]).expect("the ring holds a window");
         }
         self.replies.flush();
         come > 0
