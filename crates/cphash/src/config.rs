@@ -54,8 +54,11 @@ pub struct Config {
     pub huge_pages: bool,
     /// Partitions, a power of two; `None`: as many as suit the engine and the memory limit.
     pub partitions: Option<usize>,
-    /// Threads that serve partitions, for CPHASH; `None`: one for each two cores. Those sleep that have nothing to do.
+    /// Most threads that serve partitions, for CPHASH; `None`: one for each core. So many of them serve as the load needs, and
+    /// those sleep that have nothing to do.
     pub server_threads: Option<usize>,
+    /// All server threads have partitions, whatever the load: for measuring a fixed split of cores.
+    pub server_threads_fixed: bool,
     /// Cores that the server threads keep to, in turn; none: where the system puts them.
     pub server_cores: Vec<usize>,
     /// Secret from which keys are hashed; from the operating system unless a test wants the same run twice.
@@ -74,6 +77,7 @@ impl Config {
             huge_pages: false,
             partitions: None,
             server_threads: None,
+            server_threads_fixed: false,
             server_cores: Vec::new(),
             hash_seed: secret_seed(),
         }

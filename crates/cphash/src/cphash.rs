@@ -103,10 +103,10 @@ impl Cphash {
     /// [`ConfigError`] if the settings make no sense, the memory cannot be reserved or a thread cannot be started.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = config.server_threads.unwrap_or(cores.div_ceil(2));
+        let threads = config.server_threads.unwrap_or(cores);
         let wanted = (PARTITIONS_PER_THREAD * threads.max(1)).next_power_of_two();
         let count = config.large_partitions(wanted.min(Common::heaps_max(&config)))?;
-        let (seed, cores) = (config.hash_seed, config.server_cores.clone());
+        let (seed, cores, is_fixed) = (config.hash_seed, config.server_cores.clone(), config.server_threads_fixed);
         let common = Common::new(config, count)?;
         let post = |number: usize| Post {
             station: CachePadded::new(SpinLock::new(Station::new(number, seed ^ number as u64))),
@@ -114,7 +114,7 @@ impl Cphash {
             helped: AtomicU32::new(0),
         };
         let stations = (0..count).map(post).collect();
-        let crew = Arc::new(Crew::new(threads.min(count), count));
+        let crew = Arc::new(Crew::new(threads.min(count), count, is_fixed));
         let shared = Arc::new(Shared { common, stations, crew, clients: AtomicUsize::new(0) });
         let serving = Arc::clone(&shared);
         let threads =

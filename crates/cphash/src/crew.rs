@@ -1,13 +1,15 @@
 //! The server threads: each serves the stations that are assigned to it, and sleeps when there is nothing to serve (CPHASH,
-//! section 3.2; the assignment changes with the load, which the paper leaves open in section 8.1).
+//! section 3.2). How many of them serve follows the load, which the paper leaves open in section 8.1: every ten milliseconds the
+//! time that they spent serving is compared with the time there was.
 //!
 //! Always true: a station is served by whoever has its lock, so that a new assignment needs no agreement: the old thread and the
-//! new one may both try for a while. A thread that sleeps has looked at all its bells after it said so.
+//! new one may both try for a while. A thread that sleeps has looked at all its bells after it said so; whom a message has reached
+//! that nobody looks after any more is its sender, who serves it.
 
 use std::{
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
     },
     thread::{self, JoinHandle, Thread},
     time::{Duration, Instant},
@@ -22,11 +24,21 @@ const ROUNDS_PER_LOOK: u32 = 64;
 /// How long a thread looks for work before it sleeps: some times what the system takes to wake it.
 const PATIENCE: Duration = Duration::from_micros(100);
 
+/// Time between two looks at how many threads are needed, in nanoseconds: a hundred times what it takes to fall asleep.
+const REVIEW_NS: u64 = 10_000_000;
+
+/// A thread more serves if those that do are busy for so many percent of the time, and one less if the others would be busy for no
+/// more than so many: far enough from each other that a steady load does not make it change.
+const BUSY_PERCENT_MAX: u64 = 85;
+const BUSY_PERCENT_MIN: u64 = 60;
+
 /// A server thread, seen from the others.
 #[derive(Default)]
 struct Member {
     is_asleep: AtomicBool,
     thread: OnceLock<Thread>,
+    /// Nanoseconds that it has served since the last review.
+    busy_ns: AtomicU64,
 }
 
 /// All server threads, and which of them serve.
@@ -35,6 +47,10 @@ pub(crate) struct Crew {
     stations: usize,
     /// The first so many members have stations.
     active: AtomicUsize,
+    is_fixed: bool,
+    begin: Instant,
+    /// When the load was last looked at, in nanoseconds since `begin`.
+    reviewed_ns: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -48,12 +64,15 @@ impl std::fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// A crew of so many for so many stations; nobody works yet.
-    pub fn new(members: usize, stations: usize) -> Self {
+    /// A crew of so many for so many stations, of whom as many serve as the load needs, or all; nobody works yet.
+    pub fn new(members: usize, stations: usize, is_fixed: bool) -> Self {
         Self {
             members: (0..members).map(|_| CachePadded::default()).collect(),
             stations,
-            active: AtomicUsize::new(members),
+            active: AtomicUsize::new(if is_fixed { members } else { members.min(1) }),
+            is_fixed,
+            begin: Instant::now(),
+            reviewed_ns: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         }
     }
@@ -74,12 +93,41 @@ impl Crew {
 
     /// Wakes the member to which a station is assigned.
     pub fn wake(&self, station: usize) {
-        if let Some(member) = self.owner(station).map(|owner| &self.members[owner])
-            && let Some(thread) = member.thread.get()
-        {
+        if let Some(member) = self.owner(station) {
+            self.wake_member(member);
+        }
+    }
+
+    fn wake_member(&self, number: usize) {
+        let member = &self.members[number];
+        if let Some(thread) = member.thread.get() {
             member.is_asleep.store(false, Ordering::Relaxed);
             thread.unpark();
         }
+    }
+
+    /// How many members have stations.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Counts what a member has served, and has more or fewer of them serve if it is time to look and the load has changed.
+    fn review(&self, number: usize, busy_ns: u64) {
+        self.members[number].busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+        let (last, now) = (self.reviewed_ns.load(Ordering::Relaxed), self.begin.elapsed().as_nanos() as u64);
+        let elapsed = now.saturating_sub(last);
+        // One of them does it.
+        let is_due = !self.is_fixed
+            && elapsed >= REVIEW_NS
+            && self.reviewed_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !is_due {
+            return;
+        }
+        let busy: u64 = self.members.iter().map(|member| member.busy_ns.swap(0, Ordering::Relaxed)).sum();
+        let active = self.active();
+        let wanted = wanted(active, self.members.len(), 100 * busy / elapsed);
+        self.active.store(wanted, Ordering::Relaxed);
+        (active..wanted).for_each(|member| self.wake_member(member));
     }
 
     /// Starts a thread for each member, on `cores` in turn if there are any; `serve` serves a station, and says whether there was
@@ -115,23 +163,33 @@ impl Crew {
         member.thread.set(thread::current()).expect("a member has one thread");
         let mine = || (0..self.stations).filter(|station| self.owner(*station) == Some(number));
         let mut idle_rounds = 0u32;
-        let mut idle_since = Instant::now();
+        // Since when this has served without a pause, or has found nothing to serve.
+        let mut since = Instant::now();
+        let mut busy_rounds = 0u32;
         while !self.stop.load(Ordering::Relaxed) {
             let mut found = false;
             for station in mine() {
                 found |= serve(station);
             }
             if found {
-                idle_rounds = 0;
+                if idle_rounds > 0 {
+                    (idle_rounds, since) = (0, Instant::now());
+                }
+                busy_rounds += 1;
+                if busy_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+                    self.review(number, std::mem::replace(&mut since, Instant::now()).elapsed().as_nanos() as u64);
+                }
                 continue;
             }
             if idle_rounds == 0 {
-                idle_since = Instant::now();
+                let busy = std::mem::replace(&mut since, Instant::now()).elapsed();
+                self.review(number, if busy_rounds > 0 { busy.as_nanos() as u64 } else { 0 });
+                busy_rounds = 0;
             }
             idle_rounds += 1;
             std::hint::spin_loop();
             if idle_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                if idle_since.elapsed() < PATIENCE {
+                if since.elapsed() < PATIENCE {
                     // Somebody else may have something to do here.
                     thread::yield_now();
                     continue;
@@ -156,11 +214,79 @@ impl Crew {
     }
 }
 
+/// How many of `members` threads are to serve where `active` did and were busy for `percent` of one thread's time together.
+fn wanted(active: usize, members: usize, percent: u64) -> usize {
+    let threads = active as u64;
+    if percent > BUSY_PERCENT_MAX * threads && active < members {
+        active + 1
+    } else if active > 1 && percent < BUSY_PERCENT_MIN * (threads - 1) {
+        active - 1
+    } else {
+        active
+    }
+}
+
 /// Keeps the calling thread on a core, if the system lets it: it serves as well elsewhere, only slower.
 fn keep_to(core: Option<usize>) {
     if let Some(core) = core.filter(|core| *core < CpuSet::MAX_CPU) {
         let mut only = CpuSet::new();
         only.set(core);
         let _ = sched_setaffinity(None, &only);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_come_and_go_with_the_load() {
+        assert_eq!(wanted(1, 4, 84), 1);
+        assert_eq!(wanted(1, 4, 95), 2, "one is not enough");
+        assert_eq!(wanted(4, 4, 400), 4, "there are no more");
+        assert_eq!(wanted(2, 4, 95), 2, "nor is it soon too much");
+        assert_eq!(wanted(3, 4, 110), 2, "two can do it");
+        assert_eq!(wanted(1, 4, 0), 1);
+        let settle = |mut active: usize, percent: u64| {
+            (0..10).for_each(|_| active = wanted(active, 8, percent.min(100 * active as u64)));
+            active
+        };
+        for percent in (0..800).step_by(7) {
+            let (up, down) = (settle(1, percent), settle(8, percent));
+            assert!(up as u64 * 100 >= percent, "{percent} % on {up}");
+            assert!(down >= up && wanted(up, 8, percent) == up && wanted(down, 8, percent) == down, "{percent} %");
+        }
+    }
+
+    /// Threads serve as they are needed, each station is looked at by one of them, and all end when they are told to.
+    #[test]
+    fn a_crew_that_is_busy_grows_and_one_that_is_not_sleeps() {
+        const STATIONS: usize = 8;
+        let crew = Arc::new(Crew::new(3, STATIONS, false));
+        let (load, looked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+        let serve = {
+            let (load, looked) = (Arc::clone(&load), Arc::clone(&looked));
+            move |station: usize| {
+                looked.fetch_or(1 << station, Ordering::Relaxed);
+                load.load(Ordering::Relaxed)
+            }
+        };
+        let threads = crew.start(&[], serve).expect("threads");
+        while crew.active() < 3 || looked.load(Ordering::Relaxed) != (1 << STATIONS) - 1 {
+            thread::yield_now();
+        }
+        assert_eq!((crew.owner(0), crew.owner(STATIONS - 1)), (Some(0), Some(2)));
+        load.store(false, Ordering::Relaxed);
+        while (0..3).any(|member| !crew.members[member].is_asleep.load(Ordering::Relaxed)) {
+            thread::yield_now();
+        }
+        load.store(true, Ordering::Relaxed);
+        crew.wake(STATIONS - 1);
+        let member = crew.owner(STATIONS - 1).expect("a member");
+        while crew.members[member].is_asleep.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        crew.stop();
+        threads.into_iter().for_each(|thread| thread.join().expect("ends"));
     }
 }

@@ -130,7 +130,7 @@ options! {
     maybe [long, env = "GUIRA_PARTITIONS"]
         partitions: usize, "Parts of the table, for the engines that have them.";
     maybe [long, env = "GUIRA_SERVER_THREADS"]
-        server_threads: usize, "Threads that serve partitions, for --engine cphash.";
+        server_threads: usize, "Most threads that serve partitions, for --engine cphash: so many do as the load needs.";
     maybe [long, env = "GUIRA_METRICS"]
         metrics: String, "Where Prometheus may scrape, address:port.";
 

@@ -26,6 +26,8 @@ pub(super) enum Contender {
     Cphash,
     /// The same messages, and no server threads: whoever has sent something serves.
     ClientsServe,
+    /// A client on every core, and as many server threads beside them as the load needs, as in `guira serve`.
+    ByLoad,
     Lockhash,
     Memc3,
     /// A map that stores no items, one key at a time, with rapidhash like the engines.
@@ -33,13 +35,15 @@ pub(super) enum Contender {
 }
 
 impl Contender {
-    pub const ALL: [Self; 5] = [Self::Cphash, Self::ClientsServe, Self::Lockhash, Self::Memc3, Self::Dashmap];
+    pub const ALL: [Self; 6] =
+        [Self::Cphash, Self::ByLoad, Self::ClientsServe, Self::Lockhash, Self::Memc3, Self::Dashmap];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cphash => "cphash",
             Self::ClientsServe => "cphash, clients serve",
+            Self::ByLoad => "cphash, by load",
             Self::Lockhash => "lockhash",
             Self::Memc3 => "memc3",
             Self::Dashmap => "dashmap",
@@ -54,8 +58,9 @@ impl Contender {
     /// What it achieves under a load.
     pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
         let rate = match self {
-            Self::Cphash => return cphash(bench, load, draws),
-            Self::ClientsServe => return cphash(bench, &Load { servers: 0, ..*load }, draws),
+            Self::Cphash => return cphash(bench, load, draws, true),
+            Self::ClientsServe => return cphash(bench, &Load { servers: 0, ..*load }, draws, true),
+            Self::ByLoad => return cphash(bench, &Load { servers: load.cores, ..*load }, draws, false),
             Self::Lockhash => {
                 let config = Config { partitions: load.partitions, ..load.config() };
                 play(bench, load, draws, &Lockhash::new(config).map_err(refused)?)?
@@ -157,11 +162,17 @@ fn play<E: Engine>(bench: &Bench, load: &Load, draws: &[u32], engine: &E) -> Res
     crew::run(cores, bench.measure, workers.collect())
 }
 
-fn cphash(bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
+fn cphash(bench: &Bench, load: &Load, draws: &[u32], is_fixed: bool) -> Result<Achieved, BenchError> {
     let (clients, servers) = load.split(bench);
     let partitions = servers.is_empty().then(|| (PARTITIONS_PER_CLIENT * clients.len()).next_power_of_two());
-    let (server_threads, server_cores) = (Some(servers.len()), servers.to_vec());
-    let engine = Cphash::new(Config { server_threads, server_cores, partitions, ..load.config() }).map_err(refused)?;
+    let config = Config {
+        server_threads: Some(servers.len()),
+        server_threads_fixed: is_fixed,
+        server_cores: servers.to_vec(),
+        partitions,
+        ..load.config()
+    };
+    let engine = Cphash::new(config).map_err(refused)?;
     Caller::fill(&engine, load.stored);
     let sum = Mutex::<Flow>::default();
     let workers = (0..clients.len()).map(|number| {
