@@ -1,6 +1,7 @@
 //! The server threads: each serves the stations that are assigned to it, and sleeps when there is nothing to serve (CPHASH,
 //! section 3.2). How many of them serve follows the load, which the paper leaves open in section 8.1: every ten milliseconds the
-//! time that they spent serving is compared with the time there was.
+//! time that they spent serving is compared with the time there was, and one that the system takes off its core, because clients
+//! are busy on all of them, leaves the serving to those.
 //!
 //! Always true: a station is served by whoever has its lock, so that a new assignment needs no agreement: the old thread and the
 //! new one may both try for a while. A thread that sleeps has looked at all its bells after it said so; whom a message has reached
@@ -32,6 +33,15 @@ const REVIEW_NS: u64 = 10_000_000;
 const BUSY_PERCENT_MAX: u64 = 85;
 const BUSY_PERCENT_MIN: u64 = 60;
 
+/// Times between two reviews that a thread is taken off its core where there are not enough of them: the system lets each of those
+/// that want one run for three milliseconds or so.
+const PREEMPTIONS_MAX: u64 = 2;
+
+/// How long clients are left to serve by themselves when they need the cores, at first and at most, in nanoseconds: it is doubled
+/// each time that cores prove to be short again, so that trying costs next to nothing.
+const RETREAT_NS_MIN: u64 = 100_000_000;
+const RETREAT_NS_MAX: u64 = 10_000_000_000;
+
 /// A server thread, seen from the others.
 #[derive(Default)]
 struct Member {
@@ -51,6 +61,12 @@ pub(crate) struct Crew {
     begin: Instant,
     /// When the load was last looked at, in nanoseconds since `begin`.
     reviewed_ns: AtomicU64,
+    /// No thread is added before this, in nanoseconds since `begin`.
+    retreat_end_ns: AtomicU64,
+    /// How long the next retreat is.
+    retreat_ns: AtomicU64,
+    /// How often the calling thread has been taken off its core.
+    preemptions: fn() -> u64,
     stop: AtomicBool,
 }
 
@@ -73,6 +89,9 @@ impl Crew {
             is_fixed,
             begin: Instant::now(),
             reviewed_ns: AtomicU64::new(0),
+            retreat_end_ns: AtomicU64::new(0),
+            retreat_ns: AtomicU64::new(RETREAT_NS_MIN),
+            preemptions: thread_preemptions,
             stop: AtomicBool::new(false),
         }
     }
@@ -91,11 +110,21 @@ impl Crew {
         self.owner(station).is_none_or(|member| self.members[member].is_asleep.load(Ordering::Relaxed))
     }
 
-    /// Wakes the member to which a station is assigned.
+    /// Wakes the member to which a station is assigned; where clients serve by themselves, the first one if there may be a core.
     pub fn wake(&self, station: usize) {
+        if self.active() == 0
+            && !self.members.is_empty()
+            && self.now_ns() >= self.retreat_end_ns.load(Ordering::Relaxed)
+        {
+            self.active.store(1, Ordering::Relaxed);
+        }
         if let Some(member) = self.owner(station) {
             self.wake_member(member);
         }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
     }
 
     fn wake_member(&self, number: usize) {
@@ -112,9 +141,9 @@ impl Crew {
     }
 
     /// Counts what a member has served, and has more or fewer of them serve if it is time to look and the load has changed.
-    fn review(&self, number: usize, busy_ns: u64) {
+    fn review(&self, number: usize, busy_ns: u64, preemptions: &mut u64) {
         self.members[number].busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
-        let (last, now) = (self.reviewed_ns.load(Ordering::Relaxed), self.begin.elapsed().as_nanos() as u64);
+        let (last, now) = (self.reviewed_ns.load(Ordering::Relaxed), self.now_ns());
         let elapsed = now.saturating_sub(last);
         // One of them does it.
         let is_due = !self.is_fixed
@@ -125,7 +154,22 @@ impl Crew {
         }
         let busy: u64 = self.members.iter().map(|member| member.busy_ns.swap(0, Ordering::Relaxed)).sum();
         let active = self.active();
-        let wanted = wanted(active, self.members.len(), 100 * busy / elapsed);
+        let before = std::mem::replace(preemptions, (self.preemptions)());
+        let is_preempted = (*preemptions - before) * REVIEW_NS >= PREEMPTIONS_MAX * elapsed;
+        let (retreat_ns, retreat_end_ns) =
+            (self.retreat_ns.load(Ordering::Relaxed), self.retreat_end_ns.load(Ordering::Relaxed));
+        let wanted = if is_preempted {
+            self.retreat_end_ns.store(now + retreat_ns, Ordering::Relaxed);
+            self.retreat_ns.store((2 * retreat_ns).min(RETREAT_NS_MAX), Ordering::Relaxed);
+            active.saturating_sub(1)
+        } else {
+            // Cores have been there for as long as they were said not to be.
+            if now >= retreat_end_ns + retreat_ns {
+                self.retreat_ns.store(RETREAT_NS_MIN, Ordering::Relaxed);
+            }
+            let most = if now >= retreat_end_ns { self.members.len() } else { active };
+            wanted(active, most, 100 * busy / elapsed)
+        };
         self.active.store(wanted, Ordering::Relaxed);
         (active..wanted).for_each(|member| self.wake_member(member));
     }
@@ -166,6 +210,7 @@ impl Crew {
         // Since when this has served without a pause, or has found nothing to serve.
         let mut since = Instant::now();
         let mut busy_rounds = 0u32;
+        let mut preemptions = (self.preemptions)();
         while !self.stop.load(Ordering::Relaxed) {
             let mut found = false;
             for station in mine() {
@@ -177,13 +222,14 @@ impl Crew {
                 }
                 busy_rounds += 1;
                 if busy_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                    self.review(number, std::mem::replace(&mut since, Instant::now()).elapsed().as_nanos() as u64);
+                    let busy = std::mem::replace(&mut since, Instant::now()).elapsed();
+                    self.review(number, busy.as_nanos() as u64, &mut preemptions);
                 }
                 continue;
             }
             if idle_rounds == 0 {
                 let busy = std::mem::replace(&mut since, Instant::now()).elapsed();
-                self.review(number, if busy_rounds > 0 { busy.as_nanos() as u64 } else { 0 });
+                self.review(number, if busy_rounds > 0 { busy.as_nanos() as u64 } else { 0 }, &mut preemptions);
                 busy_rounds = 0;
             }
             idle_rounds += 1;
@@ -212,6 +258,15 @@ impl Crew {
         self.stop.store(true, Ordering::Relaxed);
         self.members.iter().filter_map(|member| member.thread.get()).for_each(Thread::unpark);
     }
+}
+
+/// How often the system has taken the calling thread off its core so far while it could have gone on.
+fn thread_preemptions() -> u64 {
+    // SAFETY: all zeros are a value of this plain structure.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is this function's own.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nivcsw as u64
 }
 
 /// How many of `members` threads are to serve where `active` did and were busy for `percent` of one thread's time together.
@@ -262,7 +317,7 @@ mod tests {
     #[test]
     fn a_crew_that_is_busy_grows_and_one_that_is_not_sleeps() {
         const STATIONS: usize = 8;
-        let crew = Arc::new(Crew::new(3, STATIONS, false));
+        let crew = Arc::new(Crew { preemptions: || 0, ..Crew::new(3, STATIONS, false) });
         let (load, looked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
         let serve = {
             let (load, looked) = (Arc::clone(&load), Arc::clone(&looked));
@@ -284,6 +339,35 @@ mod tests {
         crew.wake(STATIONS - 1);
         let member = crew.owner(STATIONS - 1).expect("a member");
         while crew.members[member].is_asleep.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        crew.stop();
+        threads.into_iter().for_each(|thread| thread.join().expect("ends"));
+    }
+
+    /// A server thread that does not get its core leaves the serving to the clients, and comes back when it has been away for a while.
+    #[test]
+    fn a_thread_without_a_core_retreats_and_tries_again() {
+        static TAKEN: AtomicU64 = AtomicU64::new(0);
+        static PER_LOOK: AtomicU64 = AtomicU64::new(1_000);
+        let preemptions = || {
+            let more = PER_LOOK.load(Ordering::Relaxed);
+            TAKEN.fetch_add(more, Ordering::Relaxed) + more
+        };
+        let crew = Arc::new(Crew { preemptions, ..Crew::new(1, 4, false) });
+        let threads = crew.start(&[], |_| true).expect("threads");
+        while crew.active() > 0 || !crew.members[0].is_asleep.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        assert_eq!(crew.owner(3), None, "clients serve");
+        PER_LOOK.store(0, Ordering::Relaxed);
+        while crew.active() == 0 {
+            thread::yield_now();
+            crew.wake(3);
+        }
+        assert!(crew.now_ns() >= RETREAT_NS_MIN);
+        assert_eq!(crew.owner(3), Some(0));
+        while crew.retreat_ns.load(Ordering::Relaxed) != RETREAT_NS_MIN {
             thread::yield_now();
         }
         crew.stop();
