@@ -121,7 +121,7 @@ metrics! {
     OVER_LOCKHASH: "over-lockhash", "x lockhash", More;
     /// Ticks of the processor's own clock that a thread spends for each operation.
     CYCLES_PER_OPERATION: "cycles-per-operation", "cycles/op", Less;
-    /// Ticks of the processor's own clock that a server thread spends on each message.
+    /// Ticks of the processor's own clock that a message takes whoever serves it, a server thread or a waiting client.
     CYCLES_PER_MESSAGE: "cycles-per-message", "cycles/message", Less;
     /// Messages to partitions for each operation.
     MESSAGES_PER_OPERATION: "messages-per-operation", "messages/op", Neither;
