@@ -6,10 +6,7 @@
 //! Always true: outside of `carry_out` nothing is in flight; when it is unwound, every message that was sent is replied to and what
 //! it brought is given back before the requests go, which servers may be looking into.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use guira_item::{
     Answer, Footprint, Footprints, Hit, Operation, Request, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN,
@@ -86,6 +83,8 @@ pub struct Worker {
     cycles: ClientCycles,
     /// An element whose value is being copied.
     in_hand: Option<(Slot, usize)>,
+    /// A partition that waits for this client to carry out what there was no memory for.
+    stalled: Option<usize>,
 }
 
 // SAFETY: a call's cells are touched by the thread that has the worker, and by whoever serves the partition between the call's
@@ -104,13 +103,7 @@ impl Worker {
         let lane = |post: &Post| {
             let (requests, served) = ring(RING_LINES);
             let (answered, replies) = ring(RING_LINES);
-            post.station.lock().seats.push(Seat {
-                client,
-                requests: served,
-                replies: answered,
-                is_stalled: false,
-                handed: VecDeque::new(),
-            });
+            post.station.lock().seats.push(Seat::new(client, served, answered));
             Lane { requests, replies, is_unshown: false, owed: 0 }
         };
         Self {
@@ -126,41 +119,69 @@ impl Worker {
             draft: SetDraft::new(),
             cycles: ClientCycles::default(),
             in_hand: None,
+            stalled: None,
         }
     }
 
     /// Carries out requests by messages, a window of them at a time.
     pub(crate) fn carry_out<S: Sink>(&mut self, now: Time, requests: &[Request<'_>], sink: &mut S) {
-        let mut done = 0;
-        while done < requests.len() {
-            let rest = &requests[done..];
-            let rest = &rest[..rest.len().min(WINDOW_LEN)];
-            let begin = cycles();
+        for (number, chunk) in requests.chunks(WINDOW_LEN).enumerate() {
+            let (mut begin, mut served) = (cycles(), self.cycles.serve);
             let mut hashes = std::mem::take(&mut self.hashes);
             hashes.clear();
-            hashes.extend(rest.iter().map(|request| self.shared.common.hash(request.key.as_bytes())));
-            let mut window = Window { worker: self, now };
-            let sent = window.worker.send(rest, &hashes);
-            window.worker.cycles.send += cycles() - begin;
-            window.answer(&rest[..sent], &hashes, done, sink);
-            drop(window);
+            hashes.extend(chunk.iter().map(|request| self.shared.common.hash(request.key.as_bytes())));
+            let mut done = 0;
+            while done < chunk.len() {
+                let mut window = Window { worker: self, now };
+                let sent = window.worker.send(&chunk[done..], &hashes[done..]);
+                window.worker.cycles.send += window.worker.time_since(begin, served);
+                window.answer(&chunk[done..][..sent], &hashes[done..], number * WINDOW_LEN + done, sink);
+                drop(window);
+                (begin, served) = (cycles(), self.cycles.serve);
+                done += sent;
+            }
             self.hashes = hashes;
-            done += sent;
         }
     }
 
-    /// Gives references from lookups back that are owed, and lets the next one be kept or not.
-    fn release(&mut self, partition: usize, keeps: bool) {
+    /// Gives the references from lookups back that are owed to a partition, by message if there is room for one.
+    fn release(&mut self, partition: usize) {
         let lane = &mut self.lanes[partition];
-        let count = std::mem::take(&mut lane.owed);
+        if lane.owed == 0 {
+            return;
+        }
         lane.is_unshown = true;
-        if lane.requests.put(&[message::release(count, keeps)]).is_err() {
-            // Who serves the partition may be waiting for this client.
+        if lane.requests.put(&[message::word(message::RELEASE, lane.owed as u64)]).is_ok() {
+            lane.owed = 0;
+        } else {
+            self.release_at_once(partition);
+        }
+    }
+
+    /// The same, not by message: who serves the partition may be waiting for this client.
+    fn release_at_once(&mut self, partition: usize) {
+        let owed = std::mem::take(&mut self.lanes[partition].owed);
+        if owed > 0 {
             let mut held = self.shared.hold(partition);
             // SAFETY: the partition is held.
             let cx = unsafe { self.shared.common.context(self.shared.common.now()) };
-            held.0.release(&cx, self.client, count, keeps);
+            held.0.release(&cx, self.client, owed);
         }
+    }
+
+    /// Lets the client be served on at a partition where it was stalled.
+    fn resume_at(&mut self, partition: usize) {
+        self.shared.hold(partition).0.resume(self.client);
+        self.stalled = None;
+        self.ring_bell(partition);
+    }
+
+    /// Makes room for a message that is stalled, anywhere: memory may be with other partitions, of which one is held at a time.
+    fn make_room(&mut self, partition: usize, now: Time, shortage: Shortage) {
+        self.stalled = Some(partition);
+        // What this client has references to is no room.
+        (0..self.lanes.len()).for_each(|partition| self.release_at_once(partition));
+        self.shared.make_room(partition, now, shortage);
     }
 
     /// Gives the reference of a call back.
@@ -179,21 +200,35 @@ impl Worker {
 
     /// Shows all partitions what has been sent.
     fn flush(&mut self) {
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
+        for number in 0..self.lanes.len() {
+            let lane = &mut self.lanes[number];
             if std::mem::take(&mut lane.is_unshown) {
                 lane.requests.flush();
-                self.shared.ring_bell(number);
+                self.ring_bell(number);
             }
         }
     }
 
     /// Tells all partitions of the lines that are full: those that are not will be.
-    fn tell_of_full_lines(&self) {
-        for (number, lane) in self.lanes.iter().enumerate() {
-            if lane.is_unshown {
-                self.shared.ring_bell(number);
+    fn tell_of_full_lines(&mut self) {
+        for number in 0..self.lanes.len() {
+            if self.lanes[number].is_unshown {
+                self.ring_bell(number);
             }
         }
+    }
+
+    fn ring_bell(&mut self, partition: usize) {
+        self.cycles.serve += self.shared.ring_bell(partition).cycles;
+    }
+
+    fn help(&mut self, partition: usize) {
+        self.cycles.serve += self.shared.help(partition).cycles;
+    }
+
+    /// The time since `begin` without what went into serving since this client had served for `served`.
+    fn time_since(&self, begin: u64, served: u64) -> u64 {
+        cycles().saturating_sub(begin).saturating_sub(self.cycles.serve - served)
     }
 
     /// The next reply of a partition.
@@ -206,7 +241,7 @@ impl Worker {
             }
             turns += 1;
             if turns.is_multiple_of(PATIENCE) || self.shared.crew.is_asleep(partition) {
-                self.shared.help(partition);
+                self.help(partition);
             }
             hint::spin(&mut round);
         }
@@ -255,8 +290,8 @@ impl Worker {
             if put.is_err() {
                 if self.sent.is_empty() {
                     // What fills it are references given back, to which nobody replies.
-                    self.shared.ring_bell(partition);
-                    self.shared.help(partition);
+                    self.ring_bell(partition);
+                    self.help(partition);
                     hint::yield_now();
                 }
                 break;
@@ -300,6 +335,9 @@ impl Worker {
         if let Some((slot, partition)) = self.in_hand.take() {
             self.give_back(partition, slot);
         }
+        if let Some(partition) = self.stalled {
+            self.resume_at(partition);
+        }
         let first = self.fetched - self.replies.len();
         let is_call = |(sent, _): &&(Sent, usize)| matches!(sent, Sent::Call);
         let mut calls = self.sent[..self.answered].iter().filter(is_call).count();
@@ -322,14 +360,14 @@ impl Worker {
                 }
                 Sent::Set => {
                     if reply == message::STALLED {
-                        self.shared.hold(partition).0.resume(self.client);
+                        self.resume_at(partition);
                     }
                 }
                 Sent::Call => {
                     let answered = self.calls[calls].answer.take();
                     calls += 1;
                     if reply == message::STALLED {
-                        self.shared.hold(partition).0.resume(self.client);
+                        self.resume_at(partition);
                     } else if let Some(slot) = answered.and_then(message::referenced) {
                         self.give_back(partition, slot);
                     }
@@ -339,11 +377,7 @@ impl Worker {
         self.answered = self.sent.len();
         self.fetched = self.sent.len();
         self.replies.clear();
-        for partition in 0..self.lanes.len() {
-            if self.lanes[partition].owed > 0 {
-                self.release(partition, false);
-            }
-        }
+        (0..self.lanes.len()).for_each(|partition| self.release(partition));
         self.flush();
     }
 }
@@ -368,6 +402,8 @@ pub struct ClientCycles {
     pub send: u64,
     /// Waiting for replies and taking them.
     pub receive: u64,
+    /// Serving partitions whose server thread sleeps or is busy elsewhere.
+    pub serve: u64,
     /// Comparing keys, copying values, answering, and giving references back.
     pub access: u64,
 }
@@ -422,10 +458,10 @@ impl Window<'_> {
     fn answer<S: Sink>(&mut self, requests: &[Request<'_>], hashes: &[u64], index: usize, sink: &mut S) {
         let mut calls = 0;
         while self.worker.answered < requests.len() {
-            let begin = cycles();
+            let (begin, served) = (cycles(), self.worker.cycles.serve);
             self.worker.fetch();
-            let fetched = cycles();
-            self.worker.cycles.receive += fetched - begin;
+            self.worker.cycles.receive += self.worker.time_since(begin, served);
+            let (fetched, served) = (cycles(), self.worker.cycles.serve);
             for turn in 0..self.worker.replies.len() {
                 let reply = self.worker.replies[turn];
                 let number = self.worker.answered;
@@ -444,7 +480,7 @@ impl Window<'_> {
                     }
                 }
             }
-            self.worker.cycles.access += cycles() - fetched;
+            self.worker.cycles.access += self.worker.time_since(fetched, served);
         }
     }
 
@@ -473,8 +509,11 @@ impl Window<'_> {
                 let class = settings.shape(key.len(), value_len).map_or(0, |shape| shape.class.number());
                 let hit = Hit { flags: body.flags(), cas, value_len, class, ..Hit::default() };
                 if settings.shape(key.len(), value_len).is_none_or(|shape| shape.in_pieces) {
-                    self.worker.lanes[partition].owed -= 1;
-                    self.worker.release(partition, true);
+                    // A reference of its own, since the first one goes back with the window.
+                    let held = self.worker.shared.hold(partition);
+                    // SAFETY: the partition is held.
+                    refer(&unsafe { self.worker.shared.common.context(self.now) }, slot);
+                    drop(held);
                     return self.send_pinned(slot, hash, &hit, index, sink);
                 }
                 self.copy_value(slot, &hit, index, sink);
@@ -573,9 +612,8 @@ impl Window<'_> {
                 sink.answer_change(index, answer, &Footprints { before, after });
             }
             (Err(Stalled), shape) => {
-                // Memory may be with other partitions, of which one is held at a time.
                 if let Some(Shape { class, .. }) = shape {
-                    self.worker.shared.make_room(partition, self.now, Shortage { class, pages: 1 });
+                    self.worker.make_room(partition, self.now, Shortage { class, pages: 1 });
                 }
                 self.carry_out(None, request, hash, partition, index, sink);
             }
@@ -603,8 +641,7 @@ impl Window<'_> {
                 self.answer_outcome(outcome, hash, partition, index, sink);
             }
             Err(shortage) => {
-                // Memory may be with other partitions, of which one is held at a time.
-                self.worker.shared.make_room(partition, self.now, shortage);
+                self.worker.make_room(partition, self.now, shortage);
                 self.carry_out(None, request, hash, partition, index, sink);
             }
         }
@@ -631,13 +668,13 @@ impl Window<'_> {
         let shared = Arc::clone(&self.worker.shared);
         // SAFETY: what is touched through it is touched while the partition is held.
         let cx = unsafe { shared.common.context(self.now) };
-        let (mut held, death, outcome) = direct::execute(&*shared, &cx, hash, request, filled);
+        let (held, death, outcome) = direct::execute(&*shared, &cx, hash, request, filled);
         if let Outcome::Hit(_, slot) = &outcome {
             refer(&cx, *slot);
             self.worker.in_hand = Some((*slot, partition));
         }
-        held.0.resume(self.worker.client);
         drop(held);
+        self.worker.resume_at(partition);
         if let Some(death) = death {
             sink.found_dead(index, death);
         }

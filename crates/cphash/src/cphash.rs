@@ -31,7 +31,7 @@ use crate::{
     client::Worker,
     config::{Config, ConfigError},
     context::Context,
-    crew::Crew,
+    crew::{Crew, Look},
     direct::{self},
     element_ops::is_plain,
     group::Group,
@@ -124,7 +124,7 @@ impl Cphash {
 }
 
 impl Cphash {
-    /// What has been served so far by messages, by server threads and by clients that found theirs asleep.
+    /// What server threads have served so far; what clients have served by themselves is in [`Worker::cycles`].
     pub fn served(&self) -> Served {
         let mut sum = Served::default();
         for post in &self.owner.shared.stations {
@@ -155,32 +155,33 @@ impl Cphash {
 }
 
 impl Shared {
-    /// A server thread looks at a station; false if there is nothing to serve.
-    fn serve(&self, number: usize) -> bool {
+    /// A server thread looks at a station.
+    fn serve(&self, number: usize) -> Look {
         let post = &self.stations[number];
         if !post.bell.load(Ordering::Relaxed) {
-            return false;
+            return Look::Nothing;
         }
-        let Some(mut station) = post.station.try_lock() else { return true };
+        let Some(mut station) = post.station.try_lock() else { return Look::Taken };
         post.bell.store(false, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `ring_bell`: whoever finds the bell still rung has shown its messages before this looks.
         fence(Ordering::SeqCst);
         if post.helped.load(Ordering::Relaxed) > 0 {
             post.helped.store(0, Ordering::Relaxed);
         }
-        self.serve_station(&mut station);
-        true
+        let served = self.serve_station(&mut station);
+        station.count(served);
+        Look::Served
     }
 
-    fn serve_station(&self, station: &mut Station) -> usize {
+    fn serve_station(&self, station: &mut Station) -> Served {
         // SAFETY: the station is held.
         let cx = unsafe { self.common.context(self.common.now()) };
         station.serve(&cx)
     }
 
-    /// Tells whoever serves a station that something has come, and serves it if nobody does.
+    /// Tells whoever serves a station that something has come, and serves it if nobody does; returns what.
     #[inline]
-    pub fn ring_bell(&self, number: usize) {
+    pub fn ring_bell(&self, number: usize) -> Served {
         let post = &self.stations[number];
         // SeqCst: pairs with the fences in `serve` and in `Crew::work`.
         fence(Ordering::SeqCst);
@@ -188,23 +189,22 @@ impl Shared {
             post.bell.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
-        if self.crew.is_asleep(number) {
-            self.help(number);
-        }
+        if self.crew.is_asleep(number) { self.help(number) } else { Served::default() }
     }
 
-    /// A client serves a station, if nobody else does. When that goes on, a server thread is woken.
-    pub fn help(&self, number: usize) {
+    /// A client serves a station, if nobody else does; returns what. When that goes on, a server thread is woken.
+    pub fn help(&self, number: usize) -> Served {
         let post = &self.stations[number];
-        let Some(mut station) = post.station.try_lock() else { return };
-        let served = self.serve_station(&mut station) as u32;
+        let Some(mut station) = post.station.try_lock() else { return Served::default() };
+        let served = self.serve_station(&mut station);
         drop(station);
-        let helped = post.helped.load(Ordering::Relaxed).saturating_add(served);
+        let helped = post.helped.load(Ordering::Relaxed).saturating_add(served.messages as u32);
         post.helped.store(helped, Ordering::Relaxed);
         if helped > HELP_MAX {
             post.helped.store(0, Ordering::Relaxed);
             self.crew.wake(number);
         }
+        served
     }
 }
 

@@ -207,3 +207,93 @@ fn a_client_that_has_gone_leaves_no_seat() {
     engine.stats();
     assert_eq!(engine.seats(), 0);
 }
+
+/// A sink that keeps the large values until it is dropped, and how often something was stored.
+#[derive(Default)]
+struct Keeps {
+    room: Vec<u8>,
+    pinned: Vec<(usize, Box<dyn PinnedValue>)>,
+    stored: usize,
+}
+
+impl Sink for Keeps {
+    fn reserve(&mut self, _: usize, hit: &Hit) -> &mut [u8] {
+        self.room.resize(hit.value_len + 2 * guira_item::VALUE_SLACK_LEN, 0);
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, _: &Hit) {}
+
+    fn pinned(&mut self, index: usize, _: &Hit, value: Box<dyn PinnedValue>) {
+        self.pinned.push((index, value));
+    }
+
+    fn metadata(&mut self, _: usize, _: &Hit) {}
+
+    fn answer(&mut self, _: usize, answer: Answer) {
+        self.stored += usize::from(matches!(answer, Answer::Stored { .. }));
+    }
+}
+
+fn one_partition(server_threads: usize, megabytes: usize) -> Cphash {
+    let (partitions, server_threads) = (Some(1), Some(server_threads));
+    Cphash::new(Config { partitions, server_threads, hash_seed: 7, ..Config::new(megabytes << 20) }).expect("memory")
+}
+
+/// References were given back out of order when the ring was full, and that of a value being sent was among them: its memory was
+/// used again, and another item's bytes were sent.
+#[test]
+fn large_values_that_are_being_sent_stay_whole_when_rings_are_full() {
+    let large = |number: usize| vec![number as u8 + 1; 40_000];
+    // Sets of three words fill the ring up to a word or two, by how many reads come before them.
+    for (server_threads, gets) in (0..2).flat_map(|threads| (6..16).map(move |gets| (threads, gets))) {
+        let engine = one_partition(server_threads, 8);
+        let mut worker = engine.worker();
+        let names: Vec<String> = (0..1_024).map(|number| format!("k{number:06}")).collect();
+        let values: Vec<Vec<u8>> =
+            (0..16).map(|number| if number % 2 == 0 { large(number) } else { vec![1; 8] }).collect();
+        engine.execute(
+            &mut worker,
+            NOW,
+            &requests(&names[..16], |number| store(StoreMode::Set, &values[number])),
+            &mut Keeps::default(),
+        );
+        let mut sink = Keeps::default();
+        let mixed = requests(&names, |number| match number {
+            number if number < gets => Operation::Get(Get::PLAIN),
+            _ => store(StoreMode::Set, b"1"),
+        });
+        engine.execute(&mut worker, NOW, &mixed, &mut sink);
+        assert_eq!((sink.pinned.len(), sink.stored), (gets.div_ceil(2), names.len() - gets));
+        // Whatever is free is used again.
+        for _ in 0..4 {
+            let again = requests(&names[..16], |_| store(StoreMode::Set, &[0; 40_000]));
+            engine.execute(&mut worker, NOW, &again, &mut Keeps::default());
+        }
+        for (index, value) in &sink.pinned {
+            let is_whole = (0..value.len()).step_by(1_000).all(|offset| value.piece(offset)[0] == *index as u8 + 1);
+            assert!(is_whole, "value {index} of {gets}");
+        }
+        drop(sink);
+        assert_nothing_is_referenced(&engine, &mut worker);
+    }
+}
+
+/// All references of a batch were kept until its end: a set found nothing but what its own client had read.
+#[test]
+fn what_a_batch_has_read_does_not_keep_its_set_from_finding_room() {
+    for server_threads in [0, 1] {
+        let engine = one_partition(server_threads, 4);
+        let mut worker = engine.worker();
+        let (names, value) = (names(400), vec![1; 15_000]);
+        engine.execute(&mut worker, NOW, &requests(&names, |_| store(StoreMode::Set, &value)), &mut Keeps::default());
+        let mut sink = Keeps::default();
+        let mixed = requests(&names, |number| match number {
+            0..399 => Operation::Get(Get::PLAIN),
+            _ => store(StoreMode::Set, &value[..900]),
+        });
+        engine.execute(&mut worker, NOW, &mixed, &mut sink);
+        assert_eq!(sink.stored, 1);
+        assert_nothing_is_referenced(&engine, &mut worker);
+    }
+}

@@ -42,6 +42,16 @@ const PREEMPTIONS_MAX: u64 = 2;
 const RETREAT_NS_MIN: u64 = 100_000_000;
 const RETREAT_NS_MAX: u64 = 10_000_000_000;
 
+/// What came of a look at a station.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// There is nothing to serve.
+    Nothing,
+    /// There is, and a client is at it.
+    Taken,
+    Served,
+}
+
 /// A server thread, seen from the others.
 #[derive(Default)]
 struct Member {
@@ -171,14 +181,16 @@ impl Crew {
             wanted(active, most, 100 * busy / elapsed)
         };
         self.active.store(wanted, Ordering::Relaxed);
-        (active..wanted).for_each(|member| self.wake_member(member));
+        if wanted != active {
+            // Stations with something to serve may have come to one that sleeps.
+            (0..wanted).for_each(|member| self.wake_member(member));
+        }
     }
 
-    /// Starts a thread for each member, on `cores` in turn if there are any; `serve` serves a station, and says whether there was
-    /// something to serve.
+    /// Starts a thread for each member, on `cores` in turn if there are any; `serve` serves a station.
     pub fn start<F>(self: &Arc<Self>, cores: &[usize], serve: F) -> std::io::Result<Vec<JoinHandle<()>>>
     where
-        F: Fn(usize) -> bool + Clone + Send + 'static,
+        F: Fn(usize) -> Look + Clone + Send + 'static,
     {
         let start = |number: usize| {
             let (crew, serve) = (Arc::clone(self), serve.clone());
@@ -202,7 +214,7 @@ impl Crew {
         Ok(threads)
     }
 
-    fn work(&self, number: usize, serve: impl Fn(usize) -> bool) {
+    fn work(&self, number: usize, serve: impl Fn(usize) -> Look) {
         let member = &self.members[number];
         member.thread.set(thread::current()).expect("a member has one thread");
         let mine = || (0..self.stations).filter(|station| self.owner(*station) == Some(number));
@@ -214,7 +226,7 @@ impl Crew {
         while !self.stop.load(Ordering::Relaxed) {
             let mut found = false;
             for station in mine() {
-                found |= serve(station);
+                found |= serve(station) == Look::Served;
             }
             if found {
                 if idle_rounds > 0 {
@@ -243,7 +255,7 @@ impl Crew {
                 member.is_asleep.store(true, Ordering::Relaxed);
                 // SeqCst: pairs with the fence of whoever rings a bell; one of the two sees what the other has stored.
                 fence(Ordering::SeqCst);
-                let is_needed = mine().any(&serve);
+                let is_needed = mine().any(|station| serve(station) != Look::Nothing);
                 while !is_needed && member.is_asleep.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
                     thread::park();
                 }
@@ -323,7 +335,7 @@ mod tests {
             let (load, looked) = (Arc::clone(&load), Arc::clone(&looked));
             move |station: usize| {
                 looked.fetch_or(1 << station, Ordering::Relaxed);
-                load.load(Ordering::Relaxed)
+                if load.load(Ordering::Relaxed) { Look::Served } else { Look::Nothing }
             }
         };
         let threads = crew.start(&[], serve).expect("threads");
@@ -355,7 +367,7 @@ mod tests {
             TAKEN.fetch_add(more, Ordering::Relaxed) + more
         };
         let crew = Arc::new(Crew { preemptions, ..Crew::new(1, 4, false) });
-        let threads = crew.start(&[], |_| true).expect("threads");
+        let threads = crew.start(&[], |_| Look::Served).expect("threads");
         while crew.active() > 0 || !crew.members[0].is_asleep.load(Ordering::Relaxed) {
             thread::yield_now();
         }

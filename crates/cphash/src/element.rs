@@ -196,7 +196,7 @@ impl Memory {
     pub fn new(arena: Arc<Arena>, partitions: usize) -> Result<Self, NoAddressSpace> {
         let base = NonNull::new(arena.page(PageId(0))).expect("an arena is not at null");
         let pages = (0..arena.pages()).map(|_| PageInfo::default()).collect();
-        let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2, arena.has_huge_pages())?;
+        let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2)?;
         let lines = arena.pages() * PAGE_LINES;
         let memory = Self { arena, base, lines, pages, buckets, index: Mutex::default() };
         let is_counted = memory.charge(memory.buckets.first_bytes());

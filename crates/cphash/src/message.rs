@@ -6,7 +6,7 @@
 //! Lookup     hash key                  0                                          slot | 0 hit, 1 miss, 2 expired, 3 flushed
 //! Insert     hash key                  1        value_len << 8 | key_len          slot | 0, or 4 no room
 //! Decref     slot                      2                                          none
-//! Release    how many << 1 | keeps     5                                          none
+//! Release    how many                  5                                          none
 //! Call       address of a Call, / 16   3        hash key                          0, or 1 stalled; the answer is in the Call
 //! Set        hash key                  4        flags << 32 | expires << 31 |     version | 0, or 1 stalled, 2 too large,
 //!                                               value_len << 8 | key_len            3 no memory
@@ -14,10 +14,10 @@
 //!                                               key, value
 //! ```
 //! A short value goes with its message: whoever serves the partition reads on in lines that it has asked for, where a call would
-//! have it fetch the client's. A Release stands for many of the paper's Decrefs: the first so many references that lookups have given
-//! this client are given back, and the one after them is kept by a value that is being sent. The paper's Ready is a Call that names the element which its client has filled: what becomes of it
-//! may depend on what is there. A message for which there is no memory at its partition stalls its client's seat there: nothing
-//! that the client sent after it is served before the client has made room and carried it out.
+//! have it fetch the client's. A Release stands for many of the paper's Decrefs: so many references, the first of those that
+//! lookups have given this client, are given back. The paper's Ready is a Call that names the element which its client has filled:
+//! what becomes of it may depend on what is there. A message for which there is no memory at its partition stalls its client's
+//! seat there: nothing that the client sent after it is served before the client has made room and carried it out.
 //!
 //! Always true: a Set has two words of reply, every other message that is replied to has one, in the order of the messages; no
 //! message is longer than [`WORDS_MAX`].
@@ -72,18 +72,6 @@ pub(crate) fn word(kind: u64, content: u64) -> u64 {
 #[inline]
 pub(crate) fn open(word: u64) -> (u64, u64) {
     (word & KIND_MASK, word >> KIND_BITS)
-}
-
-/// A Release.
-#[inline]
-pub(crate) fn release(count: usize, keeps: bool) -> u64 {
-    word(RELEASE, (count as u64) << 1 | u64::from(keeps))
-}
-
-/// How many references are given back, and whether the next one is kept.
-#[inline]
-pub(crate) fn open_release(content: u64) -> (usize, bool) {
-    ((content >> 1) as usize, content & 1 == 1)
 }
 
 /// The second word of an Insert.

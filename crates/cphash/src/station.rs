@@ -41,13 +41,18 @@ pub(crate) struct Seat {
     pub replies: Producer,
     /// The client has to do something before it is served on.
     pub is_stalled: bool,
-    /// References that lookups have given the client, in their order, and that it has neither given back nor kept.
-    pub handed: VecDeque<Slot>,
+    /// References that lookups have given the client, in their order, and that it has not given back: those of two windows at most.
+    handed: VecDeque<Slot>,
 }
 
 impl Seat {
-    /// The first so many references have been given back; the one after them is kept.
-    fn release(&mut self, cx: &Context<'_>, heap: &mut Heap, count: usize, keeps: bool) {
+    pub fn new(client: usize, requests: Consumer, replies: Producer) -> Self {
+        Self { client, requests, replies, is_stalled: false, handed: VecDeque::new() }
+    }
+
+    /// The first so many references have been given back: all of them are not needed any more, in whatever order the client's
+    /// releases come here.
+    fn release(&mut self, cx: &Context<'_>, heap: &mut Heap, count: usize) {
         for number in 0..count {
             if let Some(ahead) = self.handed.get(STAGE_LEN) {
                 prefetch_to_write(cx.chunks.memory.address(*ahead));
@@ -55,9 +60,6 @@ impl Seat {
             let slot = self.handed.pop_front();
             let slot = slot.unwrap_or_else(|| panic!("a client gives back {count} references and had {number}"));
             drop_reference(cx, heap, slot);
-        }
-        if keeps {
-            self.handed.pop_front();
         }
     }
 }
@@ -83,7 +85,7 @@ pub(crate) struct Station {
     served: Served,
 }
 
-/// What has been served so far.
+/// What has been served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Served {
     /// Messages: lookups, inserts, sets, calls, and references given back.
@@ -124,9 +126,14 @@ impl Station {
         Self { number, partition, heap, seats, content, served }
     }
 
-    /// What has been served so far.
+    /// What server threads have served so far.
     pub fn served(&self) -> Served {
         self.served
+    }
+
+    /// Counts what a server thread has served.
+    pub fn count(&mut self, served: Served) {
+        self.served += served;
     }
 
     /// The partition as a group of its own.
@@ -135,48 +142,53 @@ impl Station {
         work(&mut Group { heap, partitions: &mut [partition], first: *number })
     }
 
-    /// Serves what has come so far; returns how many messages that was.
-    pub fn serve(&mut self, cx: &Context<'_>) -> usize {
+    /// Serves what has come so far.
+    pub fn serve(&mut self, cx: &Context<'_>) -> Served {
         let all_or_nothing = EndsWithAll;
         let mut seats = std::mem::take(&mut self.seats);
-        let mut served = 0;
+        let mut served = Served::default();
         let mut someone_left = false;
         for seat in &mut seats {
-            match self.serve_seat(cx, seat) {
-                0 => someone_left |= seat.requests.is_abandoned(),
-                some => served += some,
-            }
+            let of_seat = self.serve_seat(cx, seat);
+            someone_left |= of_seat.messages == 0 && seat.requests.is_abandoned();
+            served += of_seat;
         }
         if someone_left {
-            seats.retain_mut(|seat| !seat.requests.is_abandoned());
+            seats.retain_mut(|seat| {
+                let has_left = seat.requests.is_abandoned();
+                if has_left {
+                    debug_assert!(seat.handed.is_empty(), "a client gives back what it has before it goes");
+                    seat.release(cx, &mut self.heap, seat.handed.len());
+                }
+                !has_left
+            });
         }
         self.seats = seats;
         std::mem::forget(all_or_nothing);
         served
     }
 
-    fn serve_seat(&mut self, cx: &Context<'_>, seat: &mut Seat) -> usize {
+    fn serve_seat(&mut self, cx: &Context<'_>, seat: &mut Seat) -> Served {
         // What is there now and not what comes meanwhile: others wait too.
         let may_begin = !seat.is_stalled && seat.replies.has_room(REPLY_WORDS);
         let mut left = if may_begin { seat.requests.available() } else { 0 };
         if left == 0 {
-            return 0;
+            return Served::default();
         }
         let begin = cycles();
-        let mut served = 0;
+        let mut messages = 0;
         let mut ahead = [Ahead::default(); STAGES];
         let mut may_go_on = true;
         while left > 0 && may_go_on {
             self.ask_ahead(cx, seat, &mut ahead, left);
             let words = self.serve_message(cx, seat);
-            served += 1;
+            messages += 1;
             left -= words;
             ahead.iter_mut().for_each(|stage| stage.served(words));
             may_go_on = !seat.is_stalled && seat.replies.has_room(REPLY_WORDS);
         }
         seat.replies.flush();
-        self.served += Served { messages: served as u64, turns: 1, cycles: cycles() - begin };
-        served
+        Served { messages, turns: 1, cycles: cycles().saturating_sub(begin) }
     }
 
     /// Asks for what the next messages will need: for the buckets of those three stages away, for the elements to which the buckets
@@ -221,8 +233,7 @@ impl Station {
                 1
             }
             message::RELEASE => {
-                let (count, keeps) = message::open_release(content);
-                seat.release(cx, &mut self.heap, count, keeps);
+                seat.release(cx, &mut self.heap, content as usize);
                 1
             }
             message::INSERT => {
@@ -268,11 +279,11 @@ impl Station {
         Ok((death, answer, items.before))
     }
 
-    /// A client whose ring is full gives references back.
-    pub fn release(&mut self, cx: &Context<'_>, client: usize, count: usize, keeps: bool) {
+    /// A client gives references back at once, not by message.
+    pub fn release(&mut self, cx: &Context<'_>, client: usize, count: usize) {
         let Self { seats, heap, .. } = self;
         let seat = seats.iter_mut().find(|seat| seat.client == client);
-        seat.expect("a client has a seat as long as it lives").release(cx, heap, count, keeps);
+        seat.expect("a client has a seat as long as it lives").release(cx, heap, count);
     }
 
     /// Serves a client again that has done what stalled it.

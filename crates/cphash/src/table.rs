@@ -24,6 +24,9 @@ use crate::{
 /// Buckets of a partition at first: a cache line.
 const FIRST_LEN: usize = 16;
 
+/// Buckets in a page of the system's.
+const SYSTEM_PAGE_BUCKETS: usize = 4_096 / size_of::<Slot>();
+
 /// The buckets of all partitions.
 pub(crate) struct Buckets {
     /// Slots, inverted: a bucket that was never used is all zeros.
@@ -55,10 +58,11 @@ impl Buckets {
     ///
     /// # Errors
     /// [`NoAddressSpace`] if the system does not give that much.
-    pub fn new(partitions: usize, elements: usize, huge_pages: bool) -> Result<Self, NoAddressSpace> {
+    pub fn new(partitions: usize, elements: usize) -> Result<Self, NoAddressSpace> {
         // Twice what is needed if keys are spread evenly; beyond that chains grow.
         let len_max = (2 * elements.div_ceil(partitions)).next_power_of_two().max(FIRST_LEN);
-        let mapping = Mapping::new(partitions * len_max * size_of::<AtomicU32>(), huge_pages)?;
+        // Not in huge pages: partitions begin their shares of the next doubling all over it, and each would take a whole one.
+        let mapping = Mapping::new(partitions * len_max * size_of::<AtomicU32>(), false)?;
         let lens = (0..partitions).map(|_| AtomicU32::new(FIRST_LEN as u32)).collect();
         let partition_shift = HASH_BITS - partitions.ilog2();
         let slots_len = partitions * len_max;
@@ -207,7 +211,9 @@ impl Table {
     /// Buckets that memory is to be counted for before the next ones are added: none, or some.
     #[inline]
     pub fn uncounted(&self) -> usize {
-        if self.len().is_multiple_of(FIRST_LEN) { FIRST_LEN } else { 0 }
+        // Where a partition's share of a doubling is less than one of the system's pages, others lie in the page as well.
+        let step = if self.len() < SYSTEM_PAGE_BUCKETS { FIRST_LEN } else { SYSTEM_PAGE_BUCKETS };
+        if self.len().is_multiple_of(step) { step } else { 0 }
     }
 
     /// One bucket more, if there may be: the next one to be split is.
@@ -238,7 +244,7 @@ mod tests {
 
     #[test]
     fn buckets_of_all_partitions_lie_beside_each_other() {
-        let buckets = Buckets::new(4, 300, false).expect("address space");
+        let buckets = Buckets::new(4, 300).expect("address space");
         let mut places: Vec<usize> = (0..4)
             .flat_map(|partition| (0..buckets.len_max).map(move |bucket| (partition, bucket)))
             .map(|(partition, bucket)| {

@@ -45,12 +45,13 @@ const SEARCHES_PER_LOOK: u32 = 32;
 /// five needs a search, and the remaining 8 % of a segment are a thousand keys: growth is through long before they are used up.
 const BUCKETS_PER_SEARCH: usize = SEGMENT_BUCKETS / 32;
 
-/// Steps after which whoever finishes a growth sleeps for once: some ten milliseconds of yielding to nobody.
+/// Steps after which whoever finishes a growth lets go of it for once, and tries again: each moves up to a segment, or gives the
+/// processor away to those who are at it.
 const STEPS_MAX: usize = 1 << 14;
 
 /// How much longer a thread sleeps each time that it waits for another one, and the longest that it does.
 const WAIT_STEP: Duration = Duration::from_micros(100);
-const WAIT_MAX: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_millis(2);
 
 /// The shape of an item in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -690,7 +691,7 @@ impl Shared {
 }
 
 /// Lets the thread that moves a bucket, or begins a growth, go on. It may have lost its core, for milliseconds, or with the whole
-/// machine for longer: all attempts together wait for some fifteen seconds before a store is refused.
+/// machine for longer: all attempts together wait for some two seconds before a store is refused.
 #[expect(clippy::disallowed_methods, reason = "there is no event to wait for: a claim on a bucket is two bits")]
 fn wait_for_mover(attempt: usize) {
     match attempt.checked_sub(YIELDS_MAX) {
