@@ -121,9 +121,9 @@ metrics! {
     OVER_LOCKHASH: "over-lockhash", "x lockhash", More;
     /// Ticks of the processor's own clock that a thread spends for each operation.
     CYCLES_PER_OPERATION: "cycles-per-operation", "cycles/op", Less;
-    /// Ticks of the processor's own clock that a server thread spends on each message.
+    /// Ticks of the processor's own clock that a server thread spends on each message it serves.
     CYCLES_PER_MESSAGE: "cycles-per-message", "cycles/message", Less;
-    /// Messages to partitions for each operation.
+    /// Messages that server threads serve for each operation.
     MESSAGES_PER_OPERATION: "messages-per-operation", "messages/op", Neither;
     /// Share of its time that a thread has something to do.
     BUSY: "busy", "of its time", Neither;

@@ -1,5 +1,5 @@
-//! A ring of cache-line buffers from one producer to one consumer (CPHASH, PPoPP'12, section 3.4): messages are words of 64 bits,
-//! eight to a line, and a line changes hands once it is full or once the producer has nothing to add.
+//! A ring of cache-line buffers from one producer to one consumer (CPHASH, PPoPP'12, section 3.4): messages are words of
+//! 64 bits, eight to a line, and a line changes hands once it is full or once the producer has nothing to add.
 //!
 //! ```text
 //!              read                    write      temporary write
@@ -7,9 +7,9 @@
 //!   ... taken ...|== for the consumer ==|-- not shown --|... free ...
 //! ```
 //! Always true: `read <= write <= temporary write <= read + capacity`, all counted in words from the beginning and never
-//! wrapped; the consumer sees whole messages only, in the order in which they were put; `read` and `write` have a cache line
-//! each, which changes hands once for a line of messages, and the temporary write index and both sides' memory of the other's
-//! index stay with their owner.
+//! wrapped; the consumer sees whole messages only, in the order in which they were put; `read` and `write` have a cache
+//! line each, which changes hands once for a line of messages, and the temporary write index and both sides' memory of
+//! the other's index stay with their owner.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ pub struct Producer {
     shown: u64,
     /// What `read` said when it was last looked at.
     taken: u64,
-    /// How often something was shown: the lines that changed hands.
-    flushes: u64,
+    /// Lines shown so far, each as often as it was.
+    handed_over: u64,
 }
 
 /// The end of a ring that takes messages out.
@@ -86,7 +86,7 @@ pub fn ring(lines: usize) -> (Producer, Consumer) {
         read: CachePadded::new(AtomicU64::new(0)),
         write: CachePadded::new(AtomicU64::new(0)),
     });
-    let producer = Producer { shared: Arc::clone(&shared), put: 0, shown: 0, taken: 0, flushes: 0 };
+    let producer = Producer { shared: Arc::clone(&shared), put: 0, shown: 0, taken: 0, handed_over: 0 };
     (producer, Consumer { shared, next: 0, told: 0, shown: 0 })
 }
 
@@ -125,8 +125,9 @@ impl Producer {
     #[inline]
     pub fn flush(&mut self) {
         if self.shown != self.put {
+            // A line that was shown in part goes to the consumer once more.
+            self.handed_over += self.put.div_ceil(LINE_WORDS as u64) - self.shown / LINE_WORDS as u64;
             self.shown = self.put;
-            self.flushes += 1;
             // Release: pairs with the Acquire in `Consumer::available`; publishes the words.
             self.shared.write.store(self.shown, Ordering::Release);
         }
@@ -137,9 +138,9 @@ impl Producer {
         self.put
     }
 
-    /// Lines handed over since the beginning, full or not.
+    /// Lines handed over since the beginning, full or not; a line that was shown in parts counts for each of them.
     pub fn lines(&self) -> u64 {
-        self.flushes
+        self.handed_over
     }
 }
 
@@ -224,6 +225,23 @@ mod tests {
     }
 
     #[test]
+    fn a_message_hands_over_every_line_it_touches() {
+        let (mut producer, _consumer) = ring(8);
+        producer.put(&[0; 20]).expect("room");
+        assert_eq!(producer.lines(), 3, "two full ones, and half of a third");
+        producer.put(&[0; 4]).expect("room");
+        assert_eq!(producer.lines(), 4, "the other half takes the third once more");
+        producer.put(&[0; 8]).expect("room");
+        assert_eq!(producer.lines(), 5);
+        producer.put(&[0; 7]).expect("room");
+        assert_eq!(producer.lines(), 5, "nothing is shown yet");
+        (0..2).for_each(|_| producer.flush());
+        assert_eq!(producer.lines(), 6, "nothing is shown twice");
+        producer.put(&[0; 2]).expect("room");
+        assert_eq!(producer.lines(), 8, "a word in each of two lines");
+    }
+
+    #[test]
     fn a_full_ring_refuses_and_loses_nothing() {
         let (mut producer, mut consumer) = ring(1);
         (0..7).for_each(|word| producer.put(&[word]).expect("room"));
@@ -272,8 +290,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// Messages of one and of two words through a ring that fills: every interleaving within the bounds delivers each word once,
-    /// in order, and the words that belong together.
+    /// Messages of one and of two words through a ring that fills: every interleaving within the bounds delivers each
+    /// word once, in order, and the words that belong together.
     fn deliver(messages: u64, lines: usize) {
         loom::model(move || {
             let (mut producer, mut consumer) = ring(lines);

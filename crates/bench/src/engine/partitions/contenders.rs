@@ -91,22 +91,35 @@ pub(super) struct Flow {
     operations: u64,
     traffic: Traffic,
     clients: ClientCycles,
+    /// By server threads.
     served: Served,
     /// What the server threads had, together.
     server_cycles: u64,
 }
 
-/// Cycles for each operation.
+/// Cycles for each operation, none of them in two places.
 pub(super) struct Stages {
-    /// Of its client: to send its messages.
+    /// Of clients.
+    pub client: ClientStages,
+    /// Of server threads.
+    pub server: ServerStages,
+}
+
+pub(super) struct ClientStages {
+    /// To send messages.
     pub send: f64,
-    /// To wait for its replies and to take them.
+    /// To wait for replies and to take them.
     pub receive: f64,
+    /// To serve partitions to which no server thread comes.
+    pub serve: f64,
     /// To read what was found, or to write it.
     pub access: f64,
-    /// Of a server thread: to take its messages, to carry them out and to reply.
+}
+
+pub(super) struct ServerStages {
+    /// To take messages, to carry them out and to reply.
     pub serve: f64,
-    /// Of the server threads: to look for messages where there are none.
+    /// To look for messages where there are none.
     pub idle: f64,
 }
 
@@ -119,23 +132,20 @@ impl Flow {
     /// Where the cycles of an operation go.
     pub fn stages(&self) -> Stages {
         let each = |cycles: u64| cycles as f64 / self.operations as f64;
-        let ClientCycles { send, receive, access } = self.clients;
+        let ClientCycles { send, receive, serve, access } = self.clients;
         let idle = self.server_cycles.saturating_sub(self.served.cycles);
         Stages {
-            send: each(send),
-            receive: each(receive),
-            access: each(access),
-            serve: each(self.served.cycles),
-            idle: each(idle),
+            client: ClientStages { send: each(send), receive: each(receive), serve: each(serve), access: each(access) },
+            server: ServerStages { serve: each(self.served.cycles), idle: each(idle) },
         }
     }
 
-    /// Cycles to serve a message.
-    pub fn cycles_per_message(&self) -> f64 {
-        self.served.cycles as f64 / self.served.messages as f64
+    /// Cycles of a server thread to serve a message, if one has served any.
+    pub fn cycles_per_message(&self) -> Option<f64> {
+        (self.served.messages > 0).then(|| self.served.cycles as f64 / self.served.messages as f64)
     }
 
-    /// Messages for each operation.
+    /// Messages that server threads serve for each operation.
     pub fn messages_per_operation(&self) -> f64 {
         self.served.messages as f64 / self.operations as f64
     }
@@ -213,6 +223,7 @@ impl Drop for Counted<'_> {
         let own = self.caller.worker.cycles();
         sum.clients.send += own.send;
         sum.clients.receive += own.receive;
+        sum.clients.serve += own.serve;
         sum.clients.access += own.access;
     }
 }

@@ -33,14 +33,14 @@ pub(super) struct Load {
     pub partitions: Option<usize>,
     /// Cores in use, of those the run has.
     pub cores: usize,
-    /// Server threads of CPHASH, on the last of the cores, with clients on the others; if there are as many as cores, each core
-    /// has one of both.
+    /// Server threads of CPHASH, on the last of the cores, with clients on the others; if there are as many as cores,
+    /// each core has one of both.
     pub servers: usize,
 }
 
 impl Load {
-    /// A working set of so many bytes of values, all stored and room for all, 30 % inserts, batches of 1,000, LRU; every
-    /// core, half of them for server threads. A run that only shows that it works has a 1,024th of the keys.
+    /// A working set of so many bytes of values, all stored and room for all, 30 % inserts, batches of 1,000, LRU;
+    /// every core, half of them for server threads. A run that only shows that it works has a 1,024th of the keys.
     pub fn of(bench: &Bench, working_set_bytes: usize) -> Self {
         let keys = bench.extent.scaled(working_set_bytes, (working_set_bytes >> 10).max(16 << 10)) / VALUE_BYTES;
         let batch = NonZeroUsize::new(1_000).expect("not zero");

@@ -29,10 +29,10 @@ impl Sweep {
     pub fn run(&self, bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let steps = (self.steps)(bench);
         let words = format!(
-            "8 B keys and values, uniform, all stored before; 30 % inserts, batches of 1,000, LRU, room for all and {} cores \
-             unless told otherwise; cphash has server threads on half of the cores and clients on the others, the others have \
-             a thread that asks on each (cphash, clients serve: the same messages, and no server threads; cphash, by load: clients on all of them, and as many \
-             server threads beside as are busy)",
+            "8 B keys and values, uniform, all stored before; 30 % inserts, batches of 1,000, LRU, room for all and {} \
+             cores unless told otherwise; cphash has server threads on half of the cores and clients on the rest, the \
+             others have a thread that asks on each (cphash, clients serve: the same messages, and no server threads; \
+             cphash, by load: clients on all of them, and as many server threads beside as are busy)",
             bench.cores.len()
         );
         let mut report = ExperimentReport::new(self.name, self.title, words).over(self.axis);

@@ -6,14 +6,12 @@ use guira_cphash::Eviction;
 
 use super::{Aim, contenders::Contender, load::Load, metric, sweep::Sweep};
 
-/// Working set where another parameter is varied, 16 MB: larger than the caches of two cores, smaller than what they share.
+/// Working set where another parameter is varied, 16 MB: larger than the caches of two cores, smaller than what they
+/// share.
 const USUAL_BYTES: usize = 16 << 20;
 
 /// Working set where threads are varied, 1 MB, as in the paper.
 const SMALL_BYTES: usize = 1 << 20;
-
-/// A full line of lookups has eight.
-pub(super) const DENSE: Aim = Aim { peer: "cphash", variant: None, metric: metric::WORDS_PER_LINE, bound: 7.0 };
 
 /// What the paper has, to send and to receive two messages.
 pub(super) const FEW_LINES: Aim =
@@ -24,8 +22,8 @@ pub(in super::super) const WORKING_SETS: Sweep = Sweep {
     name: "working-sets",
     title: "Throughput over working sets (CPHASH's Figures 5 and 8)",
     axis: "working set, MB",
-    remark: "the paper, 160 hardware threads: cphash does 1.6 to 2 times what lockhash does from 256 KB to 128 MB, 1.45 times \
-             without LRU at 4 MB",
+    remark: "the paper, 160 hardware threads: cphash does 1.6 to 2 times what lockhash does from 256 KB to 128 MB, \
+             1.45 times without LRU at 4 MB",
     contenders: &Contender::ALL,
     aims: &[Aim { peer: "cphash", variant: None, metric: metric::OVER_LOCKHASH, bound: 1.0 }],
     steps: |bench| {
@@ -60,8 +58,8 @@ pub(in super::super) const INSERT_RATIOS: Sweep = Sweep {
     name: "insert-ratios",
     title: "Throughput over shares of inserts (CPHASH's Figure 10)",
     axis: "inserts",
-    remark: "the working set is 16 MB, the paper's 128 MB; there inserts cost both the more the more they are, cphash ahead \
-             throughout, and without any nothing is ever found: here everything is",
+    remark: "the working set is 16 MB, the paper's 128 MB; there inserts cost both the more the more they are, cphash \
+             ahead throughout, and without any nothing is ever found: here everything is",
     contenders: &Contender::ALL,
     aims: &[],
     steps: |bench| {
@@ -78,7 +76,7 @@ pub(in super::super) const BATCHES: Sweep = Sweep {
     axis: "requests a batch",
     remark: "the working set is 16 MB; the paper: 512 to 8,192 serve alike, smaller ones have clients wait",
     contenders: &Contender::ALL,
-    aims: &[Aim { variant: Some("1000"), ..DENSE }, Aim { variant: Some("1000"), ..FEW_LINES }],
+    aims: &[Aim { variant: Some("1000"), ..FEW_LINES }],
     steps: |bench| {
         let load = Load::of(bench, USUAL_BYTES);
         let step = |len: usize| (len.to_string(), Load { batch: NonZeroUsize::new(len).expect("not zero"), ..load });
@@ -106,8 +104,9 @@ pub(in super::super) const SERVER_THREADS: Sweep = Sweep {
     name: "server-threads",
     title: "Throughput over server threads on the same cores (CPHASH, sections 6.2 and 6.5)",
     axis: "server threads",
-    remark: "the working set is 1 MB; 0: clients serve each other; as many as cores: each has a client as well; by load: \
-             that, with as many serving as are busy; lockhash has a thread on each core throughout; the paper: fewer server threads than clients have the clients wait longer",
+    remark: "the working set is 1 MB; 0: clients serve each other; as many as cores: each has a client as well; by \
+             load: that, with as many serving as are busy; lockhash has a thread on each core throughout; the paper: \
+             fewer server threads than clients have the clients wait longer",
     contenders: &[Contender::Cphash, Contender::ByLoad, Contender::Lockhash],
     aims: &[],
     steps: |bench| {
@@ -121,8 +120,9 @@ pub(in super::super) const CORES: Sweep = Sweep {
     name: "cores",
     title: "Throughput over cores (CPHASH's Figures 11 and 12)",
     axis: "cores",
-    remark: "the working set is 1 MB; on a single core cphash's two threads share it; the paper: on one socket lockhash is \
-             slightly ahead, on more it falls behind, and only cphash gains by the second hardware thread of each core",
+    remark: "the working set is 1 MB; on a single core cphash's two threads share it; the paper: on one socket \
+             lockhash is slightly ahead, on more it falls behind, and only cphash gains by the second hardware thread \
+             of each core",
     contenders: &Contender::ALL,
     aims: &[],
     steps: |bench| {

@@ -5,7 +5,7 @@ use guira_sync::ring::{Consumer, LINE_WORDS, Producer, ring};
 use super::exchange::{Answer, Ask, wait_for};
 
 /// Lines of a ring, as in the engine; more where a window takes more.
-const RING_LINES: usize = 64;
+const RING_LINES: usize = 128;
 
 /// The end that sends requests.
 pub(super) struct Client {
