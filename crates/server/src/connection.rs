@@ -459,7 +459,7 @@ impl Connection {
                     return Ok(bytes.len());
                 }
                 Next::Hopeless(malformed) => {
-                    self.give_up(malformed);
+                    self.give_up(desk, malformed);
                     return Ok(bytes.len());
                 }
             }
@@ -483,8 +483,15 @@ impl Connection {
 
     /// Closes, once what came before is answered, because nothing that follows can be understood.
     #[cold]
-    fn give_up(&mut self, malformed: Malformed) {
-        tracing::warn!("{} sent {malformed}: the connection is closed", self.stream.peer_text());
+    fn give_up<S: Service>(&mut self, desk: &mut Desk<S>, malformed: Malformed) {
+        desk.traffic.cp_malformed += 1;
+        if let Some(untold) = desk.malformed_log.note(desk.now.elapsed_ms) {
+            let peer = self.stream.peer_text();
+            match untold {
+                0 => tracing::warn!("{peer} sent {malformed}: the connection is closed"),
+                _ => tracing::warn!("{peer} sent {malformed}: the connection is closed (and {untold} more before it)"),
+            }
+        }
         self.closing = Some(Ended::Error);
     }
 

@@ -13,7 +13,7 @@ use guira_server::{ListenAddress, Listeners, Settings};
 use support::client::Client;
 use support::later::Later;
 use support::reference::Reference;
-use support::{settings, start, start_with, wait_until};
+use support::{settings, start, start_with, wait_until, warnings};
 
 fn cp_settings() -> Settings {
     Settings { cp_port: Some(0), threads: 1, ..settings() }
@@ -79,6 +79,34 @@ fn clients_of_both_protocols_share_a_round() {
         text.expect(format!("STORED\r\nVALUE {:015x} 0 3\r\n{number:03}\r\nEND\r\n", number + 500));
         text.ask(format!("get {number:015x}\r\n"), format!("VALUE {number:015x} 0 8\r\nvalue {number:02}\r\nEND\r\n"));
     }
+}
+
+/// A line for each used to let any client flood the log.
+#[test]
+fn malformed_clients_are_all_counted_and_one_of_them_is_logged() {
+    warnings::keep();
+    let reference = Arc::new(Reference::default());
+    let server = start_with(cp_settings(), Immediate(Arc::clone(&reference)));
+    let mut clients = [Client::connect_cp(&server), Client::connect_cp(&server)];
+    let mut lookup = Vec::new();
+    push_lookup(&mut lookup, HashKey::from_low_bits(1));
+    clients.iter_mut().for_each(|client| client.ask(&lookup, MISS));
+    let peers = clients.each_ref().map(|client| client.stream.local_addr().unwrap().to_string());
+    let mut text = Client::connect(&server);
+    assert_eq!(text.stats("")["cp_malformed"], "0");
+
+    // While the worker stands at the gate both are said, so that it reads both at one time of its watch.
+    let held = reference.gate.lock().expect("nobody panicked at the gate");
+    text.say("get gate\r\n");
+    wait_until("the worker stands at the gate", || reference.at_gate.load(SeqCst) == 1);
+    clients.iter_mut().for_each(|client| client.say([0; 8]));
+    drop(held);
+    text.expect("END\r\n");
+    clients.iter_mut().for_each(Client::expect_closed);
+    assert_eq!(text.stats("")["cp_malformed"], "2");
+    let lines = warnings::with_any_of(&peers);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("kind 0") && lines[0].ends_with("the connection is closed"), "{lines:?}");
 }
 
 #[test]
