@@ -141,6 +141,10 @@ fn its_port_is_bound_once_on_each_host() {
     drop(probe);
     let listeners = Listeners::bind(&settings).unwrap();
     assert_eq!((listeners.tcp_addresses().len(), listeners.cp_addresses().len()), (3, 2));
+    drop(listeners);
+    let listen = ListenAddress::parse_list("127.0.0.1:0,0.0.0.0:0,127.0.0.2:0").unwrap();
+    let covered = Listeners::bind(&Settings { listen, ..settings }).unwrap();
+    assert_eq!((covered.tcp_addresses().len(), covered.cp_addresses().len()), (3, 1));
     let alone = Listeners::bind(&Settings { tcp_port: None, ..cp_settings() }).unwrap();
     assert_eq!((alone.tcp_addresses().len(), alone.cp_addresses().len()), (0, 1));
 }

@@ -301,6 +301,7 @@ fn mistakes_about_the_port_are_told_in_one_line() {
         (vec!["--cp-port", "x"], "--cp-port x: write a port"),
         (vec!["--cp-port", "65536"], "--cp-port 65536"),
         (vec!["--cp-port", "11211"], "-p has that port"),
+        (vec!["--cp-port", "5000", "-l", "127.0.0.1:5000"], "-l 127.0.0.1:5000 has that port"),
         (vec!["--cp-port", "5", "-s", "/nonexistent/socket"], "--cp-port does not go with -s"),
     ] {
         let Ended { status, stderr, .. } = Program::Guira.ends(&arguments);
