@@ -109,6 +109,25 @@ fn malformed_clients_are_all_counted_and_one_of_them_is_logged() {
     assert!(lines[0].contains("kind 0") && lines[0].ends_with("the connection is closed"), "{lines:?}");
 }
 
+/// Closing over unread input resets the connection, and what the kernel had not sent by then was lost.
+#[test]
+fn what_came_before_a_malformed_request_is_answered_whatever_comes_behind() {
+    const VALUE_LEN: usize = 256 << 10;
+    // More than the sockets' buffers take.
+    const LOOKUPS: usize = 128;
+    let server = start(cp_settings());
+    let mut client = Client::connect_cp(&server);
+    let (asked, answer) = insert_and_lookup(1, &vec![b'v'; VALUE_LEN]);
+    client.ask(&asked, &answer);
+    let lookup = &asked[asked.len() - 8..];
+    client.say([lookup.repeat(LOOKUPS).as_slice(), &[0; 8]].concat());
+    // Once it answers, all of that is read, and nothing more is before the answers have left.
+    client.expect(&answer[..4]);
+    client.say([0; 32 << 10]);
+    client.expect([&answer[4..], &answer.repeat(LOOKUPS - 1)].concat());
+    client.expect_closed();
+}
+
 #[test]
 fn silence_and_a_graceful_stop_end_a_connection() {
     let server = start(Settings { idle_timeout: Some(Duration::from_millis(20)), ..cp_settings() });
