@@ -234,7 +234,7 @@ fn settings(
     let (tcp_port, udp_port) = (port("-p", options.port)?, port("-U", options.udp_port)?);
     let cp_port = port("--cp-port", options.cp_port)?;
     if let Some(number) = cp_port {
-        check(number == 0 || tcp_port != cp_port, || format!("--cp-port {number}: -p has that port: choose another"))?;
+        check_cp_port(number, tcp_port, &listen)?;
         check(auth.is_none(), || "-Y does not go with --cp-port: CPSERVER's protocol cannot authenticate".into())?;
         check(options.unix_socket.is_none(), || {
             "--cp-port does not go with -s: a Unix socket stands instead of ports".into()
@@ -295,6 +295,21 @@ fn settings(
     })
 }
 
+/// CPSERVER's port is bound on all hosts of `-l`, so none of them may have it for memcached's protocol.
+fn check_cp_port(number: u16, tcp_port: Option<u16>, listen: &[ListenAddress]) -> Result<(), String> {
+    // 0 is any free port, and without -p the ports of -l are not bound.
+    let Some(tcp_port) = tcp_port.filter(|_| number != 0) else { return Ok(()) };
+    if let Some(taken) = listen.iter().find(|address| address.port == Some(number)) {
+        let host = taken.host.as_deref().unwrap_or("*");
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        return Err(format!(
+            "--cp-port {number}: -l {shown}:{number} has that port for memcached's protocol: write another with --cp-port"
+        ));
+    }
+    let uses_tcp_port = listen.is_empty() || listen.iter().any(|address| address.port.is_none());
+    check(!uses_tcp_port || number != tcp_port, || format!("--cp-port {number}: -p has that port: choose another"))
+}
+
 fn auth_file(path: &Path) -> Result<AuthFile, String> {
     let text = std::fs::read(path).map_err(|error| {
         format!("-Y {}: cannot be read ({error}): give a file of user:password lines", path.display())
@@ -352,5 +367,26 @@ mod tests {
         assert!(wrong(|options| options.unix_mask = "9".into()).contains("octal"));
         assert!(wrong(|options| options.auth_file = Some("/nonexistent".into())).contains("-Y"));
         assert!(Plan::of(&Options::default()).is_ok());
+    }
+
+    #[test]
+    fn cpservers_port_is_none_of_memcacheds() {
+        let listen = |text: &str| ListenAddress::parse_list(text).expect("addresses");
+        let refused = |tcp_port, text| check_cp_port(5000, tcp_port, &listen(text)).err();
+        for (text, named) in [
+            ("127.0.0.1:5000", "-l 127.0.0.1:5000 has"),
+            ("127.0.0.1,*:5000", "-l *:5000 has"),
+            ("[::1]:5000", "-l [::1]:5000 has"),
+        ] {
+            let line = refused(Some(11211), text).expect(text);
+            assert!(line.contains(named) && line.contains("write another with --cp-port"), "{line}");
+        }
+        for text in ["", "127.0.0.1", "127.0.0.1:5001,127.0.0.2"] {
+            assert!(refused(Some(5000), text).expect(text).contains("-p has that port"));
+        }
+        // Nothing listens there.
+        assert_eq!(refused(Some(5000), "127.0.0.1:5001"), None);
+        assert_eq!(refused(None, "127.0.0.1:5000"), None);
+        assert_eq!(check_cp_port(0, Some(0), &listen("127.0.0.1:0")), Ok(()));
     }
 }

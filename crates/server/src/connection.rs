@@ -34,6 +34,10 @@ const PIECES_MAX: usize = 64;
 /// Room for less than this is not worth a read of a long value.
 const LONG_READ_MIN: usize = 16 << 10;
 
+/// Reads of what lies unread when a connection is closed for what it sent, of [`READ_LEN`] bytes each: as much as a client that
+/// does not know yet usually has on the way, and some hundred microseconds' work.
+const DRAIN_READS_MAX: usize = 16;
+
 /// memcached's line when the memory for requests is used up.
 const OUT_OF_MEMORY_READING: &[u8] = b"SERVER_ERROR out of memory reading request\r\n";
 
@@ -68,6 +72,8 @@ pub(crate) enum Ended {
     Normal,
     /// The socket failed, or a limit was passed.
     Error,
+    /// It sent what cannot be understood, and what came before is answered and sent.
+    Malformed,
     /// It was silent for too long.
     Idle,
 }
@@ -76,7 +82,7 @@ impl Ended {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Normal => "normal",
-            Self::Error => "error",
+            Self::Error | Self::Malformed => "error",
             Self::Idle => "idle_timeout",
         }
     }
@@ -459,7 +465,7 @@ impl Connection {
                     return Ok(bytes.len());
                 }
                 Next::Hopeless(malformed) => {
-                    self.give_up(malformed);
+                    self.give_up(desk, malformed);
                     return Ok(bytes.len());
                 }
             }
@@ -483,9 +489,29 @@ impl Connection {
 
     /// Closes, once what came before is answered, because nothing that follows can be understood.
     #[cold]
-    fn give_up(&mut self, malformed: Malformed) {
-        tracing::warn!("{} sent {malformed}: the connection is closed", self.stream.peer_text());
-        self.closing = Some(Ended::Error);
+    fn give_up<S: Service>(&mut self, desk: &mut Desk<S>, malformed: Malformed) {
+        desk.traffic.cp_malformed += 1;
+        if let Some(untold) = desk.malformed_log.note(desk.now.elapsed_ms) {
+            let peer = self.stream.peer_text();
+            match untold {
+                0 => tracing::warn!("{peer} sent {malformed}: the connection is closed"),
+                _ => tracing::warn!("{peer} sent {malformed}: the connection is closed (and {untold} more before it)"),
+            }
+        }
+        self.closing = Some(Ended::Malformed);
+    }
+
+    /// Reads some of what a client has sent that nobody will look at: closing over it would reset the connection, and that
+    /// throws away answers that wait in the kernel.
+    #[cold]
+    fn drain<S: Service>(&mut self, desk: &mut Desk<S>) {
+        let mut tools = desk.take_tools();
+        for _ in 0..DRAIN_READS_MAX {
+            if !matches!(self.read_into(&mut tools.input, desk), Ok(READ_LEN)) {
+                break;
+            }
+        }
+        desk.put_back(tools);
     }
 
     /// A line for each request, as `-vv` asks for.
@@ -647,8 +673,11 @@ impl Connection {
         self.stream.reregister(&desk.registry, self.token, interest).map_err(|_| Ended::Error)
     }
 
-    /// Takes the connection out of all sums.
-    pub(crate) fn end<S: Service>(&mut self, desk: &mut Desk<S>) {
+    /// Takes the connection out of all sums; it is closed next.
+    pub(crate) fn end<S: Service>(&mut self, desk: &mut Desk<S>, ended: Ended) {
+        if ended == Ended::Malformed {
+            self.drain(desk);
+        }
         let shared = &desk.shared;
         if matches!(self.doing, Doing::Later) {
             shared.service.abandon(&mut desk.worker, self.ticket());

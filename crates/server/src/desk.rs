@@ -10,6 +10,7 @@ use guira_memcache::{Batch, Counters, Output, Scratch};
 use mio::Registry;
 
 use crate::clock::Reading;
+use crate::malformed_log::MalformedLog;
 use crate::shared::Shared;
 use crate::tally::Traffic;
 use crate::watchers::Observed;
@@ -40,6 +41,7 @@ pub(crate) struct Desk<S: Service> {
     pub(crate) outbox: Output,
     pub(crate) counters: Counters,
     pub(crate) traffic: Traffic,
+    pub(crate) malformed_log: MalformedLog,
     /// Requests submitted at once: fewer while values are large.
     slice_len: usize,
     tools: Option<Box<Tools>>,
@@ -141,6 +143,7 @@ impl<S: Service> Desk<S> {
             outbox: Output::default(),
             counters: Counters::default(),
             traffic: Traffic::default(),
+            malformed_log: MalformedLog::default(),
             slice_len: SLICE_LEN_MAX,
             tools: Some(tools),
         }

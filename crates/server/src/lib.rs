@@ -29,6 +29,7 @@ mod input_account;
 mod janitor;
 mod limits;
 mod listener;
+mod malformed_log;
 mod metrics;
 mod prefixes;
 mod round;

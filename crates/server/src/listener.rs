@@ -167,16 +167,15 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Binds `port` on the hosts of `wanted`, whose own ports are memcached's: a host may stand there several times.
+    /// Binds `port` on the hosts of `wanted`, whose own ports are memcached's: a host may stand there several times, or
+    /// beside a wildcard that covers it.
     fn bind_cp(&mut self, wanted: &[ListenAddress], port: u16, backlog: u32) -> Result<(), ListenError> {
-        let mut hosts = Vec::new();
+        let mut addresses = Vec::new();
         for address in wanted {
-            for address in resolve(address, port)? {
-                if !hosts.contains(&address) {
-                    hosts.push(address);
-                    self.tcp.extend(bind_tcp(address, Dialect::Cp, backlog)?);
-                }
-            }
+            addresses.extend(resolve(address, port)?);
+        }
+        for address in each_once(addresses) {
+            self.tcp.extend(bind_tcp(address, Dialect::Cp, backlog)?);
         }
         Ok(())
     }
@@ -236,6 +235,20 @@ fn resolve(address: &ListenAddress, port: u16) -> Result<Vec<SocketAddr>, Listen
     let mut found: Vec<SocketAddr> = (host.as_str(), port).to_socket_addrs().map_err(|_| unknown())?.collect();
     found.dedup();
     if found.is_empty() { Err(unknown()) } else { Ok(found) }
+}
+
+/// What of `addresses`, which have one port, has to be bound to hear on all of them: a wildcard covers its family, and no more
+/// than that, as IPv6 sockets are for IPv6 only.
+fn each_once(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let covers = |a: &SocketAddr, b: &SocketAddr| a.ip().is_unspecified() && a.is_ipv4() == b.is_ipv4();
+    let mut kept: Vec<SocketAddr> = Vec::new();
+    for address in addresses {
+        if !kept.iter().any(|other| *other == address || covers(other, &address)) {
+            kept.retain(|other| !covers(&address, other));
+            kept.push(address);
+        }
+    }
+    kept
 }
 
 fn port_flag(kind: &str) -> &'static str {
@@ -333,3 +346,21 @@ fn bind_unix(path: &Path, settings: &Settings) -> Result<BoundUnix, ListenError>
 
 /// How long accepting pauses when the process has no file descriptor left, unless a connection closes before.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `-l 0.0.0.0:11211,127.0.0.1:11212 --cp-port 5000` used to find its own port taken.
+    #[test]
+    fn a_wildcard_covers_its_family() {
+        let once = |list: &[&str]| {
+            let addresses = list.iter().map(|text| text.parse().expect("an address")).collect();
+            each_once(addresses).iter().map(SocketAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(once(&["127.0.0.1:5", "127.0.0.2:5", "127.0.0.1:5"]), ["127.0.0.1:5", "127.0.0.2:5"]);
+        assert_eq!(once(&["0.0.0.0:5", "127.0.0.1:5", "[::1]:5"]), ["0.0.0.0:5", "[::1]:5"]);
+        assert_eq!(once(&["127.0.0.1:5", "[::1]:5", "127.0.0.2:5", "0.0.0.0:5"]), ["[::1]:5", "0.0.0.0:5"]);
+        assert_eq!(once(&["127.0.0.1:5", "[::1]:5", "[::]:5", "[::]:5"]), ["127.0.0.1:5", "[::]:5"]);
+    }
+}

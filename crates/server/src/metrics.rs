@@ -68,6 +68,8 @@ const GENERAL: &[(&str, &str, Kind, &str)] = &[
     ("warm_max_factor", "memcached_lru_crawler_warm_max_factor", Gauge, "Idle age of the warm LRU (none here)"),
     ("total_malloced", "memcached_malloced_bytes", Gauge, "Bytes of memory in slab pages"),
     ("hash_bytes", "memcached_hash_bytes", Gauge, "Bytes of the index"),
+    // Beyond the exporter's names.
+    ("cp_malformed", "guira_cp_malformed", Counter, "Connections closed for what is no request of CPSERVER's protocol"),
 ];
 
 /// Row of `stats`, labels `command` and `status` of `memcached_commands_total`.

@@ -154,6 +154,7 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("engine", engine.engine);
     rows.add("eviction_policy", engine.eviction);
     rows.add("hash_slots", engine.hash_slots);
+    rows.add("cp_malformed", total("cp_malformed"));
     rows.0
 }
 

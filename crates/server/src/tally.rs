@@ -42,6 +42,7 @@ traffic! {
     read_buf_oom: "Unfinished commands refused, or connections closed, because they took too much memory.",
     response_obj_oom: "Connections closed because unread answers took too much memory.",
     log_worker_written: "Log lines made for watchers.",
+    cp_malformed: "Connections closed for what is no request of CPSERVER's protocol.",
 }
 
 /// One worker's numbers, as others see them.

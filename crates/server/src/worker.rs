@@ -242,7 +242,7 @@ impl<S: Service> Worker<S> {
 
     fn close(&mut self, key: usize, ended: Ended) {
         let mut connection = self.connections.remove(key);
-        connection.end(&mut self.desk);
+        connection.end(&mut self.desk, ended);
         let shared = &self.desk.shared;
         if shared.watchers.wants(Topic::Connections) {
             let (peer, fd, reason) = (connection.stream.watch_text(), connection.stream.raw_fd(), ended.reason());

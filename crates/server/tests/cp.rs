@@ -13,7 +13,7 @@ use guira_server::{ListenAddress, Listeners, Settings};
 use support::client::Client;
 use support::later::Later;
 use support::reference::Reference;
-use support::{settings, start, start_with, wait_until};
+use support::{settings, start, start_with, wait_until, warnings};
 
 fn cp_settings() -> Settings {
     Settings { cp_port: Some(0), threads: 1, ..settings() }
@@ -81,6 +81,53 @@ fn clients_of_both_protocols_share_a_round() {
     }
 }
 
+/// A line for each used to let any client flood the log.
+#[test]
+fn malformed_clients_are_all_counted_and_one_of_them_is_logged() {
+    warnings::keep();
+    let reference = Arc::new(Reference::default());
+    let server = start_with(cp_settings(), Immediate(Arc::clone(&reference)));
+    let mut clients = [Client::connect_cp(&server), Client::connect_cp(&server)];
+    let mut lookup = Vec::new();
+    push_lookup(&mut lookup, HashKey::from_low_bits(1));
+    clients.iter_mut().for_each(|client| client.ask(&lookup, MISS));
+    let peers = clients.each_ref().map(|client| client.stream.local_addr().unwrap().to_string());
+    let mut text = Client::connect(&server);
+    assert_eq!(text.stats("")["cp_malformed"], "0");
+
+    // While the worker stands at the gate both are said, so that it reads both at one time of its watch.
+    let held = reference.gate.lock().expect("nobody panicked at the gate");
+    text.say("get gate\r\n");
+    wait_until("the worker stands at the gate", || reference.at_gate.load(SeqCst) == 1);
+    clients.iter_mut().for_each(|client| client.say([0; 8]));
+    drop(held);
+    text.expect("END\r\n");
+    clients.iter_mut().for_each(Client::expect_closed);
+    assert_eq!(text.stats("")["cp_malformed"], "2");
+    let lines = warnings::with_any_of(&peers);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("kind 0") && lines[0].ends_with("the connection is closed"), "{lines:?}");
+}
+
+/// Closing over unread input resets the connection, and what the kernel had not sent by then was lost.
+#[test]
+fn what_came_before_a_malformed_request_is_answered_whatever_comes_behind() {
+    const VALUE_LEN: usize = 256 << 10;
+    // More than the sockets' buffers take.
+    const LOOKUPS: usize = 128;
+    let server = start(cp_settings());
+    let mut client = Client::connect_cp(&server);
+    let (asked, answer) = insert_and_lookup(1, &vec![b'v'; VALUE_LEN]);
+    client.ask(&asked, &answer);
+    let lookup = &asked[asked.len() - 8..];
+    client.say([lookup.repeat(LOOKUPS).as_slice(), &[0; 8]].concat());
+    // Once it answers, all of that is read, and nothing more is before the answers have left.
+    client.expect(&answer[..4]);
+    client.say([0; 32 << 10]);
+    client.expect([&answer[4..], &answer.repeat(LOOKUPS - 1)].concat());
+    client.expect_closed();
+}
+
 #[test]
 fn silence_and_a_graceful_stop_end_a_connection() {
     let server = start(Settings { idle_timeout: Some(Duration::from_millis(20)), ..cp_settings() });
@@ -113,6 +160,10 @@ fn its_port_is_bound_once_on_each_host() {
     drop(probe);
     let listeners = Listeners::bind(&settings).unwrap();
     assert_eq!((listeners.tcp_addresses().len(), listeners.cp_addresses().len()), (3, 2));
+    drop(listeners);
+    let listen = ListenAddress::parse_list("127.0.0.1:0,0.0.0.0:0,127.0.0.2:0").unwrap();
+    let covered = Listeners::bind(&Settings { listen, ..settings }).unwrap();
+    assert_eq!((covered.tcp_addresses().len(), covered.cp_addresses().len()), (3, 1));
     let alone = Listeners::bind(&Settings { tcp_port: None, ..cp_settings() }).unwrap();
     assert_eq!((alone.tcp_addresses().len(), alone.cp_addresses().len()), (0, 1));
 }

@@ -151,6 +151,7 @@ fn prometheus_finds_the_exporters_names() {
         "memcached_slab_lru_hits_total{slab=\"1\",lru=\"cold\"} 1",
         "memcached_lru_crawler_enabled 1",
         "memcached_lru_crawler_sleep 100",
+        "guira_cp_malformed_total 0",
     ] {
         let found = text.lines().any(|got| got == line || got == format!("{line}.0"));
         assert!(found, "{line} is missing in\n{text}");

@@ -145,30 +145,28 @@ fn the_longest_value_is_kept_and_a_longer_one_refused() {
 
 #[test]
 fn nonsense_closes_the_connection_and_is_logged_once() {
-    let Some(mut cp) = CpServer::start(&[]) else { return };
-    let mut watcher = cp.server.connect();
-    watcher.send(b"watch connevents\r\n");
-    // Lines about others may come at once.
-    let Heard::Answer(seen) = watcher.hear(b"\n") else { panic!("nothing to watch") };
-    assert!(seen.starts_with(b"OK\r\n"), "{}", show(&seen));
-    for (number, (nonsense, about)) in [
+    for (nonsense, about) in [
         ((3u64 << 60).to_le_bytes().to_vec(), "kind 3"),
         (b"get a\r\n\n".to_vec(), "kind 0"),
         (insert(1, b""), "size 0"),
         ([(INSERT | 1).to_le_bytes().as_slice(), &u32::MAX.to_le_bytes()].concat(), "4294967295 bytes"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ] {
+        // A worker logs one such line a second.
+        let Some(mut cp) = CpServer::start(&[]) else { return };
+        let mut watcher = cp.server.connect();
+        watcher.send(b"watch connevents\r\n");
+        // Lines about others may come at once.
+        let Heard::Answer(seen) = watcher.hear(b"\n") else { panic!("nothing to watch") };
+        assert!(seen.starts_with(b"OK\r\n"), "{}", show(&seen));
         let mut connection = cp.connect();
         let peer = connection.stream().local_addr().expect("our address");
         // What came before is answered, what comes behind is not.
-        let key = number as u64;
-        connection.send(&[insert(key, b"before"), lookup(key).to_vec(), nonsense].concat());
+        connection.send(&[insert(7, b"before"), lookup(7).to_vec(), nonsense].concat());
         assert_eq!(connection.hear_all(), Heard::Closed(found(b"before")), "{about}");
-        let lines = wait_for("it is logged", || Some(cp.reproaches()).filter(|lines| lines.len() > number));
-        assert_eq!(lines.len(), number + 1, "{lines:?}");
-        assert!(lines[number].contains(&peer.to_string()) && lines[number].contains(about), "{lines:?}");
+        let lines = wait_for("it is logged", || Some(cp.reproaches()).filter(|lines| !lines.is_empty()));
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(&peer.to_string()) && lines[0].contains(about), "{lines:?}");
+        assert_eq!(cp.server.stat("cp_malformed"), 1);
         let closed = format!("rport={} transport=tcp reason=error", peer.port());
         let mut seen = String::new();
         while !seen.contains(&closed) {
@@ -177,8 +175,8 @@ fn nonsense_closes_the_connection_and_is_logged_once() {
                 other => panic!("{other:?} after {seen}"),
             }
         }
+        cp.server.assert_alive();
     }
-    cp.server.assert_alive();
 }
 
 #[test]
@@ -303,6 +301,7 @@ fn mistakes_about_the_port_are_told_in_one_line() {
         (vec!["--cp-port", "x"], "--cp-port x: write a port"),
         (vec!["--cp-port", "65536"], "--cp-port 65536"),
         (vec!["--cp-port", "11211"], "-p has that port"),
+        (vec!["--cp-port", "5000", "-l", "127.0.0.1:5000"], "-l 127.0.0.1:5000 has that port"),
         (vec!["--cp-port", "5", "-s", "/nonexistent/socket"], "--cp-port does not go with -s"),
     ] {
         let Ended { status, stderr, .. } = Program::Guira.ends(&arguments);

@@ -5,6 +5,7 @@
 pub mod client;
 pub mod later;
 pub mod reference;
+pub mod warnings;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
