@@ -12,7 +12,7 @@ use guira_item::{
     Answer, Footprint, Footprints, Hit, Operation, Request, Sink, Store, StoreMode, Time, VALUE_SLACK_LEN,
 };
 use guira_sync::{
-    cycles, hint, prefetch,
+    cycles, hint, prefetch, prefetch_to_write,
     ring::{Consumer, Producer, ring},
 };
 
@@ -121,6 +121,28 @@ impl Worker {
             in_hand: None,
             stalled: None,
         }
+    }
+
+    /// Asks for the buckets of keys, and for the elements that those lead to; returns the keys' hashes. One key is looked up at
+    /// once.
+    pub(crate) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> &[u64] {
+        let common = &self.shared.common;
+        self.hashes.clear();
+        self.hashes.extend(keys.map(|key| common.hash(key)));
+        if self.hashes.len() > 1 {
+            let buckets = &common.memory.buckets;
+            for hash in &self.hashes {
+                prefetch(buckets.address(common.partition(*hash), *hash));
+            }
+            for hash in &self.hashes {
+                if let Some(slot) = buckets.hint(common.partition(*hash), *hash) {
+                    let address = common.memory.address(slot);
+                    prefetch_to_write(address);
+                    prefetch(address.wrapping_add(LINE_LEN));
+                }
+            }
+        }
+        &self.hashes
     }
 
     /// Carries out requests by messages, a window of them at a time.

@@ -41,8 +41,8 @@ use crate::{
     station::{Served, Station},
 };
 
-/// Fewer requests than this are carried out on the spot.
-const MESSAGES_MIN: usize = 16;
+/// Fewer requests than this are carried out on the spot: spread over the partitions they fill no cache lines.
+const MESSAGES_MIN: usize = 64;
 
 /// Messages that clients have served themselves after which a server thread is woken for the partition.
 const HELP_MAX: u32 = 4_096;
@@ -268,8 +268,10 @@ impl Engine for Cphash {
         shared.common.set_now(now);
         shared.flush_if_due(now);
         if requests.len() < MESSAGES_MIN {
-            for (index, request) in requests.iter().enumerate() {
-                let hash = shared.common.hash(request.key.as_bytes());
+            let keys = requests.iter().map(|request| request.key.as_bytes());
+            let hashes = worker.prefetch(keys);
+            for (index, (request, hash)) in requests.iter().zip(hashes).enumerate() {
+                let hash = *hash;
                 match &request.operation {
                     Operation::Get(get) if is_plain(get) => direct::get(shared, now, hash, request, get, index, sink),
                     _ => direct::change(shared, now, hash, request, index, sink),
@@ -278,6 +280,10 @@ impl Engine for Cphash {
             return;
         }
         worker.carry_out(now, requests, sink);
+    }
+
+    fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
+        worker.prefetch(keys.iter().copied());
     }
 
     fn flush_all(&self, at: Time, now: Time) {
