@@ -8,7 +8,7 @@
 //! All numbers are little-endian; a hash key has 60 bits, a value at least one byte.
 //!
 //! - [`step`] takes one [`Request`] from what a client has sent; [`push_lookup`] and [`push_insert`] write one.
-//! - [`answer`] takes one [`Answer`] from what a server has sent; [`size_field`] is what stands before a value.
+//! - [`answer()`] takes one [`Answer`] from what a server has sent; [`size_field`] is what stands before a value.
 //!
 //! Always true: nothing is kept between two calls and nothing is allocated, so bytes mean the same in whatever pieces they come.
 #![forbid(unsafe_code)]

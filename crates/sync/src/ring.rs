@@ -289,6 +289,7 @@ mod loom_tests {
     use loom::thread;
 
     use super::*;
+    use crate::SpinLock;
 
     /// Messages of one and of two words through a ring that fills: every interleaving within the bounds delivers each
     /// word once, in order, and the words that belong together.
@@ -327,6 +328,47 @@ mod loom_tests {
     #[test]
     fn loom_a_ring_that_fills_is_written_over_only_when_read() {
         deliver(6, 1);
+    }
+
+    /// A station as CPHASH has it: who serves it changes from one turn to the next.
+    struct Station {
+        requests: Consumer,
+        replies: Producer,
+        /// Known to the model, which notices if one holder does not leave it to the next.
+        served: loom::cell::Cell<u64>,
+    }
+
+    impl Station {
+        fn serve(&mut self) {
+            while let Some(word) = self.requests.take() {
+                assert_eq!(self.served.get(), word, "served once, and in order");
+                self.served.set(word + 1);
+                self.replies.put(&[word]).expect("room");
+            }
+            self.replies.flush();
+        }
+    }
+
+    /// A station is handed over while its client sends: the thread that had it, the one that it is assigned to now and the client
+    /// itself may all try to serve it, and each message is served once and replied to in order.
+    #[test]
+    fn loom_a_station_that_changes_hands_serves_each_message_once() {
+        loom::model(|| {
+            let ((mut requests, served), (answered, mut replies)) = (ring(1), ring(1));
+            let station = Station { requests: served, replies: answered, served: loom::cell::Cell::new(0) };
+            let station = Arc::new(SpinLock::new(station));
+            let servers = [(); 2].map(|()| {
+                let station = Arc::clone(&station);
+                thread::spawn(move || station.try_lock().iter_mut().for_each(|station| station.serve()))
+            });
+            for word in 0..2 {
+                requests.put(&[word]).expect("room");
+                requests.flush();
+            }
+            servers.into_iter().for_each(|server| server.join().expect("serves"));
+            station.lock().serve();
+            assert_eq!([replies.take(), replies.take(), replies.take()], [Some(0), Some(1), None]);
+        });
     }
 
     /// A word published without an ordering: the model must notice.
