@@ -158,7 +158,9 @@ impl Worker {
                 let sent = window.worker.send(&chunk[done..], &hashes[done..]);
                 window.worker.cycles.send += window.worker.time_since(begin, served);
                 window.answer(&chunk[done..][..sent], &hashes[done..], number * WINDOW_LEN + done, sink);
+                let (answered, served_before) = (cycles(), window.worker.cycles.serve);
                 drop(window);
+                self.cycles.access += self.time_since(answered, served_before);
                 (begin, served) = (cycles(), self.cycles.serve);
                 done += sent;
             }
@@ -201,9 +203,14 @@ impl Worker {
     /// Makes room for a message that is stalled, anywhere: memory may be with other partitions, of which one is held at a time.
     fn make_room(&mut self, partition: usize, now: Time, shortage: Shortage) {
         self.stalled = Some(partition);
-        // What this client has references to is no room.
-        (0..self.lanes.len()).for_each(|partition| self.release_at_once(partition));
+        self.release_all_at_once();
         self.shared.make_room(partition, now, shortage);
+    }
+
+    /// Gives back whatever lookups have brought and has been answered: what this client has references to is no room for what it
+    /// stores.
+    fn release_all_at_once(&mut self) {
+        (0..self.lanes.len()).for_each(|partition| self.release_at_once(partition));
     }
 
     /// Gives the reference of a call back.
@@ -687,6 +694,9 @@ impl Window<'_> {
         index: usize,
         sink: &mut S,
     ) {
+        if filled.is_none() {
+            self.worker.release_all_at_once();
+        }
         let shared = Arc::clone(&self.worker.shared);
         // SAFETY: what is touched through it is touched while the partition is held.
         let cx = unsafe { shared.common.context(self.now) };

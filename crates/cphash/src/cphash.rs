@@ -317,6 +317,12 @@ impl Engine for Cphash {
     }
 
     fn maintain(&self, _: &mut Worker, now: Time) -> bool {
+        // References that were given back while nobody looked.
+        for (number, post) in self.owner.shared.stations.iter().enumerate() {
+            if post.bell.load(Ordering::Relaxed) {
+                self.owner.shared.help(number);
+            }
+        }
         self.owner.shared.maintain(now)
     }
 

@@ -282,7 +282,8 @@ fn large_values_that_are_being_sent_stay_whole_when_rings_are_full() {
 /// All references of a batch were kept until its end: a set found nothing but what its own client had read.
 #[test]
 fn what_a_batch_has_read_does_not_keep_its_set_from_finding_room() {
-    for server_threads in [0, 1] {
+    // Set and Insert.
+    for (server_threads, len) in [(0, 900), (0, 2_000), (1, 900), (1, 2_000)] {
         let engine = one_partition(server_threads, 4);
         let mut worker = engine.worker();
         let (names, value) = (names(400), vec![1; 15_000]);
@@ -290,7 +291,7 @@ fn what_a_batch_has_read_does_not_keep_its_set_from_finding_room() {
         let mut sink = Keeps::default();
         let mixed = requests(&names, |number| match number {
             0..399 => Operation::Get(Get::PLAIN),
-            _ => store(StoreMode::Set, &value[..900]),
+            _ => store(StoreMode::Set, &value[..len]),
         });
         engine.execute(&mut worker, NOW, &mixed, &mut sink);
         assert_eq!(sink.stored, 1);

@@ -61,6 +61,14 @@ struct Member {
     busy_ns: AtomicU64,
 }
 
+/// How often a thread had been taken off its core at some time.
+#[derive(Clone, Copy)]
+struct Preemptions {
+    count: u64,
+    /// Nanoseconds since the crew's beginning.
+    at_ns: u64,
+}
+
 /// All server threads, and which of them serve.
 pub(crate) struct Crew {
     members: Box<[CachePadded<Member>]>,
@@ -133,6 +141,10 @@ impl Crew {
         }
     }
 
+    fn preemptions_now(&self) -> Preemptions {
+        Preemptions { count: (self.preemptions)(), at_ns: self.now_ns() }
+    }
+
     fn now_ns(&self) -> u64 {
         self.begin.elapsed().as_nanos() as u64
     }
@@ -151,7 +163,7 @@ impl Crew {
     }
 
     /// Counts what a member has served, and has more or fewer of them serve if it is time to look and the load has changed.
-    fn review(&self, number: usize, busy_ns: u64, preemptions: &mut u64) {
+    fn review(&self, number: usize, busy_ns: u64, preemptions: &mut Preemptions) {
         self.members[number].busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
         let (last, now) = (self.reviewed_ns.load(Ordering::Relaxed), self.now_ns());
         let elapsed = now.saturating_sub(last);
@@ -164,13 +176,17 @@ impl Crew {
         }
         let busy: u64 = self.members.iter().map(|member| member.busy_ns.swap(0, Ordering::Relaxed)).sum();
         let active = self.active();
-        let before = std::mem::replace(preemptions, (self.preemptions)());
-        let is_preempted = (*preemptions - before) * REVIEW_NS >= PREEMPTIONS_MAX * elapsed;
+        let before = std::mem::replace(preemptions, self.preemptions_now());
+        let is_preempted = (preemptions.count - before.count) * REVIEW_NS
+            >= PREEMPTIONS_MAX * preemptions.at_ns.saturating_sub(before.at_ns).max(REVIEW_NS);
         let (retreat_ns, retreat_end_ns) =
             (self.retreat_ns.load(Ordering::Relaxed), self.retreat_end_ns.load(Ordering::Relaxed));
         let wanted = if is_preempted {
-            self.retreat_end_ns.store(now + retreat_ns, Ordering::Relaxed);
-            self.retreat_ns.store((2 * retreat_ns).min(RETREAT_NS_MAX), Ordering::Relaxed);
+            // Of several that step down one after the other only the first begins a retreat.
+            if now >= retreat_end_ns {
+                self.retreat_end_ns.store(now + retreat_ns, Ordering::Relaxed);
+                self.retreat_ns.store((2 * retreat_ns).min(RETREAT_NS_MAX), Ordering::Relaxed);
+            }
             active.saturating_sub(1)
         } else {
             // Cores have been there for as long as they were said not to be.
@@ -222,7 +238,7 @@ impl Crew {
         // Since when this has served without a pause, or has found nothing to serve.
         let mut since = Instant::now();
         let mut busy_rounds = 0u32;
-        let mut preemptions = (self.preemptions)();
+        let mut preemptions = self.preemptions_now();
         while !self.stop.load(Ordering::Relaxed) {
             let mut found = false;
             for station in mine() {
@@ -272,7 +288,8 @@ impl Crew {
     }
 }
 
-/// How often the system has taken the calling thread off its core so far while it could have gone on.
+/// How often the system has taken the calling thread off its core so far while it could have gone on, or has found somebody else to
+/// run there when it let go of it with nothing to serve: in both cases others want the core.
 fn thread_preemptions() -> u64 {
     // SAFETY: all zeros are a value of this plain structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -416,7 +416,9 @@ impl Partition {
     /// some.
     #[inline]
     fn grow_table(&mut self, cx: &Context<'_>) -> bool {
-        let grows = self.len > self.table.len() && cx.chunks.memory.charge(self.table.uncounted() * size_of::<Slot>());
+        let memory = cx.chunks.memory;
+        let grows = self.len > self.table.len()
+            && self.table.uncounted(&memory.buckets).is_some_and(|len| memory.charge(len * size_of::<Slot>()));
         if grows {
             self.table.grow(cx.chunks);
         }

@@ -208,20 +208,21 @@ impl Table {
         }
     }
 
-    /// Buckets that memory is to be counted for before the next ones are added: none, or some.
+    /// Buckets that memory is to be counted for before the next one is added: none, or some; `None` if there may be no more.
     #[inline]
-    pub fn uncounted(&self) -> usize {
-        // Where a partition's share of a doubling is less than one of the system's pages, others lie in the page as well.
-        let step = if self.len() < SYSTEM_PAGE_BUCKETS { FIRST_LEN } else { SYSTEM_PAGE_BUCKETS };
-        if self.len().is_multiple_of(step) { step } else { 0 }
+    pub fn uncounted(&self, buckets: &Buckets) -> Option<usize> {
+        if self.len() == buckets.len_max {
+            return None;
+        }
+        // A partition's share of a doubling when it is begun, since the page it lies in is there from then on; of a larger one a
+        // page at a time.
+        let step = (1 << self.len().ilog2()).min(SYSTEM_PAGE_BUCKETS);
+        Some(if self.len().is_multiple_of(step) { step } else { 0 })
     }
 
-    /// One bucket more, if there may be: the next one to be split is.
+    /// One bucket more, of which there are fewer than there may be: the next one to be split is.
     pub fn grow(&mut self, chunks: Chunks<'_>) {
         let buckets = &chunks.memory.buckets;
-        if self.len() == buckets.len_max {
-            return;
-        }
         let split = self.at(buckets, self.len() - (1 << self.len.ilog2()));
         let mut slot = Slot(!split.load(Ordering::Relaxed));
         split.store(!Slot::NONE.0, Ordering::Relaxed);
@@ -255,6 +256,22 @@ mod tests {
         assert_eq!(places, (0..4 * 256).collect::<Vec<_>>());
         assert!((0..4).all(|partition| buckets.slot(partition, 63) as *const _
             < buckets.slots.as_ptr().wrapping_add(4 * 64).cast_const()));
+    }
+
+    /// Buckets that never came were counted again and again.
+    #[test]
+    fn all_buckets_are_counted_once() {
+        let memory = Memory::with_pages(64, 2);
+        // SAFETY: this thread is alone with the memory.
+        let chunks = unsafe { memory.chunks() };
+        let mut table = Table::new(1);
+        let mut counted = table.len();
+        while let Some(more) = table.uncounted(&memory.buckets) {
+            counted += more;
+            table.grow(chunks);
+            assert!(counted >= table.len());
+        }
+        assert_eq!((counted, table.len()), (memory.buckets.len_max, memory.buckets.len_max));
     }
 
     #[test]

@@ -368,7 +368,7 @@ impl Table {
         if self.index.layout().small_bits.is_some() {
             return self.rebuild();
         }
-        match self.index.begin_growth(self.index.segments() + 1) {
+        match self.index.begin_growth(|segments| segments + 1) {
             Err(GrowError::AtMaximum) => return false,
             Ok(()) | Err(GrowError::Busy) => {}
             Err(error) => panic!("{error:?}"),
