@@ -208,6 +208,40 @@ fn a_client_that_has_gone_leaves_no_seat() {
     assert_eq!(engine.seats(), 0);
 }
 
+/// The same where memory is full of what other sinks still send, so that sets and calls stall.
+#[test]
+fn a_client_that_dies_while_it_is_stalled_is_served_again() {
+    for server_threads in [0, 1] {
+        let engine = one_partition(server_threads, 4);
+        let (names, large) = (names(100), vec![5; 60_000]);
+        let fill = requests(&names, |_| store(StoreMode::Set, &large));
+        let read = requests(&names, |_| Operation::Get(Get::PLAIN));
+        // A set by message, one whose value is larger, and an operation.
+        let mixed = requests(&names, |number| match number % 3 {
+            0 => store(StoreMode::Set, &large[..800]),
+            1 => store(StoreMode::Add, &large[..700]),
+            _ => store(StoreMode::Set, &large[..3_000]),
+        });
+        for after in (0..100).step_by(9) {
+            let mut worker = engine.worker();
+            let mut sending = Keeps::default();
+            engine.execute(&mut worker, NOW, &fill, &mut Keeps::default());
+            engine.execute(&mut worker, NOW, &read, &mut sending);
+            assert!(sending.pinned.len() > 40, "memory is full of what is being sent");
+            let refused = engine.stats().out_of_memory;
+            let mut sink = GivesUp { after, room: Vec::new() };
+            let ended = catch_unwind(AssertUnwindSafe(|| engine.execute(&mut worker, NOW, &mixed, &mut sink)));
+            assert!(ended.is_err(), "it gives up");
+            assert!(after < 50 || engine.stats().out_of_memory > refused, "there was no memory");
+            drop(sending);
+            let mut sink = Keeps::default();
+            engine.execute(&mut worker, NOW, &mixed, &mut sink);
+            assert!(sink.stored > 60, "{} stored: it is served again", sink.stored);
+        }
+        assert_nothing_is_referenced(&engine, &mut engine.worker());
+    }
+}
+
 /// A sink that keeps the large values until it is dropped, and how often something was stored.
 #[derive(Default)]
 struct Keeps {
