@@ -26,6 +26,8 @@ use std::{
 use guira_arena::{Arena, NoAddressSpace, PAGE_LEN, PageId};
 use guira_item::KEY_LEN_MAX;
 
+use guira_sync::{prefetch, prefetch_to_write};
+
 use crate::{heap::PageInfo, table::Buckets};
 
 /// Bytes of a cache line, the unit of memory.
@@ -243,6 +245,14 @@ impl Memory {
     #[inline]
     pub fn address(&self, slot: Slot) -> *const u8 {
         self.base.as_ptr().wrapping_add(slot.0 as usize * LINE_LEN)
+    }
+
+    /// Asks the memory for an element's header, to be written, and for the beginning of its body.
+    #[inline]
+    pub fn prefetch_element(&self, slot: Slot) {
+        let address = self.address(slot);
+        prefetch_to_write(address);
+        prefetch(address.wrapping_add(LINE_LEN));
     }
 
     /// The body of an element.

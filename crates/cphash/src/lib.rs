@@ -32,12 +32,14 @@ mod pin;
 mod shards;
 mod station;
 mod table;
+mod traffic;
 
-pub use client::{ClientCycles, Traffic, Worker as CphashWorker};
+pub use client::Worker as CphashWorker;
 pub use config::{Config, ConfigError, Eviction};
 pub use cphash::Cphash;
 pub use lockhash::{Lockhash, Worker as LockhashWorker};
 pub use station::Served;
+pub use traffic::{ClientCycles, Traffic};
 
 #[cfg(test)]
 mod cphash_tests;

@@ -11,7 +11,7 @@ use guira_item::{
     Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Operation, ReassignError, Request, ScanCursor,
     Sink, Time,
 };
-use guira_sync::{SpinGuard, SpinLock, prefetch, prefetch_to_write};
+use guira_sync::{SpinGuard, SpinLock, prefetch_to_write};
 
 use crate::{
     config::{Config, ConfigError},
@@ -112,20 +112,10 @@ impl Shared {
     #[inline]
     fn prefetch_bucket(&self, hash: u64) {
         let number = self.common.partition(hash);
-        prefetch(self.common.memory.buckets.address(number, hash));
+        self.common.prefetch_bucket(hash);
         let partition: *const u8 = (&raw const *self.partitions[number]).cast();
         prefetch_to_write(partition);
         prefetch_to_write(partition.wrapping_add(LINE_LEN));
-    }
-
-    /// Asks for the first element of a bucket.
-    #[inline]
-    fn prefetch_element(&self, hash: u64) {
-        if let Some(slot) = self.common.memory.buckets.hint(self.common.partition(hash), hash) {
-            let address = self.common.memory.address(slot);
-            prefetch_to_write(address);
-            prefetch(address.wrapping_add(LINE_LEN));
-        }
     }
 
     /// Asks for what comes behind the first element of a chain. A lock waits for all that its thread has written: a neighbour in the
@@ -211,7 +201,7 @@ impl Engine for Lockhash {
                     worker.hashes.get(number).filter(|_| distance > 0)
                 };
                 ahead(3).inspect(|hash| shared.prefetch_bucket(**hash));
-                ahead(2).inspect(|hash| shared.prefetch_element(**hash));
+                ahead(2).inspect(|hash| shared.common.prefetch_element(**hash));
                 ahead(1).inspect(|hash| shared.prefetch_behind_first(now, **hash));
                 let Some(number) = turn.checked_sub(STAGES * distance) else { continue };
                 let (request, hash) = (&window[number], worker.hashes[number]);
@@ -229,7 +219,7 @@ impl Engine for Lockhash {
             worker.hashes.clear();
             worker.hashes.extend(batch.iter().map(|key| self.shared.common.hash(key)));
             worker.hashes.iter().for_each(|hash| self.shared.prefetch_bucket(*hash));
-            worker.hashes.iter().for_each(|hash| self.shared.prefetch_element(*hash));
+            worker.hashes.iter().for_each(|hash| self.shared.common.prefetch_element(*hash));
         }
     }
 

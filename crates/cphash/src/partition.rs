@@ -12,12 +12,12 @@ use guira_item::{
     Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, Request, Store,
     StoreMode, Time, apply,
 };
-use guira_sync::{prefetch, prefetch_to_write};
+use guira_sync::prefetch_to_write;
 
 use crate::{
     config::Eviction,
     context::{Context, Counters, Lookup, Outcome, Shape, Shortage, Supply},
-    element::{Header, Kind, LINE_LEN, PIECE_HEADER_LEN, Parts, Slot, mark},
+    element::{Header, Kind, PIECE_HEADER_LEN, Parts, Slot, mark},
     element_ops::{
         current, fill, footprints, free_element, info, is_replaceable, keeps_use, marked_copy, number_text, set_marks,
     },
@@ -112,9 +112,7 @@ impl Partition {
         let header = chunks.header(first);
         if header.hash.get() != hash {
             if let Some(next) = header.link.get().some() {
-                let address = memory.address(next);
-                prefetch_to_write(address);
-                prefetch(address.wrapping_add(LINE_LEN));
+                memory.prefetch_element(next);
             }
         } else if cx.settings.config.eviction == Eviction::Lru {
             for neighbour in [header.newer.get(), header.older.get()] {

@@ -12,6 +12,7 @@ use guira_arena::{Arena, PAGE_LEN, PageId, PageLoan};
 use guira_item::{
     ClassStats, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, ScanCursor, Time,
 };
+use guira_sync::prefetch;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::{
@@ -96,6 +97,20 @@ impl Common {
     #[inline]
     pub fn partition(&self, hash: u64) -> usize {
         self.memory.buckets.partition_of(hash)
+    }
+
+    /// Asks the memory for a hash key's bucket.
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        prefetch(self.memory.buckets.address(self.partition(hash), hash));
+    }
+
+    /// Asks for the first element of a hash key's bucket, which has been asked for.
+    #[inline]
+    pub fn prefetch_element(&self, hash: u64) {
+        if let Some(slot) = self.memory.buckets.hint(self.partition(hash), hash) {
+            self.memory.prefetch_element(slot);
+        }
     }
 
     /// What an operation on partitions goes by.

@@ -14,7 +14,7 @@ use guira_sync::{
 
 use crate::{
     context::{Context, Lookup, Outcome, Shortage},
-    element::{LINE_LEN, Slot},
+    element::Slot,
     element_ops::{drop_reference, refer},
     group::Group,
     heap::Heap,
@@ -200,11 +200,11 @@ impl Station {
         go_ahead(seat, buckets, 3, left, |_, hash| prefetch(memory.buckets.address(self.number, hash)));
         go_ahead(seat, elements, 2, left, |kind, hash| {
             if let Some(slot) = memory.buckets.hint(self.number, hash) {
-                let address = memory.address(slot);
-                prefetch_to_write(address);
-                // Its key, which a lookup leaves to the client.
-                if kind != message::LOOKUP {
-                    prefetch_to_write(address.wrapping_add(LINE_LEN));
+                // Its key is left to the client by a lookup.
+                if kind == message::LOOKUP {
+                    prefetch_to_write(memory.address(slot));
+                } else {
+                    memory.prefetch_element(slot);
                 }
             }
         });
