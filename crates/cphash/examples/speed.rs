@@ -1,5 +1,6 @@
-//! How fast an engine answers batches on one client thread and, for CPHASH, one server thread:
-//! `cargo run --release -p guira-cphash --example speed -- lockhash 16 30` (engine, megabytes of 8-byte values, % inserts).
+//! How fast an engine answers batches:
+//! `cargo run --release -p guira-cphash --example speed -- cphash 16 30 1 2` (engine, megabytes of 8-byte values, % inserts, most
+//! server threads, client threads).
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ fn store(value: &[u8]) -> Operation<'_> {
     Operation::Store(Store { mode, flags, expiry, cas, vivify, value })
 }
 
-fn play<E: Engine>(engine: &E, keys: u64, percent: u64, tell: impl Fn(&E::Worker)) {
+fn play<E: Engine>(engine: &E, client: u64, keys: u64, percent: u64, tell: impl Fn(&E::Worker)) {
     let mut worker = engine.worker();
     let mut answers = Answers([0; 8 + 2 * VALUE_SLACK_LEN]);
     let mut batch = |worker: &mut E::Worker, numbers: &[(u64, bool)]| {
@@ -54,7 +55,7 @@ fn play<E: Engine>(engine: &E, keys: u64, percent: u64, tell: impl Fn(&E::Worker
     for from in (0..keys).step_by(BATCH) {
         batch(&mut worker, &(from..keys.min(from + BATCH as u64)).map(|number| (number, true)).collect::<Vec<_>>());
     }
-    let mut random = 88_172_645_463_325_252u64;
+    let mut random = 88_172_645_463_325_252u64 ^ client << 40;
     let draws: Vec<(u64, bool)> = (0..2_000_000)
         .map(|_| {
             random ^= random << 13;
@@ -74,6 +75,11 @@ fn play<E: Engine>(engine: &E, keys: u64, percent: u64, tell: impl Fn(&E::Worker
     }
 }
 
+fn clients(count: u64, play: impl Fn(u64) + Sync) {
+    let play = &play;
+    std::thread::scope(|scope| (0..count).for_each(|client| drop(scope.spawn(move || play(client)))));
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number =
@@ -82,13 +88,19 @@ fn main() {
     let config = Config { huge_pages: true, hash_seed: 42, ..Config::new(keys as usize * 144 + (4 << 20)) };
     match arguments.first().map(String::as_str) {
         Some("cphash") => {
-            let config = Config { server_threads: Some(number(3, 1) as usize), ..config };
+            let partitions = Some(number(5, 8) as usize);
+            let config = Config { partitions, server_threads: Some(number(3, 1) as usize), ..config };
             let engine = Cphash::new(config).expect("memory");
-            play(&engine, keys, number(2, 30), |worker| {
-                let (cycles, served) = (worker.cycles(), engine.served());
-                println!("{cycles:?} {served:?}");
+            clients(number(4, 1), |client| {
+                play(&engine, client, keys, number(2, 30), |worker| {
+                    let (cycles, served) = (worker.cycles(), engine.served());
+                    println!("{cycles:?} {served:?}");
+                });
             });
         }
-        _ => play(&Lockhash::new(config).expect("memory"), keys, number(2, 30), |_| ()),
+        _ => {
+            let engine = Lockhash::new(config).expect("memory");
+            clients(number(4, 1), |client| play(&engine, client, keys, number(2, 30), |_| ()));
+        }
     }
 }

@@ -17,8 +17,10 @@ use guira_sync::{
 };
 
 use crate::{
+    batch::Batch,
     context::{Context, Lookup},
     cphash::{Post, Shared},
+    direct,
     element::{LINE_LEN, Slot},
     element_ops::{drop_reference, free_element, is_plain, refer},
     message::{self, Call, SetDraft},
@@ -44,6 +46,9 @@ const FETCHED_AHEAD: usize = 16;
 /// Turns of waiting for a server thread after which a client serves the partition itself, if nobody does: some two microseconds.
 /// A client that has less to do than its server thread takes over partitions in this way until both have as much.
 const PATIENCE: u32 = 32;
+
+/// Requests for which it pays to sort them by partition.
+const BATCH_MIN: usize = 64;
 
 /// A client's rings to and from one station.
 struct Lane {
@@ -81,6 +86,7 @@ pub struct Worker {
     /// The first message of `sent` that has not been answered to the sink.
     answered: usize,
     draft: Box<SetDraft>,
+    batch: Batch,
     cycles: ClientCycles,
     /// An element whose value is being copied.
     in_hand: Option<(Slot, usize)>,
@@ -118,23 +124,25 @@ impl Worker {
             replies: Vec::with_capacity(FETCHED_AHEAD),
             answered: 0,
             draft: SetDraft::new(),
+            batch: Batch::new(client, shared.stations.len()),
             cycles: ClientCycles::default(),
             in_hand: None,
             stalled: None,
         }
     }
 
-    /// Asks for the buckets of keys, and for the elements that those lead to; returns the keys' hashes. One key is looked up at
-    /// once.
-    pub(crate) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> &[u64] {
-        let common = &self.shared.common;
-        self.hashes.clear();
-        self.hashes.extend(keys.map(|key| common.hash(key)));
-        if self.hashes.len() > 1 {
-            self.hashes.iter().for_each(|hash| common.prefetch_bucket(*hash));
-            self.hashes.iter().for_each(|hash| common.prefetch_element(*hash));
+    /// Asks for the buckets of keys, and for the elements that those lead to.
+    pub(crate) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        direct::prefetch(&*self.shared, &mut self.hashes, keys);
+    }
+
+    /// Carries out requests on partitions that are held one at a time.
+    pub(crate) fn carry_out_on_the_spot<S: Sink>(&mut self, now: Time, requests: &[Request<'_>], sink: &mut S) {
+        if requests.len() < BATCH_MIN {
+            direct::carry_out(&self.shared, &mut self.hashes, now, requests, sink);
+        } else {
+            self.batch.carry_out(&self.shared, now, requests, sink);
         }
-        &self.hashes
     }
 
     /// Carries out requests by messages, a window of them at a time.

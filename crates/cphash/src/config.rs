@@ -57,7 +57,8 @@ pub struct Config {
     /// Most threads that serve partitions, for CPHASH; `None`: one for each core. So many of them serve as the load needs, and
     /// those sleep that have nothing to do.
     pub server_threads: Option<usize>,
-    /// All server threads have partitions, whatever the load: for measuring a fixed split of cores.
+    /// All server threads have partitions, whatever the load, and get all batches as messages: for measuring a fixed split of
+    /// cores.
     pub server_threads_fixed: bool,
     /// Cores that the server threads keep to, in turn; none: where the system puts them.
     pub server_cores: Vec<usize>,
@@ -147,6 +148,8 @@ pub enum ConfigError {
     },
     /// The operating system does not give that much address space.
     NoAddressSpace(NoAddressSpace),
+    /// The process may not run on a core that server threads are to keep to.
+    NoCore(usize),
     /// A server thread could not be started.
     NoThread(std::io::Error),
 }
@@ -162,6 +165,7 @@ impl std::fmt::Display for ConfigError {
                 let megabytes = bytes / MIB;
                 write!(f, "cannot reserve {megabytes} megabytes: lower -m or raise the address space limit (ulimit -v)")
             }
+            Self::NoCore(core) => write!(f, "--server-cores: this process may not run on core {core}"),
             Self::NoThread(error) => write!(f, "cannot start a server thread: {error}"),
         }
     }

@@ -6,7 +6,8 @@
 //!               <── replies, a ring for each partition ──                            (or by a client while that sleeps)
 //! ```
 //! Few requests at a time are carried out on the spot, on the partition that is held meanwhile (`direct.rs`): messages pay when
-//! there are enough of them to fill cache lines.
+//! there are enough of them to fill cache lines. While no server thread is there to take messages, because none is needed, or
+//! clients need the cores, a client carries out its batches by itself, partition by partition (`batch.rs`).
 //!
 //! Always true: when `execute` returns, every message that it sent has been replied to, and every element that it read is given
 //! back or pinned by a value being sent; a reply that says "stored" leaves when the element is in its bucket, so that whoever
@@ -22,8 +23,7 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Operation, ReassignError, Request, ScanCursor,
-    Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor, Sink, Time,
 };
 use guira_sync::{SpinGuard, SpinLock};
 
@@ -31,9 +31,7 @@ use crate::{
     client::Worker,
     config::{Config, ConfigError},
     context::Context,
-    crew::{Crew, Look},
-    direct::{self},
-    element_ops::is_plain,
+    crew::{Crew, Look, check_cores},
     group::Group,
     heap::Heap,
     partition::Partition,
@@ -92,6 +90,8 @@ pub(crate) struct Shared {
     pub common: Common,
     pub stations: Box<[Post]>,
     pub crew: Arc<Crew>,
+    /// Requests that were carried out on the spot since a server thread was woken for that.
+    unserved: CachePadded<AtomicU32>,
     /// Clients so far, by which they are told apart.
     pub clients: AtomicUsize,
 }
@@ -106,6 +106,7 @@ impl Cphash {
         let threads = config.server_threads.unwrap_or(cores);
         let wanted = (PARTITIONS_PER_THREAD * threads.max(1)).next_power_of_two();
         let count = config.large_partitions(wanted.min(Common::heaps_max(&config)))?;
+        check_cores(&config.server_cores)?;
         let (seed, cores, is_fixed) = (config.hash_seed, config.server_cores.clone(), config.server_threads_fixed);
         let common = Common::new(config, count)?;
         let post = |number: usize| Post {
@@ -115,7 +116,8 @@ impl Cphash {
         };
         let stations = (0..count).map(post).collect();
         let crew = Arc::new(Crew::new(threads.min(count), count, is_fixed));
-        let shared = Arc::new(Shared { common, stations, crew, clients: AtomicUsize::new(0) });
+        let shared =
+            Arc::new(Shared { common, stations, crew, unserved: CachePadded::default(), clients: AtomicUsize::new(0) });
         let serving = Arc::clone(&shared);
         let threads =
             shared.crew.start(&cores, move |station| serving.serve(station)).map_err(ConfigError::NoThread)?;
@@ -140,6 +142,11 @@ impl Cphash {
     pub(crate) fn pages(&self) -> Vec<usize> {
         let shared = &self.owner.shared;
         (0..shared.groups()).map(|group| shared.with_heap(group, Heap::pages)).collect()
+    }
+
+    /// Somebody has a partition until the result is dropped.
+    pub(crate) fn hold(&self, partition: usize) -> HeldStation<'_> {
+        self.owner.shared.hold(partition)
     }
 
     /// The partition of a key.
@@ -192,6 +199,20 @@ impl Shared {
         if self.crew.is_asleep(number) { self.help(number) } else { Served::default() }
     }
 
+    /// Whether no server thread looks for messages now, so that a client does better without. When there is much to do, one is
+    /// woken.
+    fn is_unserved(&self, requests: usize) -> bool {
+        if self.crew.is_looking() {
+            return false;
+        }
+        let unserved = self.unserved.load(Ordering::Relaxed).saturating_add(requests as u32);
+        self.unserved.store(if unserved > HELP_MAX { 0 } else { unserved }, Ordering::Relaxed);
+        if unserved > HELP_MAX {
+            self.crew.wake(0);
+        }
+        true
+    }
+
     /// A client serves a station, if nobody else does; returns what. When that goes on, a server thread is woken.
     pub fn help(&self, number: usize) -> Served {
         let post = &self.stations[number];
@@ -238,6 +259,16 @@ impl Shards for Shared {
         HeldStation(self.stations[partition].station.lock())
     }
 
+    #[inline]
+    fn try_hold(&self, partition: usize) -> Option<HeldStation<'_>> {
+        self.stations[partition].station.try_lock().map(HeldStation)
+    }
+
+    #[inline]
+    fn address(&self, partition: usize) -> *const u8 {
+        (&raw const *self.stations[partition].station).cast()
+    }
+
     fn groups(&self) -> usize {
         self.stations.len()
     }
@@ -267,17 +298,8 @@ impl Engine for Cphash {
         let shared = &self.owner.shared;
         shared.common.set_now(now);
         shared.flush_if_due(now);
-        if requests.len() < MESSAGES_MIN {
-            let keys = requests.iter().map(|request| request.key.as_bytes());
-            let hashes = worker.prefetch(keys);
-            for (index, (request, hash)) in requests.iter().zip(hashes).enumerate() {
-                let hash = *hash;
-                match &request.operation {
-                    Operation::Get(get) if is_plain(get) => direct::get(shared, now, hash, request, get, index, sink),
-                    _ => direct::change(shared, now, hash, request, index, sink),
-                }
-            }
-            return;
+        if requests.len() < MESSAGES_MIN || shared.is_unserved(requests.len()) {
+            return worker.carry_out_on_the_spot(now, requests, sink);
         }
         worker.carry_out(now, requests, sink);
     }

@@ -15,26 +15,63 @@ fn policy(name: &str) -> Eviction {
     [Eviction::Lru, Eviction::Random].into_iter().find(|policy| policy.name() == name).expect("a policy")
 }
 
-engine_suite!(Subject {
-    policies: &["lru", "random"],
-    make: |setup: &Setup| {
-        let config = Config::new(setup.memory_limit);
-        let (eviction, evictions_enabled) = (policy(setup.eviction), setup.evictions_enabled);
-        let (partitions, server_threads) = (Some(4), Some(1));
-        Cphash::new(Config { eviction, evictions_enabled, partitions, server_threads, hash_seed: 7, ..config })
-            .expect("memory")
-    },
-    bytes_per_item_max: |_| 145.0,
-    header_len: 80,
-    check_busy: |_, _| {},
-    check_empty: |_, _| {},
-});
+fn subject(setup: &Setup, server_threads: usize, server_threads_fixed: bool) -> Cphash {
+    let (eviction, evictions_enabled) = (policy(setup.eviction), setup.evictions_enabled);
+    let (partitions, server_threads, hash_seed) = (Some(4), Some(server_threads), 7);
+    let config = Config { eviction, evictions_enabled, hash_seed, ..Config::new(setup.memory_limit) };
+    Cphash::new(Config { partitions, server_threads, server_threads_fixed, ..config }).expect("memory")
+}
 
-/// An engine whose stations are served by so many threads; by clients if there is none.
+/// Batches go by message if the server thread is awake.
+mod by_load {
+    use super::*;
+
+    engine_suite!(Subject {
+        policies: &["lru", "random"],
+        make: |setup: &Setup| subject(setup, 1, false),
+        bytes_per_item_max: |_| 145.0,
+        header_len: 80,
+        check_busy: |_, _| {},
+        check_empty: |_, _| {},
+    });
+}
+
+mod by_messages {
+    use super::*;
+
+    engine_suite!(Subject {
+        policies: &["lru", "random"],
+        make: |setup: &Setup| subject(setup, 1, true),
+        bytes_per_item_max: |_| 145.0,
+        header_len: 80,
+        check_busy: |_, _| {},
+        check_empty: |_, _| {},
+    });
+}
+
+/// Clients carry batches out partition by partition.
+mod without_server_threads {
+    use super::*;
+
+    engine_suite!(Subject {
+        policies: &["lru", "random"],
+        make: |setup: &Setup| subject(setup, 0, false),
+        bytes_per_item_max: |_| 145.0,
+        header_len: 80,
+        check_busy: |_, _| {},
+        check_empty: |_, _| {},
+    });
+}
+
+/// An engine whose batches go by message to so many server threads; clients carry them out if there is none.
 fn engine(server_threads: usize) -> Cphash {
-    let config =
-        Config { partitions: Some(4), server_threads: Some(server_threads), hash_seed: 7, ..Config::new(8 << 20) };
-    Cphash::new(config).expect("memory")
+    engine_with(4, server_threads, 8)
+}
+
+fn engine_with(partitions: usize, server_threads: usize, megabytes: usize) -> Cphash {
+    let (partitions, server_threads, server_threads_fixed) = (Some(partitions), Some(server_threads), true);
+    let config = Config { partitions, server_threads, server_threads_fixed, ..Config::new(megabytes << 20) };
+    Cphash::new(Config { hash_seed: 7, ..config }).expect("memory")
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -270,8 +307,7 @@ impl Sink for Keeps {
 }
 
 fn one_partition(server_threads: usize, megabytes: usize) -> Cphash {
-    let (partitions, server_threads) = (Some(1), Some(server_threads));
-    Cphash::new(Config { partitions, server_threads, hash_seed: 7, ..Config::new(megabytes << 20) }).expect("memory")
+    engine_with(1, server_threads, megabytes)
 }
 
 /// References were given back out of order when the ring was full, and that of a value being sent was among them: its memory was
@@ -331,4 +367,75 @@ fn what_a_batch_has_read_does_not_keep_its_set_from_finding_room() {
         assert_eq!(sink.stored, 1);
         assert_nothing_is_referenced(&engine, &mut worker);
     }
+}
+
+/// A partition that somebody else has comes last, and answers come in order all the same, whether values are copied at once (up to
+/// 256 bytes), referred to until it is their turn, or sent from where they lie.
+#[test]
+fn a_batch_goes_round_a_partition_that_is_held() {
+    for held in 0..4 {
+        // Room for all: nobody has to wait for pages of the partition that is held.
+        let engine = engine_with(4, 0, 64);
+        let values = [0, 1, 255, 256, 257, 5_000, 40_000].map(|len| vec![len as u8; len]);
+        let names: Vec<String> = names(500).into_iter().flat_map(|name| [name.clone(), name]).collect();
+        let mixed = requests(&names, |number| match (number % 2, number / 2 % 3) {
+            (0, _) => store(StoreMode::Set, &values[number / 2 % 7]),
+            (_, 0) => Operation::Get(Get::PLAIN),
+            (_, 1) => Operation::Get(Get { wins: true, ..Get::PLAIN }),
+            _ => Operation::Get(Get { value: false, ..Get::PLAIN }),
+        });
+        // A worker takes its seats at all stations.
+        let (mut worker, mut other) = (engine.worker(), engine.worker());
+        let mut is_there = |key: &str| {
+            let mut answers = Answers::default();
+            let get = Operation::Get(Get { value: false, ..Get::PLAIN });
+            let requests = [Request { key: Key::new(key.as_bytes()).expect("a key"), operation: get }];
+            engine.execute(&mut other, NOW, &requests, &mut answers);
+            matches!(answers.list[..], [Reply::Hit(..)])
+        };
+        let station = engine.hold(held);
+        let replies = std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let mut answers = Answers::default();
+                engine.execute(&mut worker, NOW, &mixed, &mut answers);
+                answers.list
+            });
+            for name in names.iter().filter(|name| engine.partition(name.as_bytes()) != held) {
+                while !is_there(name) {
+                    std::thread::yield_now();
+                }
+            }
+            drop(station);
+            client.join().expect("all is answered")
+        });
+        for (number, reply) in replies.iter().enumerate() {
+            let value = &values[number / 2 % 7];
+            match (number % 2, reply) {
+                (0, Reply::Other(Answer::Stored { .. })) => {}
+                (1, Reply::Hit(hit, _)) if number / 2 % 3 == 2 => assert_eq!(hit.value_len, value.len()),
+                (1, Reply::Hit(_, bytes)) => assert!(bytes == value, "{number}: {} bytes", bytes.len()),
+                _ => panic!("{number}: {reply:?}"),
+            }
+        }
+        assert_nothing_is_referenced(&engine, &mut engine.worker());
+    }
+}
+
+/// Batches are carried out by clients until it is worth while to wake a server thread, and go by message then.
+#[test]
+fn a_server_thread_is_woken_when_there_is_much_to_do() {
+    let (partitions, server_threads) = (Some(4), Some(1));
+    let config = Config { partitions, server_threads, hash_seed: 7, ..Config::new(8 << 20) };
+    let engine = Cphash::new(config).expect("memory");
+    let (mut worker, names) = (engine.worker(), names(1_000));
+    let gets = requests(&names, |_| Operation::Get(Get::PLAIN));
+    while worker.traffic().request_words == 0 {
+        let mut answers = Answers::default();
+        engine.execute(&mut worker, NOW, &gets, &mut answers);
+        assert_eq!(answers.list.len(), names.len());
+    }
+    let small = &gets[..63];
+    let before = worker.traffic().request_words;
+    engine.execute(&mut worker, NOW, small, &mut Answers::default());
+    assert_eq!(worker.traffic().request_words, before, "so few fill no lines");
 }

@@ -17,7 +17,9 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::config::ConfigError;
 
 /// Rounds without work between two looks at the clock.
 const ROUNDS_PER_LOOK: u32 = 64;
@@ -126,6 +128,13 @@ impl Crew {
     pub fn is_asleep(&self, station: usize) -> bool {
         // The caller has rung the bell before: either the member sees that, or this sees that it sleeps.
         self.owner(station).is_none_or(|member| self.members[member].is_asleep.load(Ordering::Relaxed))
+    }
+
+    /// Whether members look for messages now: any of them, or, where all always have stations, as soon as they are woken.
+    #[inline]
+    pub fn is_looking(&self) -> bool {
+        let members = &self.members[..self.active()];
+        self.is_fixed && !members.is_empty() || members.iter().any(|member| !member.is_asleep.load(Ordering::Relaxed))
     }
 
     /// Wakes the member to which a station is assigned; where clients serve by themselves, the first one if there may be a core.
@@ -308,6 +317,17 @@ fn wanted(active: usize, members: usize, percent: u64) -> usize {
     } else {
         active
     }
+}
+
+/// Whether this process may run on all of `cores`.
+///
+/// # Errors
+/// [`ConfigError::NoCore`] with the first one on which it may not.
+pub(crate) fn check_cores(cores: &[usize]) -> Result<(), ConfigError> {
+    // A system that does not say lets a thread keep to any core, or to none.
+    let Ok(allowed) = sched_getaffinity(None) else { return Ok(()) };
+    let refused = cores.iter().find(|core| **core >= CpuSet::MAX_CPU || !allowed.is_set(**core));
+    refused.map_or(Ok(()), |core| Err(ConfigError::NoCore(*core)))
 }
 
 /// Keeps the calling thread on a core, if the system lets it: it serves as well elsewhere, only slower.

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use guira_item::{Answer, Death, Get, Hit, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Death, Get, Hit, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_sync::prefetch_to_write;
 
 use crate::{
     context::{Context, Lookup, Outcome},
-    element::Slot,
-    element_ops::refer,
+    element::{LINE_LEN, Slot},
+    element_ops::{is_plain, refer},
     heap::ClassId,
     pin::Pin,
     shards::{Held, Shards},
@@ -20,9 +21,93 @@ use crate::{
 /// Times that pages are emptied for one request.
 const ROOM_TRIES: usize = 8;
 
+/// Requests from one stage of the pipeline to the next: while some are carried out, the memory brings what the next ones need.
+pub(crate) const STAGE_LEN: usize = 8;
+
+/// Stages before a request is carried out: its bucket is asked for, its element, and what comes behind that.
+const STAGES: usize = 3;
+
+/// Requests whose hashes are kept at a time.
+pub(crate) const WINDOW_LEN: usize = 512;
+
+/// Carries out requests one after the other, asking for each one's lines while others are carried out; `hashes` is a place for
+/// their hash keys.
+pub(crate) fn carry_out<H: Shards + 'static, S: Sink>(
+    shards: &Arc<H>,
+    hashes: &mut Vec<u64>,
+    now: Time,
+    requests: &[Request<'_>],
+    sink: &mut S,
+) {
+    let mut index = 0;
+    for window in requests.chunks(WINDOW_LEN) {
+        hashes.clear();
+        hashes.extend(window.iter().map(|request| shards.common().hash(request.key.as_bytes())));
+        let distance = if window.len() > 1 { STAGE_LEN } else { 0 };
+        for turn in 0..window.len() + STAGES * distance {
+            // A little before each request: a core waits for a dozen lines at a time, and would stand still for more.
+            let ahead = |stages: usize| {
+                let number = (turn + stages * distance).wrapping_sub(STAGES * distance);
+                hashes.get(number).filter(|_| distance > 0)
+            };
+            ahead(3).inspect(|hash| prefetch_bucket(&**shards, **hash));
+            ahead(2).inspect(|hash| shards.common().prefetch_element(**hash));
+            ahead(1).inspect(|hash| prefetch_behind_first(&**shards, now, **hash));
+            let Some(number) = turn.checked_sub(STAGES * distance) else { continue };
+            carry_out_one(shards, now, hashes[number], &window[number], index, sink);
+            index += 1;
+        }
+    }
+}
+
+/// Carries out one request and answers it.
+#[inline]
+pub(crate) fn carry_out_one<H: Shards + 'static, S: Sink>(
+    shards: &Arc<H>,
+    now: Time,
+    hash: u64,
+    request: &Request<'_>,
+    index: usize,
+    sink: &mut S,
+) {
+    match &request.operation {
+        Operation::Get(get) if is_plain(get) => self::get(shards, now, hash, request, get, index, sink),
+        _ => change(shards, now, hash, request, index, sink),
+    }
+}
+
+/// Asks for the buckets of keys, and for the elements that those lead to; `hashes` is a place for their hash keys.
+pub(crate) fn prefetch<'k, H: Shards>(shards: &H, hashes: &mut Vec<u64>, keys: impl Iterator<Item = &'k [u8]>) {
+    hashes.clear();
+    hashes.extend(keys.map(|key| shards.common().hash(key)));
+    hashes.iter().for_each(|hash| prefetch_bucket(shards, *hash));
+    hashes.iter().for_each(|hash| shards.common().prefetch_element(*hash));
+}
+
+/// Asks for the bucket of a key, and for the partition that has it.
+#[inline]
+fn prefetch_bucket<H: Shards>(shards: &H, hash: u64) {
+    let common = shards.common();
+    common.prefetch_bucket(hash);
+    let partition = shards.address(common.partition(hash));
+    prefetch_to_write(partition);
+    prefetch_to_write(partition.wrapping_add(LINE_LEN));
+}
+
+/// Asks for what comes behind the first element of a chain. A lock waits for all that its thread has written: a neighbour in the
+/// order of use that is not there yet would hold up the next request.
+#[inline]
+fn prefetch_behind_first<H: Shards>(shards: &H, now: Time, hash: u64) {
+    let common = shards.common();
+    if let Some(mut held) = shards.try_hold(common.partition(hash)) {
+        // SAFETY: the partition is held.
+        held.parts().0.prefetch_behind_first(&unsafe { common.context(now) }, hash);
+    }
+}
+
 /// Answers a plain read.
 #[inline]
-pub(crate) fn get<H: Shards + 'static, S: Sink>(
+fn get<H: Shards + 'static, S: Sink>(
     shards: &Arc<H>,
     now: Time,
     hash: u64,
@@ -90,7 +175,7 @@ fn deliver<H: Shards + 'static, S: Sink>(
 }
 
 /// Carries out any operation and answers it.
-pub(crate) fn change<H: Shards + 'static, S: Sink>(
+fn change<H: Shards + 'static, S: Sink>(
     shards: &Arc<H>,
     now: Time,
     hash: u64,

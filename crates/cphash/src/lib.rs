@@ -15,6 +15,7 @@
 //!   reads key and value, which do not change while it has it;
 //! - locks are taken in this order: partition or station, heap, pool of pages; of partitions one at a time, or a group's in order.
 
+mod batch;
 mod client;
 mod config;
 mod context;

@@ -8,17 +8,15 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, Operation, ReassignError, Request, ScanCursor,
-    Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor, Sink, Time,
 };
-use guira_sync::{SpinGuard, SpinLock, prefetch_to_write};
+use guira_sync::{SpinGuard, SpinLock};
 
 use crate::{
     config::{Config, ConfigError},
     context::{Context, Supply},
     direct,
-    element::{Chunks, LINE_LEN, Slot},
-    element_ops::is_plain,
+    element::{Chunks, Slot},
     group::Group,
     heap::{ClassId, Heap},
     partition::Partition,
@@ -30,15 +28,6 @@ const PARTITIONS: usize = 4_096;
 
 /// Partitions that a group has on average, or more.
 const PARTITIONS_PER_HEAP: usize = 16;
-
-/// Requests from one stage of the pipeline to the next: while some are carried out, the memory brings what the next ones need.
-const STAGE_LEN: usize = 8;
-
-/// Stages before a request is carried out: its bucket is asked for, its element, and what comes behind that.
-const STAGES: usize = 3;
-
-/// Requests whose hashes are kept at a time.
-const WINDOW_LEN: usize = 512;
 
 /// A cache in memory behind locks. Cheap to share: clones are the same cache.
 #[derive(Clone)]
@@ -107,28 +96,6 @@ impl Lockhash {
     }
 }
 
-impl Shared {
-    /// Asks for the bucket of a key, and for the partition that has it.
-    #[inline]
-    fn prefetch_bucket(&self, hash: u64) {
-        let number = self.common.partition(hash);
-        self.common.prefetch_bucket(hash);
-        let partition: *const u8 = (&raw const *self.partitions[number]).cast();
-        prefetch_to_write(partition);
-        prefetch_to_write(partition.wrapping_add(LINE_LEN));
-    }
-
-    /// Asks for what comes behind the first element of a chain. A lock waits for all that its thread has written: a neighbour in the
-    /// order of use that is not there yet would hold up the next request.
-    #[inline]
-    fn prefetch_behind_first(&self, now: Time, hash: u64) {
-        if let Some(partition) = self.partitions[self.common.partition(hash)].try_lock() {
-            // SAFETY: the partition is held.
-            partition.prefetch_behind_first(&unsafe { self.common.context(now) }, hash);
-        }
-    }
-}
-
 /// A partition under its lock, and its heap.
 struct Locked<'a>(SpinGuard<'a, Partition>, SharedHeap<'a>);
 
@@ -158,6 +125,17 @@ impl Shards for Shared {
         Locked(self.partitions[partition].lock(), SharedHeap(&self.heaps[self.group_of(partition)]))
     }
 
+    #[inline]
+    fn try_hold(&self, partition: usize) -> Option<Locked<'_>> {
+        let heap = SharedHeap(&self.heaps[self.group_of(partition)]);
+        self.partitions[partition].try_lock().map(|partition| Locked(partition, heap))
+    }
+
+    #[inline]
+    fn address(&self, partition: usize) -> *const u8 {
+        (&raw const *self.partitions[partition]).cast()
+    }
+
     fn groups(&self) -> usize {
         self.heaps.len()
     }
@@ -182,44 +160,19 @@ impl Engine for Lockhash {
     type Worker = Worker;
 
     fn worker(&self) -> Worker {
-        Worker { hashes: Vec::with_capacity(WINDOW_LEN) }
+        Worker { hashes: Vec::with_capacity(direct::WINDOW_LEN) }
     }
 
     fn execute<S: Sink>(&self, worker: &mut Worker, now: Time, requests: &[Request<'_>], sink: &mut S) {
         let shared = &self.shared;
         shared.common.set_now(now);
         shared.flush_if_due(now);
-        let mut index = 0;
-        for window in requests.chunks(WINDOW_LEN) {
-            worker.hashes.clear();
-            worker.hashes.extend(window.iter().map(|request| shared.common.hash(request.key.as_bytes())));
-            let distance = if window.len() > 1 { STAGE_LEN } else { 0 };
-            for turn in 0..window.len() + STAGES * distance {
-                // A little before each request: a core waits for a dozen lines at a time, and would stand still for more.
-                let ahead = |stages: usize| {
-                    let number = (turn + stages * distance).wrapping_sub(STAGES * distance);
-                    worker.hashes.get(number).filter(|_| distance > 0)
-                };
-                ahead(3).inspect(|hash| shared.prefetch_bucket(**hash));
-                ahead(2).inspect(|hash| shared.common.prefetch_element(**hash));
-                ahead(1).inspect(|hash| shared.prefetch_behind_first(now, **hash));
-                let Some(number) = turn.checked_sub(STAGES * distance) else { continue };
-                let (request, hash) = (&window[number], worker.hashes[number]);
-                match &request.operation {
-                    Operation::Get(get) if is_plain(get) => direct::get(shared, now, hash, request, get, index, sink),
-                    _ => direct::change(shared, now, hash, request, index, sink),
-                }
-                index += 1;
-            }
-        }
+        direct::carry_out(shared, &mut worker.hashes, now, requests, sink);
     }
 
     fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
-        for batch in keys.chunks(WINDOW_LEN) {
-            worker.hashes.clear();
-            worker.hashes.extend(batch.iter().map(|key| self.shared.common.hash(key)));
-            worker.hashes.iter().for_each(|hash| self.shared.prefetch_bucket(*hash));
-            worker.hashes.iter().for_each(|hash| self.shared.common.prefetch_element(*hash));
+        for batch in keys.chunks(direct::WINDOW_LEN) {
+            direct::prefetch(&*self.shared, &mut worker.hashes, batch.iter().copied());
         }
     }
 

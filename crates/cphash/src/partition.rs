@@ -38,6 +38,12 @@ const ATTEMPTS_MAX: usize = 4;
 /// Bytes of a value in a page of full pieces.
 const PAGE_VALUE_LEN: usize = PAGE_LEN / PIECE_LEN_MAX * PIECE_LEN_MAX;
 
+/// What a set in place leaves in memory.
+#[inline]
+pub(crate) fn after_set(store: &Store<'_>, class: u32) -> Footprint {
+    Footprint { class, value_len: store.value.len(), expiry: store.expiry }
+}
+
 /// A hash table with an order of use. What every operation needs lies in the first cache line, with the lock if there is one.
 #[derive(Debug)]
 #[repr(C)]
@@ -147,9 +153,10 @@ impl Partition {
         filled: &mut Option<Slot>,
     ) -> Result<(Option<Death>, Outcome), Shortage> {
         if let (Operation::Store(store), None) = (&request.operation, &*filled)
-            && let Some(outcome) = self.set_in_place(cx, hash, request.key.as_bytes(), store)
+            && let Some((cas, before)) = self.set_in_place(cx, hash, request.key.as_bytes(), store)
         {
-            return Ok((None, outcome));
+            let items = Footprints { before: Some(before), after: Some(after_set(store, before.class)) };
+            return Ok((None, Outcome::Answer(Answer::Stored { cas }, items)));
         }
         let mut spare = filled.take();
         let is_filled = spare.is_some();
@@ -236,9 +243,15 @@ impl Partition {
     }
 
     /// A set, the most frequent change of all, of an element whose chunk the new value fits: what [`Partition::execute`] would
-    /// come to, without asking for what a set does not need.
+    /// come to, without asking for what a set does not need. Returns the version as clients see it, and what was there.
     #[inline]
-    fn set_in_place(&mut self, cx: &Context<'_>, hash: u64, key: &[u8], store: &Store<'_>) -> Option<Outcome> {
+    pub fn set_in_place(
+        &mut self,
+        cx: &Context<'_>,
+        hash: u64,
+        key: &[u8],
+        store: &Store<'_>,
+    ) -> Option<(u64, Footprint)> {
         if store.mode != StoreMode::Set || store.cas.is_some() {
             return None;
         }
@@ -250,14 +263,12 @@ impl Partition {
         }
         let (class, expiry) = (shape.class.number(), Expiry::from_raw(header.expiry.get()));
         let before = Footprint { class, value_len: header.value_len.get() as usize, expiry };
-        let after = Footprint { class, value_len: store.value.len(), expiry: store.expiry };
         self.counters.bytes -= header.total_len() as u64;
         // SAFETY: the partition is held and nobody has a reference to the element, whose chunk is long enough.
         unsafe { cx.chunks.memory.fill(slot, key, store.flags, Parts::new([store.value, &[], &[]], 0)) };
         self.renew(cx, slot);
         set_marks(header, store.expiry, false, false, false);
-        let answer = Answer::Stored { cas: cx.settings.shown(self.last_version) };
-        Some(Outcome::Answer(answer, Footprints { before: Some(before), after: Some(after) }))
+        Some((cx.settings.shown(self.last_version), before))
     }
 
     /// What an operation that has been carried out is answered, and what was used by it.

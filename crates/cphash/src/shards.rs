@@ -160,6 +160,12 @@ pub(crate) trait Shards: Send + Sync {
     /// Waits for a partition. The caller holds none.
     fn hold(&self, partition: usize) -> Self::Held<'_>;
 
+    /// A partition, if nobody has it; the caller may hold others.
+    fn try_hold(&self, partition: usize) -> Option<Self::Held<'_>>;
+
+    /// Where what is held of a partition begins, its lock included.
+    fn address(&self, partition: usize) -> *const u8;
+
     /// How many groups there are.
     fn groups(&self) -> usize;
 

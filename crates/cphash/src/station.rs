@@ -74,11 +74,12 @@ impl Drop for EndsWithAll {
     }
 }
 
-/// A partition and those it is there for.
+/// A partition and those it is there for. What most operations need comes first, with the lock.
+#[repr(C)]
 pub(crate) struct Station {
-    pub number: usize,
     pub partition: Partition,
     pub heap: Heap,
+    pub number: usize,
     pub seats: Vec<Seat>,
     /// Key and value of a Set.
     content: Box<[u8]>,
@@ -123,7 +124,7 @@ impl Station {
     pub fn new(number: usize, seed: u64) -> Self {
         let (partition, heap) = (Partition::new(number, seed), Heap::new(number as u16));
         let (seats, content, served) = (Vec::new(), vec![0; CONTENT_LEN_MAX].into(), Served::default());
-        Self { number, partition, heap, seats, content, served }
+        Self { partition, heap, number, seats, content, served }
     }
 
     /// What server threads have served so far.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use guira_item::{Engine, Immediate};
 use guira_server::{Listeners, Server, Settings};
 
-use crate::options::Options;
+use crate::{cores, options::Options};
 
 /// Starts a server on an engine that is ready to serve; called once privileges are given up.
 pub(crate) type Start = Box<dyn FnOnce(Settings, Listeners) -> std::io::Result<Server>>;
@@ -71,11 +71,8 @@ fn serve<E: Engine>(engine: E) -> Start {
 fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
     use guira_memc3::{Config, Eviction, Memc3};
     let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
-    for (flag, given) in [("--partitions", options.partitions), ("--server-threads", options.server_threads)] {
-        if let Some(number) = given {
-            return Err(format!("{flag} {number}: memc3 has none, leave it out or choose --engine cphash"));
-        }
-    }
+    has_none("memc3", "--partitions", options.partitions.as_ref())?;
+    has_no_server_threads("memc3", options)?;
     let policies = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
     let defaults = Config::new(memory_limit);
     let config = Config {
@@ -89,6 +86,17 @@ fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
         ..defaults
     };
     Memc3::new(config).map(serve).map_err(|error| error.to_string())
+}
+
+/// Refuses what is said about something that an engine does not have.
+fn has_none<T: std::fmt::Display>(engine: &str, flag: &str, given: Option<&T>) -> Result<(), String> {
+    let refusal = |given| format!("{flag} {given}: {engine} has none, leave it out or choose --engine cphash");
+    given.map_or(Ok(()), |given| Err(refusal(given)))
+}
+
+fn has_no_server_threads(engine: &str, options: &Options) -> Result<(), String> {
+    has_none(engine, "--server-threads", options.server_threads.as_ref())?;
+    has_none(engine, "--server-cores", options.server_cores.as_ref())
 }
 
 /// The settings of `cphash` and `lockhash`.
@@ -111,12 +119,13 @@ fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
     if let Some(number) = wanted.options.server_threads.filter(|number| *number > SERVER_THREADS_MAX) {
         return Err(format!("--server-threads {number}: at most {SERVER_THREADS_MAX} threads"));
     }
-    guira_cphash::Cphash::new(partitioned(wanted)?).map(serve).map_err(|error| error.to_string())
+    let list = wanted.options.server_cores.as_deref();
+    let server_cores = list.map(cores::parse).transpose().map_err(|told| format!("--server-cores {told}"))?;
+    let config = guira_cphash::Config { server_cores: server_cores.unwrap_or_default(), ..partitioned(wanted)? };
+    guira_cphash::Cphash::new(config).map(serve).map_err(|error| error.to_string())
 }
 
 fn lockhash(wanted: &Wanted<'_>) -> Result<Start, String> {
-    if let Some(number) = wanted.options.server_threads {
-        return Err(format!("--server-threads {number}: lockhash has none, leave it out or choose --engine cphash"));
-    }
+    has_no_server_threads("lockhash", wanted.options)?;
     guira_cphash::Lockhash::new(partitioned(wanted)?).map(serve).map_err(|error| error.to_string())
 }

@@ -77,8 +77,10 @@ const FLAGS: &str = "\
     --partitions=<num>    parts of the table of cphash and lockhash, a power of
                           two (default: cphash four for each server thread,
                           lockhash 4096)
-    --server-threads=<num> threads that serve cphash's partitions (default: one
-                          for each two cores; they sleep when idle)
+    --server-threads=<num> most threads that serve cphash's partitions: so many
+                          do as the load needs (default: one for each core)
+    --server-cores=<list> cores that they keep to, in turn, such as 0,2-5
+                          (default: where the system puts them)
     --huge-pages=<when>   auto (default): transparent huge pages for items and
                           index where the system gives them; off
     --metrics=<addr:port> serve metrics for Prometheus under /metrics

@@ -6,6 +6,7 @@
 mod bench;
 mod cli;
 mod config_file;
+mod cores;
 mod daemon;
 mod engine;
 mod extended;

@@ -131,6 +131,8 @@ options! {
         partitions: usize, "Parts of the table, for the engines that have them.";
     maybe [long, env = "GUIRA_SERVER_THREADS"]
         server_threads: usize, "Most threads that serve partitions, for --engine cphash: so many do as the load needs.";
+    maybe [long, env = "GUIRA_SERVER_CORES"]
+        server_cores: String, "Cores that those threads keep to, in turn: 0,2-5.";
     maybe [long, env = "GUIRA_METRICS"]
         metrics: String, "Where Prometheus may scrape, address:port.";
 

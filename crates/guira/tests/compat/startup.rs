@@ -72,6 +72,10 @@ fn bad_flags_are_told_in_one_line() {
         (["--partitions", "3"], "--partitions"),
         (["--partitions", "many"], "many"),
         (["--server-threads", "-1"], "-1"),
+        (["--engine=memc3", "--server-cores=0"], "--server-cores 0: memc3 has none"),
+        (["--engine=lockhash", "--server-threads=1"], "--server-threads 1: lockhash has none"),
+        (["--engine=cphash", "--server-cores=0-"], "--server-cores 0-: write cores by number"),
+        (["--engine=cphash", "--server-cores=8191"], "--server-cores: this process may not run on core 8191"),
         (["--huge-pages", "always"], "write auto or off"),
     ] {
         refuses(&arguments, about);

@@ -16,7 +16,7 @@ use super::{
     load::Load,
 };
 
-/// Partitions for each client where clients serve each other: several, and few enough that each is served in batches.
+/// Partitions for each client where there are no server threads: several, and few enough that each has a batch's worth to do.
 const PARTITIONS_PER_CLIENT: usize = 4;
 
 /// Who is measured.
@@ -24,8 +24,8 @@ const PARTITIONS_PER_CLIENT: usize = 4;
 pub(super) enum Contender {
     /// Clients and server threads, as the load has them.
     Cphash,
-    /// The same messages, and no server threads: whoever has sent something serves.
-    ClientsServe,
+    /// The same partitions, and no server threads: clients carry batches out, partition by partition.
+    NoServers,
     /// A client on every core, and as many server threads beside them as the load needs, as in `guira serve`.
     ByLoad,
     Lockhash,
@@ -36,13 +36,13 @@ pub(super) enum Contender {
 
 impl Contender {
     pub const ALL: [Self; 6] =
-        [Self::Cphash, Self::ByLoad, Self::ClientsServe, Self::Lockhash, Self::Memc3, Self::Dashmap];
+        [Self::Cphash, Self::ByLoad, Self::NoServers, Self::Lockhash, Self::Memc3, Self::Dashmap];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cphash => "cphash",
-            Self::ClientsServe => "cphash, clients serve",
+            Self::NoServers => "cphash, no servers",
             Self::ByLoad => "cphash, by load",
             Self::Lockhash => "lockhash",
             Self::Memc3 => "memc3",
@@ -59,7 +59,7 @@ impl Contender {
     pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
         let rate = match self {
             Self::Cphash => return cphash(bench, load, draws, true),
-            Self::ClientsServe => return cphash(bench, &Load { servers: 0, ..*load }, draws, true),
+            Self::NoServers => return cphash(bench, &Load { servers: 0, ..*load }, draws, true),
             Self::ByLoad => return cphash(bench, &Load { servers: load.cores, ..*load }, draws, false),
             Self::Lockhash => {
                 let config = Config { partitions: load.partitions, ..load.config() };

@@ -31,7 +31,7 @@ impl Sweep {
         let words = format!(
             "8 B keys and values, uniform, all stored before; 30 % inserts, batches of 1,000, LRU, room for all and {} \
              cores unless told otherwise; cphash has server threads on half of the cores and clients on the rest, the \
-             others have a thread that asks on each (cphash, clients serve: the same messages, and no server threads; \
+             others have a thread that asks on each (cphash, no servers: clients carry batches out partition by partition; \
              cphash, by load: clients on all of them, and as many server threads beside as are busy)",
             bench.cores.len()
         );
