@@ -28,6 +28,7 @@ mod rings;
 mod scaling;
 
 use crate::error::BenchError;
+use crate::event_count::EventCount;
 use crate::experiment::{Experiment, Extent};
 use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};

@@ -11,6 +11,7 @@
 mod crew;
 pub mod engine;
 mod error;
+mod event_count;
 mod experiment;
 mod figure;
 mod in_process;

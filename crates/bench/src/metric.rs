@@ -121,6 +121,8 @@ metrics! {
     OVER_LOCKHASH: "over-lockhash", "x lockhash", More;
     /// Ticks of the processor's own clock that a thread spends for each operation.
     CYCLES_PER_OPERATION: "cycles-per-operation", "cycles/op", Less;
+    /// Cache lines that the processor did not find in its last cache, of all threads, for each operation.
+    MISSES_PER_OPERATION: "misses-per-operation", "misses/op", Less;
     /// Ticks of the processor's own clock that a server thread spends on each message it serves.
     CYCLES_PER_MESSAGE: "cycles-per-message", "cycles/message", Less;
     /// Messages that server threads serve for each operation.

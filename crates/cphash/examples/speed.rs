@@ -1,6 +1,6 @@
 //! How fast an engine answers batches:
 //! `cargo run --release -p guira-cphash --example speed -- cphash 16 30 1 2` (engine, megabytes of 8-byte values, % inserts, most
-//! server threads, client threads).
+//! server threads, client threads, then partitions, and requests in a batch).
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
@@ -10,8 +10,6 @@ use guira_item::{
     Answer, Engine, Expiry, Get, Hit, Key, Operation, PinnedValue, Request, Sink, Store, StoreMode, Time,
     VALUE_SLACK_LEN,
 };
-
-const BATCH: usize = 1_000;
 
 struct Answers([u8; 8 + 2 * VALUE_SLACK_LEN]);
 
@@ -36,7 +34,8 @@ fn store(value: &[u8]) -> Operation<'_> {
     Operation::Store(Store { mode, flags, expiry, cas, vivify, value })
 }
 
-fn play<E: Engine>(engine: &E, client: u64, keys: u64, percent: u64, tell: impl Fn(&E::Worker)) {
+fn play<E: Engine>(engine: &E, client: u64, [keys, percent, batch_len]: [u64; 3], tell: impl Fn(&E::Worker)) {
+    let batch_len = batch_len as usize;
     let mut worker = engine.worker();
     let mut answers = Answers([0; 8 + 2 * VALUE_SLACK_LEN]);
     let mut batch = |worker: &mut E::Worker, numbers: &[(u64, bool)]| {
@@ -52,8 +51,8 @@ fn play<E: Engine>(engine: &E, client: u64, keys: u64, percent: u64, tell: impl 
             .collect();
         engine.execute(worker, Time(2), &requests, &mut answers);
     };
-    for from in (0..keys).step_by(BATCH) {
-        batch(&mut worker, &(from..keys.min(from + BATCH as u64)).map(|number| (number, true)).collect::<Vec<_>>());
+    for from in (0..keys).step_by(batch_len) {
+        batch(&mut worker, &(from..keys.min(from + batch_len as u64)).map(|number| (number, true)).collect::<Vec<_>>());
     }
     let mut random = 88_172_645_463_325_252u64 ^ client << 40;
     let draws: Vec<(u64, bool)> = (0..2_000_000)
@@ -67,7 +66,7 @@ fn play<E: Engine>(engine: &E, client: u64, keys: u64, percent: u64, tell: impl 
     for _ in 0..3 {
         let (begin, mut operations) = (Instant::now(), 0);
         while begin.elapsed() < Duration::from_secs(1) {
-            draws.chunks(BATCH).for_each(|numbers| batch(&mut worker, numbers));
+            draws.chunks(batch_len).for_each(|numbers| batch(&mut worker, numbers));
             operations += draws.len();
         }
         println!("{:.2} million operations a second", operations as f64 / begin.elapsed().as_secs_f64() / 1e6);
@@ -86,13 +85,14 @@ fn main() {
         |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
     let keys = (number(1, 16) << 20) / 8;
     let config = Config { huge_pages: true, hash_seed: 42, ..Config::new(keys as usize * 144 + (4 << 20)) };
+    let load = [keys, number(2, 30), number(6, 1_000)];
     match arguments.first().map(String::as_str) {
         Some("cphash") => {
             let partitions = Some(number(5, 8) as usize);
             let config = Config { partitions, server_threads: Some(number(3, 1) as usize), ..config };
             let engine = Cphash::new(config).expect("memory");
             clients(number(4, 1), |client| {
-                play(&engine, client, keys, number(2, 30), |worker| {
+                play(&engine, client, load, |worker| {
                     let (cycles, served) = (worker.cycles(), engine.served());
                     println!("{cycles:?} {served:?}");
                 });
@@ -100,7 +100,7 @@ fn main() {
         }
         _ => {
             let engine = Lockhash::new(config).expect("memory");
-            clients(number(4, 1), |client| play(&engine, client, keys, number(2, 30), |_| ()));
+            clients(number(4, 1), |client| play(&engine, client, load, |_| ()));
         }
     }
 }

@@ -5,16 +5,16 @@
 //! ```text
 //! sort by partition -> partition by partition: carry out, keep what came of it -> request by request: answer
 //! ```
-//! Always true: requests to one partition take effect in their order; answers are given in the requests' order, while no partition
-//! is held; an element whose value has not been copied yet has a reference until it is, or until the batch is unwound.
+//! Always true: requests to one partition take effect in their order; answers are given in the requests' order, and what has been
+//! kept is answered while no partition is held; an element whose value has not been copied yet has a reference until it is, or
+//! until the batch is unwound.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use guira_item::{Answer, Death, Expiry, Footprint, Footprints, Hit, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
-use guira_sync::prefetch_to_write;
 
 use crate::{
-    context::{Context, Lookup, Outcome},
+    context::{Context, Lookup, Outcome, Shortage},
     direct::{self, STAGE_LEN},
     element::Slot,
     element_ops::{drop_reference, is_plain, refer},
@@ -23,18 +23,29 @@ use crate::{
     pin::Pin,
     shards::{Held, Shards},
 };
+use guira_sync::hint;
 
 /// Requests whose outcomes are kept at a time.
 const WINDOW_LEN: usize = 1_024;
+const _: () = assert!(WINDOW_LEN <= u16::MAX as usize, "their numbers have 16 bits");
 
 /// Longest value that is copied while its partition is held, in bytes: a few cache lines. A longer one is given a reference.
 const COPIED_LEN_MAX: usize = 256;
+
+/// Bytes of values stored after which a partition is given up for a moment: some ten microseconds of copying, so that large values
+/// in one batch do not keep others waiting for all of them.
+const HELD_LEN_MAX: usize = 64 << 10;
+
+/// Times that room is made elsewhere for the requests of a batch to one partition, before they wait for their turns.
+const ROOM_TRIES: usize = 4;
 
 /// What came of a request; what is long is kept elsewhere.
 #[derive(Clone, Copy)]
 enum Done {
     /// Nothing yet: there was no memory for it, or for one before it.
     Pending,
+    /// All: its reference has been given back, or away.
+    Answered,
     /// A plain read whose value has been copied to `values`, from byte `at` on.
     Read { cas: u64, flags: u32, value_len: u32, class: u32, at: u32 },
     /// A read, with its hit's number, whose value has been copied to `values`, from byte `at` on.
@@ -56,25 +67,25 @@ pub(crate) struct Batch {
     /// The partition that comes first: another one for each client, so that they do not follow on each other's heels.
     first: usize,
     hashes: Vec<u64>,
-    /// The requests' numbers, by partition.
+    /// The requests' numbers, by partition, from the first one on.
     order: Vec<u16>,
-    /// Where each partition's requests end in `order`.
+    /// Where each partition's requests end in `order`, from the first one on.
     ends: Vec<u16>,
     done: Vec<Done>,
     /// Values, hits and answers, in no order.
     values: Vec<u8>,
     hits: Vec<(Option<Death>, Hit)>,
     answers: Vec<(Option<Death>, Answer, Footprints)>,
-    /// Partitions that somebody else had.
+    /// The turns of partitions that somebody else had.
     postponed: Vec<usize>,
 }
 
 impl Batch {
     pub fn new(client: usize, partitions: usize) -> Self {
         Self {
-            first: client * (partitions / 2 + 1) % partitions,
+            first: client * ((partitions / 2) | 1) % partitions,
             hashes: Vec::with_capacity(WINDOW_LEN),
-            order: vec![0; WINDOW_LEN],
+            order: Vec::with_capacity(WINDOW_LEN),
             ends: vec![0; partitions],
             done: Vec::with_capacity(WINDOW_LEN),
             values: Vec::new(),
@@ -104,21 +115,22 @@ impl Batch {
     fn sort<H: Shards>(&mut self, shards: &H, requests: &[Request<'_>]) {
         let common = shards.common();
         self.hashes.clear();
+        self.hashes.extend(requests.iter().map(|request| common.hash(request.key.as_bytes())));
+        self.order.resize(requests.len(), 0);
+        let (first, mask) = (self.first, self.ends.len() - 1);
+        let turn = |hash: &u64| common.partition(*hash).wrapping_sub(first) & mask;
         self.ends.fill(0);
-        for request in requests {
-            let hash = common.hash(request.key.as_bytes());
-            self.hashes.push(hash);
-            self.ends[common.partition(hash)] += 1;
-        }
+        self.hashes.iter().for_each(|hash| self.ends[turn(hash)] += 1);
         let mut begin = 0;
         for end in &mut self.ends {
             (*end, begin) = (begin, begin + *end);
         }
         for (number, hash) in self.hashes.iter().enumerate() {
-            let at = &mut self.ends[common.partition(*hash)];
+            let at = &mut self.ends[turn(hash)];
             self.order[usize::from(*at)] = number as u16;
             *at += 1;
         }
+        self.postponed.clear();
         self.values.clear();
         self.done.clear();
         self.done.resize(requests.len(), Done::Pending);
@@ -175,10 +187,21 @@ impl Batch {
         Some(at)
     }
 
-    /// Where a partition's requests begin and end in `order`.
-    fn range(&self, partition: usize) -> (usize, usize) {
-        let begin = partition.checked_sub(1).map_or(0, |before| self.ends[before]);
-        (begin.into(), self.ends[partition].into())
+    /// Where the requests to the partition whose turn it is lie in `order`.
+    fn range(&self, turn: usize) -> Range<usize> {
+        let begin = turn.checked_sub(1).map_or(0, |before| self.ends[before]);
+        begin.into()..self.ends[turn].into()
+    }
+
+    /// The partition whose turn it is.
+    fn partition(&self, turn: usize) -> usize {
+        (self.first + turn) & (self.ends.len() - 1)
+    }
+
+    /// The hash key at a place in the order.
+    #[inline]
+    fn hash_at(&self, at: usize) -> Option<u64> {
+        self.order.get(at).map(|number| self.hashes[usize::from(*number)])
     }
 }
 
@@ -201,35 +224,92 @@ impl<H: Shards> Drop for Window<'_, H> {
     }
 }
 
-impl<H: Shards + 'static> Window<'_, H> {
+impl<'w, H: Shards + 'static> Window<'w, H> {
     /// Carries all requests out for which there is memory.
     fn carry_out(&mut self, requests: &[Request<'_>]) {
-        let partitions = self.batch.ends.len();
-        let first = self.batch.first;
-        for partition in (first..partitions).chain(0..first) {
-            prefetch_to_write(self.shards.address((partition + 1) % partitions));
-            let (begin, end) = self.batch.range(partition);
-            if begin == end {
+        let (common, batch) = (self.shards.common(), &*self.batch);
+        let ahead = |stages: usize| (0..stages * STAGE_LEN).filter_map(|at| batch.hash_at(at));
+        ahead(3).for_each(|hash| common.prefetch_bucket(hash));
+        ahead(2).for_each(|hash| common.prefetch_element(hash));
+        let turns = self.batch.ends.len();
+        for turn in 0..turns {
+            self.ask_for_partition(turn + 1);
+            let range = self.batch.range(turn);
+            if range.start == range.end {
                 continue;
             }
-            match self.shards.try_hold(partition) {
-                Some(held) => self.carry_out_at(held, requests, begin, end),
-                None => self.batch.postponed.push(partition),
+            match self.shards.try_hold(self.batch.partition(turn)) {
+                Some(held) => {
+                    if !self.carry_out_turn(held, requests, turn) {
+                        return;
+                    }
+                }
+                None => self.batch.postponed.push(turn),
             }
         }
-        while let Some(partition) = self.batch.postponed.pop() {
-            let (begin, end) = self.batch.range(partition);
-            self.carry_out_at(self.shards.hold(partition), requests, begin, end);
+        // Whichever of the others is free first comes first.
+        let (mut next, mut round) = (0, 0);
+        while let Some(turn) = self.batch.postponed.get(next).copied() {
+            if let Some(held) = self.shards.try_hold(self.batch.partition(turn)) {
+                self.batch.postponed.swap_remove(next);
+                if !self.carry_out_turn(held, requests, turn) {
+                    return;
+                }
+            } else {
+                next += 1;
+            }
+            if next >= self.batch.postponed.len() {
+                next = 0;
+                hint::spin(&mut round);
+            }
         }
     }
 
-    /// Carries out the requests to a partition that is held.
-    fn carry_out_at(&mut self, mut held: H::Held<'_>, requests: &[Request<'_>], begin: usize, end: usize) {
+    /// Carries out all requests to a partition; false if there is no memory for that. Then this batch may have references to what
+    /// keeps it from finding some, and takes no more: all that is left waits for its turn to be answered.
+    fn carry_out_turn(&mut self, mut held: H::Held<'w>, requests: &[Request<'_>], turn: usize) -> bool {
+        let (shards, partition) = (&**self.shards, self.batch.partition(turn));
+        let (mut range, mut room_tries) = (self.batch.range(turn), ROOM_TRIES);
+        loop {
+            let shortage = self.carry_out_at(held, requests, &mut range);
+            if range.start == range.end {
+                return true;
+            }
+            // Memory may be with other partitions, of which one is held at a time.
+            if let Some(shortage) = shortage {
+                if room_tries == 0 || !shards.make_room(shards.group_of(partition), self.now, shortage) {
+                    return false;
+                }
+                room_tries -= 1;
+            }
+            held = shards.hold(partition);
+        }
+    }
+
+    /// Asks for the partition whose turn comes next, if there is anything to do there.
+    fn ask_for_partition(&self, turn: usize) {
+        if turn < self.batch.ends.len() && !self.batch.range(turn).is_empty() {
+            direct::prefetch_partition(&**self.shards, self.batch.partition(turn));
+        }
+    }
+
+    /// Carries out requests to a partition that is held, until that is long enough or there is no memory; takes those that it has
+    /// carried out from `range`.
+    fn carry_out_at(
+        &mut self,
+        mut held: H::Held<'_>,
+        requests: &[Request<'_>],
+        range: &mut Range<usize>,
+    ) -> Option<Shortage> {
         // SAFETY: the partition is held.
         let cx = unsafe { self.shards.common().context(self.now) };
         let (partition, supply) = held.parts();
-        for at in begin..end {
-            self.ask_ahead(&cx, partition, at, end);
+        let behind = range.clone().take(STAGE_LEN).filter_map(|at| self.batch.hash_at(at));
+        behind.for_each(|hash| partition.prefetch_behind_first(&cx, hash));
+        let mut stored_len = 0;
+        while range.start < range.end && stored_len < HELD_LEN_MAX {
+            let at = range.start;
+            self.ask_ahead(&cx, partition, at, range.end);
             let number = usize::from(self.batch.order[at]);
             let (request, hash) = (&requests[number], self.batch.hashes[number]);
             // Each outcome is written where it belongs at once: one that is put together first and moved then is read before it
@@ -248,26 +328,30 @@ impl<H: Shards + 'static> Window<'_, H> {
                 Operation::Store(store)
                     if let Some((cas, before)) = partition.set_in_place(&cx, hash, request.key.as_bytes(), store) =>
                 {
+                    stored_len += store.value.len();
                     let Footprint { class, value_len, expiry } = before;
                     self.batch.done[number] = Done::Set { cas, class, value_len: value_len as u32, expiry };
                 }
-                _ => match partition.execute(&cx, supply, hash, request, &mut None) {
-                    Ok((death, outcome)) => self.batch.keep(&cx, number, death, outcome),
-                    // Memory may be with other partitions, of which one is held at a time: this and what comes after it wait
-                    // for their turn to be answered.
-                    Err(_) => return,
+                operation => match partition.execute(&cx, supply, hash, request, &mut None) {
+                    Ok((death, outcome)) => {
+                        if let Operation::Store(store) = operation {
+                            stored_len += store.value.len();
+                        }
+                        self.batch.keep(&cx, number, death, outcome);
+                    }
+                    Err(shortage) => return Some(shortage),
                 },
             }
+            range.start += 1;
         }
+        None
     }
 
     /// Asks for what the next requests will need, in three stages: see [`direct::carry_out`].
     #[inline]
     fn ask_ahead(&self, cx: &Context<'_>, partition: &Partition, at: usize, end: usize) {
         let (common, batch) = (self.shards.common(), &*self.batch);
-        let hash = |at: usize| batch.hashes.get(usize::from(*batch.order.get(at)?)).copied();
-        let count = batch.hashes.len();
-        let ahead = |stages: usize| Some(at + stages * STAGE_LEN).filter(|at| *at < count).and_then(hash);
+        let ahead = |stages: usize| batch.hash_at(at + stages * STAGE_LEN);
         ahead(3).inspect(|hash| common.prefetch_bucket(*hash));
         ahead(2).inspect(|hash| common.prefetch_element(*hash));
         if at + STAGE_LEN < end {
@@ -315,6 +399,7 @@ impl<H: Shards + 'static> Window<'_, H> {
                     let hit = self.hit(hit, index, sink);
                     sink.metadata(index, &hit);
                 }
+                Done::Answered => unreachable!("each request is answered once"),
                 Done::Pending => {
                     direct::carry_out_one(self.shards, self.now, self.batch.hashes[number], request, index, sink);
                 }
@@ -345,14 +430,14 @@ impl<H: Shards + 'static> Window<'_, H> {
         let first = memory.first_piece(slot);
         if first != Slot::NONE {
             // Whoever sends the value has the reference now.
-            self.batch.done[number] = Done::Pending;
+            self.batch.done[number] = Done::Answered;
             let pin = Pin::new(Arc::clone(self.shards), slot, hash, first, hit.value_len);
             return sink.pinned(index, hit, Box::new(pin));
         }
         let value = memory.body(slot).value();
         sink.reserve(index, hit)[VALUE_SLACK_LEN..][..value.len()].copy_from_slice(value);
         sink.commit(index, hit);
-        self.batch.done[number] = Done::Pending;
+        self.batch.done[number] = Done::Answered;
         self.give_back(number, slot);
     }
 }

@@ -48,7 +48,7 @@ const FETCHED_AHEAD: usize = 16;
 const PATIENCE: u32 = 32;
 
 /// Requests for which it pays to sort them by partition.
-const BATCH_MIN: usize = 64;
+const BATCH_MIN: usize = 8;
 
 /// A client's rings to and from one station.
 struct Lane {
@@ -133,7 +133,11 @@ impl Worker {
 
     /// Asks for the buckets of keys, and for the elements that those lead to.
     pub(crate) fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
-        direct::prefetch(&*self.shared, &mut self.hashes, keys);
+        let common = &self.shared.common;
+        self.hashes.clear();
+        self.hashes.extend(keys.map(|key| common.hash(key)));
+        self.hashes.iter().for_each(|hash| common.prefetch_bucket(*hash));
+        self.hashes.iter().for_each(|hash| common.prefetch_element(*hash));
     }
 
     /// Carries out requests on partitions that are held one at a time.

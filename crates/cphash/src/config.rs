@@ -57,8 +57,8 @@ pub struct Config {
     /// Most threads that serve partitions, for CPHASH; `None`: one for each core. So many of them serve as the load needs, and
     /// those sleep that have nothing to do.
     pub server_threads: Option<usize>,
-    /// All server threads have partitions, whatever the load, and get all batches as messages: for measuring a fixed split of
-    /// cores.
+    /// All server threads have partitions, whatever the load, and all batches go by message, even if there are no such threads: for
+    /// measuring a fixed split of cores.
     pub server_threads_fixed: bool,
     /// Cores that the server threads keep to, in turn; none: where the system puts them.
     pub server_cores: Vec<usize>,

@@ -42,10 +42,11 @@ use crate::{
 /// Fewer requests than this are carried out on the spot: spread over the partitions they fill no cache lines.
 const MESSAGES_MIN: usize = 64;
 
-/// Messages that clients have served themselves after which a server thread is woken for the partition.
+/// Messages of one partition that clients have served themselves, or requests in batches that they have carried out, after which
+/// server threads are woken.
 const HELP_MAX: u32 = 4_096;
 
-/// Partitions for each server thread, so that they can be spread anew.
+/// Partitions for each server thread, or core if those are more, so that they can be spread anew.
 const PARTITIONS_PER_THREAD: usize = 4;
 
 /// A cache in memory whose partitions are served by messages. Cheap to share: clones are the same cache.
@@ -90,7 +91,7 @@ pub(crate) struct Shared {
     pub common: Common,
     pub stations: Box<[Post]>,
     pub crew: Arc<Crew>,
-    /// Requests that were carried out on the spot since a server thread was woken for that.
+    /// Requests, in batches that could be messages, that were carried out on the spot since server threads were woken for that.
     unserved: CachePadded<AtomicU32>,
     /// Clients so far, by which they are told apart.
     pub clients: AtomicUsize,
@@ -104,7 +105,8 @@ impl Cphash {
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = config.server_threads.unwrap_or(cores);
-        let wanted = (PARTITIONS_PER_THREAD * threads.max(1)).next_power_of_two();
+        // Clients share them too.
+        let wanted = (PARTITIONS_PER_THREAD * threads.max(cores)).next_power_of_two();
         let count = config.large_partitions(wanted.min(Common::heaps_max(&config)))?;
         check_cores(&config.server_cores)?;
         let (seed, cores, is_fixed) = (config.hash_seed, config.server_cores.clone(), config.server_threads_fixed);
@@ -142,6 +144,11 @@ impl Cphash {
     pub(crate) fn pages(&self) -> Vec<usize> {
         let shared = &self.owner.shared;
         (0..shared.groups()).map(|group| shared.with_heap(group, Heap::pages)).collect()
+    }
+
+    /// Whether server threads look for messages.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.owner.shared.crew.is_looking()
     }
 
     /// Somebody has a partition until the result is dropped.
@@ -199,18 +206,18 @@ impl Shared {
         if self.crew.is_asleep(number) { self.help(number) } else { Served::default() }
     }
 
-    /// Whether no server thread looks for messages now, so that a client does better without. When there is much to do, one is
-    /// woken.
-    fn is_unserved(&self, requests: usize) -> bool {
-        if self.crew.is_looking() {
-            return false;
+    /// Whether a batch of so many requests is to go by message: server threads look for messages now. What does not is counted, and
+    /// server threads are woken when it is much.
+    fn choose_messages(&self, requests: usize) -> bool {
+        if requests < MESSAGES_MIN || self.crew.is_looking() {
+            return requests >= MESSAGES_MIN;
         }
         let unserved = self.unserved.load(Ordering::Relaxed).saturating_add(requests as u32);
         self.unserved.store(if unserved > HELP_MAX { 0 } else { unserved }, Ordering::Relaxed);
         if unserved > HELP_MAX {
-            self.crew.wake(0);
+            self.crew.wake_all();
         }
-        true
+        false
     }
 
     /// A client serves a station, if nobody else does; returns what. When that goes on, a server thread is woken.
@@ -298,10 +305,11 @@ impl Engine for Cphash {
         let shared = &self.owner.shared;
         shared.common.set_now(now);
         shared.flush_if_due(now);
-        if requests.len() < MESSAGES_MIN || shared.is_unserved(requests.len()) {
-            return worker.carry_out_on_the_spot(now, requests, sink);
+        if shared.choose_messages(requests.len()) {
+            worker.carry_out(now, requests, sink);
+        } else {
+            worker.carry_out_on_the_spot(now, requests, sink);
         }
-        worker.carry_out(now, requests, sink);
     }
 
     fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {

@@ -7,7 +7,10 @@ use guira_engine_suite::{
     caller::{Answers, NOW, Reply, store},
     engine_suite,
 };
-use guira_item::{Answer, Engine, Get, Hit, Key, Operation, PinnedValue, Request, Sink, StoreMode};
+use guira_item::{
+    Answer, Death, Engine, Expiry, Footprints, Get, Hit, Key, Operation, PinnedValue, Request, Sink, Store, StoreMode,
+    Time, VALUE_SLACK_LEN,
+};
 
 use crate::{Config, Cphash, CphashWorker, Eviction};
 
@@ -63,13 +66,29 @@ mod without_server_threads {
     });
 }
 
-/// An engine whose batches go by message to so many server threads; clients carry them out if there is none.
-fn engine(server_threads: usize) -> Cphash {
-    engine_with(4, server_threads, 8)
+/// How batches are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// By clients, partition by partition.
+    ByPartition,
+    /// By message to so many server threads; clients serve each other if there is none.
+    ByMessage(usize),
 }
 
-fn engine_with(partitions: usize, server_threads: usize, megabytes: usize) -> Cphash {
-    let (partitions, server_threads, server_threads_fixed) = (Some(partitions), Some(server_threads), true);
+use Way::{ByMessage, ByPartition};
+
+const WAYS: [Way; 3] = [ByPartition, ByMessage(0), ByMessage(1)];
+
+fn engine(way: Way) -> Cphash {
+    engine_with(way, 4, 8)
+}
+
+fn engine_with(way: Way, partitions: usize, megabytes: usize) -> Cphash {
+    let (threads, server_threads_fixed) = match way {
+        ByPartition => (0, false),
+        ByMessage(threads) => (threads, true),
+    };
+    let (partitions, server_threads) = (Some(partitions), Some(threads));
     let config = Config { partitions, server_threads, server_threads_fixed, ..Config::new(megabytes << 20) };
     Cphash::new(Config { hash_seed: 7, ..config }).expect("memory")
 }
@@ -78,7 +97,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key{number:08}")).collect()
 }
 
-fn requests<'a>(names: &'a [String], operation: impl Fn(usize) -> Operation<'a>) -> Vec<Request<'a>> {
+fn requests<'a>(names: &'a [String], mut operation: impl FnMut(usize) -> Operation<'a>) -> Vec<Request<'a>> {
     let request = |(number, name): (usize, &'a String)| Request {
         key: Key::new(name.as_bytes()).expect("a key"),
         operation: operation(number),
@@ -97,8 +116,8 @@ fn assert_nothing_is_referenced(engine: &Cphash, worker: &mut CphashWorker) {
 
 #[test]
 fn references_come_back_from_a_million_operations() {
-    for server_threads in [0, 1, 2] {
-        let engine = engine(server_threads);
+    for way in WAYS.into_iter().chain([ByMessage(2)]) {
+        let engine = engine(way);
         let (names, large) = (names(2_000), vec![7; 40_000]);
         std::thread::scope(|scope| {
             for thread in 0..2u64 {
@@ -133,8 +152,8 @@ fn references_come_back_from_a_million_operations() {
 /// More messages than a ring holds, to one partition.
 #[test]
 fn a_full_ring_is_waited_for_and_loses_nothing() {
-    for server_threads in [0, 1] {
-        let engine = engine(server_threads);
+    for way in WAYS {
+        let engine = engine(way);
         let mut worker = engine.worker();
         let names: Vec<String> = vec!["the same key".into(); 20_000];
         let values: Vec<String> = (0..names.len()).map(|number| number.to_string()).collect();
@@ -189,8 +208,8 @@ impl Sink for GivesUp {
 
 #[test]
 fn a_client_that_dies_in_the_middle_of_a_batch_gives_its_references_back() {
-    for server_threads in [0, 1] {
-        let engine = engine(server_threads);
+    for way in WAYS {
+        let engine = engine(way);
         let (names, value) = (names(600), vec![3; 2_000]);
         let mut answers = Answers::default();
         let sets = requests(&names, |number| store(StoreMode::Set, &value[..number * 3]));
@@ -211,7 +230,7 @@ fn a_client_that_dies_in_the_middle_of_a_batch_gives_its_references_back() {
 
 #[test]
 fn memory_goes_to_the_partition_that_needs_it() {
-    let engine = engine(0);
+    let engine = engine(ByPartition);
     let mut worker = engine.worker();
     let mut store_all = |names: &[String]| {
         for names in names.chunks(500) {
@@ -233,7 +252,7 @@ fn memory_goes_to_the_partition_that_needs_it() {
 
 #[test]
 fn a_client_that_has_gone_leaves_no_seat() {
-    let engine = engine(1);
+    let engine = engine(ByMessage(1));
     let names = names(100);
     for _ in 0..10 {
         let mut answers = Answers::default();
@@ -248,8 +267,8 @@ fn a_client_that_has_gone_leaves_no_seat() {
 /// The same where memory is full of what other sinks still send, so that sets and calls stall.
 #[test]
 fn a_client_that_dies_while_it_is_stalled_is_served_again() {
-    for server_threads in [0, 1] {
-        let engine = one_partition(server_threads, 4);
+    for way in WAYS {
+        let engine = engine_with(way, 1, 4);
         let (names, large) = (names(100), vec![5; 60_000]);
         let fill = requests(&names, |_| store(StoreMode::Set, &large));
         let read = requests(&names, |_| Operation::Get(Get::PLAIN));
@@ -306,18 +325,14 @@ impl Sink for Keeps {
     }
 }
 
-fn one_partition(server_threads: usize, megabytes: usize) -> Cphash {
-    engine_with(1, server_threads, megabytes)
-}
-
 /// References were given back out of order when the ring was full, and that of a value being sent was among them: its memory was
 /// used again, and another item's bytes were sent.
 #[test]
 fn large_values_that_are_being_sent_stay_whole_when_rings_are_full() {
     let large = |number: usize| vec![number as u8 + 1; 40_000];
     // Sets of three words fill the ring up to a word or two, by how many reads come before them.
-    for (server_threads, gets) in (0..2).flat_map(|threads| (6..16).map(move |gets| (threads, gets))) {
-        let engine = one_partition(server_threads, 8);
+    for (way, gets) in WAYS.into_iter().flat_map(|way| (6..16).map(move |gets| (way, gets))) {
+        let engine = engine_with(way, 1, 8);
         let mut worker = engine.worker();
         let names: Vec<String> = (0..1_024).map(|number| format!("k{number:06}")).collect();
         let values: Vec<Vec<u8>> =
@@ -353,8 +368,8 @@ fn large_values_that_are_being_sent_stay_whole_when_rings_are_full() {
 #[test]
 fn what_a_batch_has_read_does_not_keep_its_set_from_finding_room() {
     // Set and Insert.
-    for (server_threads, len) in [(0, 900), (0, 2_000), (1, 900), (1, 2_000)] {
-        let engine = one_partition(server_threads, 4);
+    for (way, len) in WAYS.into_iter().flat_map(|way| [(way, 900), (way, 2_000)]) {
+        let engine = engine_with(way, 1, 4);
         let mut worker = engine.worker();
         let (names, value) = (names(400), vec![1; 15_000]);
         engine.execute(&mut worker, NOW, &requests(&names, |_| store(StoreMode::Set, &value)), &mut Keeps::default());
@@ -375,7 +390,7 @@ fn what_a_batch_has_read_does_not_keep_its_set_from_finding_room() {
 fn a_batch_goes_round_a_partition_that_is_held() {
     for held in 0..4 {
         // Room for all: nobody has to wait for pages of the partition that is held.
-        let engine = engine_with(4, 0, 64);
+        let engine = engine_with(ByPartition, 4, 64);
         let values = [0, 1, 255, 256, 257, 5_000, 40_000].map(|len| vec![len as u8; len]);
         let names: Vec<String> = names(500).into_iter().flat_map(|name| [name.clone(), name]).collect();
         let mixed = requests(&names, |number| match (number % 2, number / 2 % 3) {
@@ -429,13 +444,117 @@ fn a_server_thread_is_woken_when_there_is_much_to_do() {
     let engine = Cphash::new(config).expect("memory");
     let (mut worker, names) = (engine.worker(), names(1_000));
     let gets = requests(&names, |_| Operation::Get(Get::PLAIN));
+    while engine.is_looking() {
+        std::thread::yield_now();
+    }
+    engine.execute(&mut worker, NOW, &gets, &mut Answers::default());
+    assert_eq!(worker.traffic().request_words, 0, "the server thread sleeps");
     while worker.traffic().request_words == 0 {
         let mut answers = Answers::default();
         engine.execute(&mut worker, NOW, &gets, &mut answers);
         assert_eq!(answers.list.len(), names.len());
     }
-    let small = &gets[..63];
     let before = worker.traffic().request_words;
-    engine.execute(&mut worker, NOW, small, &mut Answers::default());
+    engine.execute(&mut worker, NOW, &gets[..63], &mut Answers::default());
     assert_eq!(worker.traffic().request_words, before, "so few fill no lines");
+}
+
+/// All that a sink is told, in words.
+#[derive(Default)]
+struct Minutes {
+    lines: Vec<String>,
+    room: Vec<u8>,
+}
+
+impl Minutes {
+    fn value(&mut self, index: usize, hit: &Hit, value: &[u8]) {
+        self.lines.push(format!("{index} {hit:?} {} bytes {:?}", value.len(), value.first()));
+    }
+}
+
+impl Sink for Minutes {
+    fn reserve(&mut self, _: usize, hit: &Hit) -> &mut [u8] {
+        self.room.resize(hit.value_len + 2 * VALUE_SLACK_LEN, 0);
+        &mut self.room
+    }
+
+    fn commit(&mut self, index: usize, hit: &Hit) {
+        let room = std::mem::take(&mut self.room);
+        self.value(index, hit, &room[VALUE_SLACK_LEN..][..hit.value_len]);
+    }
+
+    fn pinned(&mut self, index: usize, hit: &Hit, value: Box<dyn PinnedValue>) {
+        assert_eq!(value.len(), hit.value_len);
+        self.value(index, hit, value.piece(0));
+    }
+
+    fn metadata(&mut self, index: usize, hit: &Hit) {
+        self.lines.push(format!("{index} {hit:?}"));
+    }
+
+    fn answer(&mut self, index: usize, answer: Answer) {
+        self.lines.push(format!("{index} {answer:?}"));
+    }
+
+    fn found_dead(&mut self, index: usize, death: Death) {
+        self.lines.push(format!("{index} was dead: {death:?}"));
+    }
+
+    fn answer_change(&mut self, index: usize, answer: Answer, items: &Footprints) {
+        self.lines.push(format!("{index} {answer:?} {items:?}"));
+    }
+}
+
+/// What sinks are told does not depend on whether requests come together, deaths and what changes found included.
+#[test]
+fn a_batch_comes_to_what_its_requests_come_to_one_by_one() {
+    let names: Vec<String> = names(40).into_iter().cycle().take(1_500).collect();
+    let value = vec![b'7'; 70_000];
+    for way in WAYS {
+        let (together, apart) = (engine_with(way, 4, 64), engine_with(way, 4, 64));
+        let (mut worker, mut other) = (together.worker(), apart.worker());
+        let mut random = 1u64;
+        for second in 0..20 {
+            let now = Time(NOW.0 + second);
+            if second % 7 == 6 {
+                together.flush_all(now, now);
+                apart.flush_all(now, now);
+            }
+            let mixed = requests(&names, |_| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let len = [1, 8, 255, 256, 257, 1_023, 1_024, 3_000, 70_000][(random >> 24) as usize % 9];
+                let ends = |operation| match operation {
+                    Operation::Store(store) if random & 1 << 40 == 0 => {
+                        Operation::Store(Store { expiry: Expiry::at(Time(now.0 + 2)), ..store })
+                    }
+                    other => other,
+                };
+                match (random >> 8) % 12 {
+                    0..=3 => ends(store(StoreMode::Set, &value[..len])),
+                    4 => ends(store(StoreMode::Add, &value[..len])),
+                    5 => ends(store(StoreMode::Append, &value[..len.min(300)])),
+                    6 => Operation::Get(Get { wins: true, ..Get::PLAIN }),
+                    7 => Operation::Get(Get { value: false, ..Get::PLAIN }),
+                    _ => Operation::Get(Get::PLAIN),
+                }
+            });
+            let (mut all, mut each) = (Minutes::default(), Minutes::default());
+            together.execute(&mut worker, now, &mixed, &mut all);
+            for (number, request) in mixed.iter().enumerate() {
+                let from = each.lines.len();
+                apart.execute(&mut other, now, std::slice::from_ref(request), &mut each);
+                for line in &mut each.lines[from..] {
+                    *line = format!("{number}{}", &line[1..]);
+                }
+            }
+            for (together, apart) in all.lines.iter().zip(&each.lines) {
+                assert_eq!(together, apart, "{way:?}");
+            }
+            assert_eq!(all.lines.len(), each.lines.len());
+        }
+        let messages = worker.traffic().request_words;
+        assert_eq!(messages > 0, way != ByPartition, "{way:?}: {messages} words");
+    }
 }

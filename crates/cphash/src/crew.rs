@@ -130,11 +130,17 @@ impl Crew {
         self.owner(station).is_none_or(|member| self.members[member].is_asleep.load(Ordering::Relaxed))
     }
 
-    /// Whether members look for messages now: any of them, or, where all always have stations, as soon as they are woken.
+    /// Whether members look for messages now; in a fixed crew they are woken for each.
     #[inline]
     pub fn is_looking(&self) -> bool {
-        let members = &self.members[..self.active()];
-        self.is_fixed && !members.is_empty() || members.iter().any(|member| !member.is_asleep.load(Ordering::Relaxed))
+        let is_awake = |member: &CachePadded<Member>| !member.is_asleep.load(Ordering::Relaxed);
+        self.is_fixed || self.members[..self.active()].iter().any(is_awake)
+    }
+
+    /// Wakes all members that serve, or the first one if clients serve by themselves and there may be a core.
+    pub fn wake_all(&self) {
+        self.wake(0);
+        (1..self.active()).for_each(|member| self.wake_member(member));
     }
 
     /// Wakes the member to which a station is assigned; where clients serve by themselves, the first one if there may be a core.

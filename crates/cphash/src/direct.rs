@@ -76,20 +76,18 @@ pub(crate) fn carry_out_one<H: Shards + 'static, S: Sink>(
     }
 }
 
-/// Asks for the buckets of keys, and for the elements that those lead to; `hashes` is a place for their hash keys.
-pub(crate) fn prefetch<'k, H: Shards>(shards: &H, hashes: &mut Vec<u64>, keys: impl Iterator<Item = &'k [u8]>) {
-    hashes.clear();
-    hashes.extend(keys.map(|key| shards.common().hash(key)));
-    hashes.iter().for_each(|hash| prefetch_bucket(shards, *hash));
-    hashes.iter().for_each(|hash| shards.common().prefetch_element(*hash));
-}
-
 /// Asks for the bucket of a key, and for the partition that has it.
 #[inline]
-fn prefetch_bucket<H: Shards>(shards: &H, hash: u64) {
+pub(crate) fn prefetch_bucket<H: Shards>(shards: &H, hash: u64) {
     let common = shards.common();
     common.prefetch_bucket(hash);
-    let partition = shards.address(common.partition(hash));
+    prefetch_partition(shards, common.partition(hash));
+}
+
+/// Asks for a partition and its lock.
+#[inline]
+pub(crate) fn prefetch_partition<H: Shards>(shards: &H, partition: usize) {
+    let partition = shards.address(partition);
     prefetch_to_write(partition);
     prefetch_to_write(partition.wrapping_add(LINE_LEN));
 }

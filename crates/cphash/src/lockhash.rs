@@ -172,7 +172,11 @@ impl Engine for Lockhash {
 
     fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
         for batch in keys.chunks(direct::WINDOW_LEN) {
-            direct::prefetch(&*self.shared, &mut worker.hashes, batch.iter().copied());
+            let (shared, hashes) = (&*self.shared, &mut worker.hashes);
+            hashes.clear();
+            hashes.extend(batch.iter().map(|key| shared.common.hash(key)));
+            hashes.iter().for_each(|hash| direct::prefetch_bucket(shared, *hash));
+            hashes.iter().for_each(|hash| shared.common.prefetch_element(*hash));
         }
     }
 

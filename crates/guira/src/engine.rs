@@ -120,6 +120,9 @@ fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
         return Err(format!("--server-threads {number}: at most {SERVER_THREADS_MAX} threads"));
     }
     let list = wanted.options.server_cores.as_deref();
+    if let (Some(list), Some(0)) = (list, wanted.options.server_threads) {
+        return Err(format!("--server-cores {list}: there is no thread to keep there with --server-threads 0"));
+    }
     let server_cores = list.map(cores::parse).transpose().map_err(|told| format!("--server-cores {told}"))?;
     let config = guira_cphash::Config { server_cores: server_cores.unwrap_or_default(), ..partitioned(wanted)? };
     guira_cphash::Cphash::new(config).map(serve).map_err(|error| error.to_string())

@@ -8,7 +8,7 @@
 //! Always true: all contenders have the same keys, draws and cores: LOCKHASH, memc3 and dashmap have a thread that asks
 //! on each core, CPHASH has clients on some of them and server threads on the others.
 
-use super::{BenchError, ExperimentReport, contender, crew, in_process::Bench, metric, report::Aim};
+use super::{BenchError, EventCount, ExperimentReport, contender, crew, in_process::Bench, metric, report::Aim};
 
 pub(super) mod breakdown;
 mod caller;

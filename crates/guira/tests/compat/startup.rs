@@ -75,7 +75,8 @@ fn bad_flags_are_told_in_one_line() {
         (["--engine=memc3", "--server-cores=0"], "--server-cores 0: memc3 has none"),
         (["--engine=lockhash", "--server-threads=1"], "--server-threads 1: lockhash has none"),
         (["--engine=cphash", "--server-cores=0-"], "--server-cores 0-: write cores by number"),
-        (["--engine=cphash", "--server-cores=8191"], "--server-cores: this process may not run on core 8191"),
+        (["--engine=cphash", "--server-cores=1024"], "--server-cores 1024: write cores by number, below 1024"),
+        (["--engine=cphash", "--server-cores=1023"], "--server-cores: this process may not run on core 1023"),
         (["--huge-pages", "always"], "write auto or off"),
     ] {
         refuses(&arguments, about);

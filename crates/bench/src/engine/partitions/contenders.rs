@@ -59,7 +59,7 @@ impl Contender {
     pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
         let rate = match self {
             Self::Cphash => return cphash(bench, load, draws, true),
-            Self::NoServers => return cphash(bench, &Load { servers: 0, ..*load }, draws, true),
+            Self::NoServers => return cphash(bench, &Load { servers: 0, ..*load }, draws, false),
             Self::ByLoad => return cphash(bench, &Load { servers: load.cores, ..*load }, draws, false),
             Self::Lockhash => {
                 let config = Config { partitions: load.partitions, ..load.config() };

@@ -104,7 +104,7 @@ pub(in super::super) const SERVER_THREADS: Sweep = Sweep {
     name: "server-threads",
     title: "Throughput over server threads on the same cores (CPHASH, sections 6.2 and 6.5)",
     axis: "server threads",
-    remark: "the working set is 1 MB; 0: clients carry batches out by themselves; as many as cores: each has a client \
+    remark: "the working set is 1 MB; 0: clients serve each other by messages; as many as cores: each has a client \
              as well; by load: that, with as many serving as are busy; lockhash has a thread on each core throughout; the paper: \
              fewer server threads than clients have the clients wait longer",
     contenders: &[Contender::Cphash, Contender::ByLoad, Contender::Lockhash],
