@@ -12,6 +12,7 @@
 use std::{ops::Range, sync::Arc};
 
 use guira_item::{Answer, Death, Expiry, Footprint, Footprints, Hit, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_sync::hint;
 
 use crate::{
     context::{Context, Lookup, Outcome, Shortage},
@@ -23,7 +24,6 @@ use crate::{
     pin::Pin,
     shards::{Held, Shards},
 };
-use guira_sync::hint;
 
 /// Requests whose outcomes are kept at a time.
 const WINDOW_LEN: usize = 1_024;

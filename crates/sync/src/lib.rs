@@ -60,7 +60,7 @@ pub mod mutex {
 
 /// How to wait for another thread, and what the models must be told.
 pub mod hint {
-    /// Rounds of spinning before the processor is given away: longer than any critical section takes.
+    /// Rounds of spinning before the processor is given away: longer than most critical sections take.
     const SPINS_MAX: u32 = 128;
 
     /// Waits a little without a system call, the `round`th time in a row; gives the processor away when that was not enough. In a
