@@ -653,13 +653,17 @@ impl Connection {
         // Counted is what is held, not what waits in it. Pinned values lie in the engine's memory, which has a bound of its
         // own.
         outbox.shrink_to_waiting();
-        self.backlog_counted = outbox.held_len();
-        let sum = desk.shared.output_len.fetch_add(self.backlog_counted, Relaxed) + self.backlog_counted;
-        self.backlog = Some(Box::new(outbox));
-        if self.backlog_counted > OWN_LEN && sum > desk.shared.settings.output_len_max {
+        let held_len = outbox.held_len();
+        let sum = desk.shared.output_len.fetch_add(held_len, Relaxed) + held_len;
+        if held_len > OWN_LEN && sum > desk.shared.settings.output_len_max {
+            // Not kept until the connection is closed: that happens once the rest of a round has been answered.
+            drop(outbox);
+            desk.shared.output_len.fetch_sub(held_len, Relaxed);
             desk.traffic.response_obj_oom += 1;
             return Err(Ended::Error);
         }
+        self.backlog = Some(Box::new(outbox));
+        self.backlog_counted = held_len;
         self.want_writable(desk, true)
     }
 
