@@ -10,6 +10,7 @@
 mod mapping;
 
 use std::{
+    ops::Range,
     ptr::NonNull,
     sync::{
         Arc, Mutex, PoisonError,
@@ -56,8 +57,9 @@ pub struct NoAddressSpace {
 struct Pool {
     /// Pages that were given back.
     returned: Vec<PageId>,
-    /// Pages from here on have never been used.
-    fresh: u32,
+    /// Pages that have never been used. Those without memory come from the end: a hole among the others would keep the system
+    /// from having a huge page there.
+    fresh: Range<u32>,
     /// Pages in use.
     taken: usize,
     /// Most pages in use at a time.
@@ -106,7 +108,7 @@ impl Arena {
             huge_pages,
             pool: Mutex::new(Pool {
                 returned: Vec::new(),
-                fresh: 0,
+                fresh: 0..pages as u32,
                 taken: 0,
                 limit: pages,
                 reserved: Vec::new(),
@@ -137,17 +139,16 @@ impl Arena {
 
     /// Takes a page from the pool.
     pub fn take_page(&self) -> Option<PageId> {
+        self.take(|pool| pool.returned.pop().or_else(|| pool.fresh.next().map(PageId)))
+    }
+
+    /// Takes the page that `choose` finds, if the limit allows one more.
+    fn take(&self, choose: impl FnOnce(&mut Pool) -> Option<PageId>) -> Option<PageId> {
         let page = self.with_pool(|pool| {
             if pool.taken >= pool.limit {
                 return None;
             }
-            let page = pool.returned.pop().or_else(|| {
-                let page = PageId(pool.fresh);
-                ((page.0 as usize) < self.pages).then(|| {
-                    pool.fresh += 1;
-                    page
-                })
-            })?;
+            let page = choose(pool)?;
             pool.taken += 1;
             Some(page)
         })?;
@@ -195,7 +196,7 @@ impl Arena {
 
     /// Takes a page without memory, which somebody else uses until it is given back by `give_lent_page`.
     pub fn take_page_to_lend(&self) -> Option<PageId> {
-        let page = self.take_page()?;
+        let page = self.take(|pool| pool.fresh.next_back().map(PageId).or_else(|| pool.returned.pop()))?;
         // The system would fill the hole in a huge page again otherwise.
         let stays = !self.huge_pages || self.advise(page, libc::MADV_NOHUGEPAGE);
         if stays && self.let_go(page) {
@@ -419,6 +420,20 @@ mod tests {
         arena.set_limit(2);
         arena.give_page(pages[0]);
         assert_eq!((arena.take_page(), arena.usage()), (None, (2, 2)));
+    }
+
+    /// Pages of the buckets of a growing table came between those of its elements, one in 33, and no huge page was had.
+    #[test]
+    fn pages_without_memory_come_from_the_end() {
+        const LEN: usize = 8;
+        let arena = Arc::new(Arena::new(LEN, true).expect("address space"));
+        let lent: Vec<_> = (0..3).filter_map(|_| arena.take_page_to_lend()).collect();
+        assert_eq!(lent, [PageId(7), PageId(6), PageId(5)]);
+        let taken: Vec<_> = std::iter::from_fn(|| arena.take_page()).collect();
+        assert_eq!(taken, (0..5).map(PageId).collect::<Vec<_>>());
+        assert_eq!(arena.take_page_to_lend(), None);
+        arena.give_page(taken[2]);
+        assert_eq!(arena.take_page_to_lend(), Some(taken[2]));
     }
 
     #[test]

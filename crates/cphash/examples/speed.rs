@@ -1,11 +1,11 @@
 //! How fast an engine answers batches:
 //! `cargo run --release -p guira-cphash --example speed -- cphash 16 30 1 2` (engine, megabytes of 8-byte values, % inserts, most
-//! server threads, client threads, then partitions, and requests in a batch).
+//! server threads, client threads, then partitions, requests in a batch, and `random` for that eviction).
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-use guira_cphash::{Config, Cphash, Lockhash};
+use guira_cphash::{Config, Cphash, Eviction, Lockhash};
 use guira_item::{
     Answer, Engine, Expiry, Get, Hit, Key, Operation, PinnedValue, Request, Sink, Store, StoreMode, Time,
     VALUE_SLACK_LEN,
@@ -84,7 +84,8 @@ fn main() {
     let number =
         |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
     let keys = (number(1, 16) << 20) / 8;
-    let config = Config { huge_pages: true, hash_seed: 42, ..Config::new(keys as usize * 144 + (4 << 20)) };
+    let eviction = if arguments.get(7).is_some_and(|name| name == "random") { Eviction::Random } else { Eviction::Lru };
+    let config = Config { huge_pages: true, hash_seed: 42, eviction, ..Config::new(keys as usize * 144 + (4 << 20)) };
     let load = [keys, number(2, 30), number(6, 1_000)];
     match arguments.first().map(String::as_str) {
         Some("cphash") => {
