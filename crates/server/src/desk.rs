@@ -22,10 +22,13 @@ pub(crate) const READ_LEN: usize = 64 << 10;
 /// Answers are sent when there are so many bytes of them, even if there is more to answer.
 pub(crate) const OUTPUT_LEN_SEND: usize = 128 << 10;
 
-/// Requests submitted at once: several times what an engine prefetches, and few enough that answers of the usual length
-/// make one write.
-const SLICE_LEN_MAX: usize = 256;
+/// Requests submitted at once, at most: some thousand, as a client of CPHASH has in flight (CPHASH, section 6.1). While answers are
+/// long there are fewer, so that they do not amount to much more than a write takes.
+const SLICE_LEN_MAX: usize = 1_024;
 const SLICE_LEN_MIN: usize = 4;
+
+/// And at first, when nothing is known of the answers: several times what an engine prefetches.
+const SLICE_LEN_FIRST: usize = 256;
 
 /// A slice with more bytes of answers than this was too long, one with fewer could have been longer.
 const SLICE_OUTPUT_LEN_HIGH: usize = 1 << 20;
@@ -144,7 +147,7 @@ impl<S: Service> Desk<S> {
             counters: Counters::default(),
             traffic: Traffic::default(),
             malformed_log: MalformedLog::default(),
-            slice_len: SLICE_LEN_MAX,
+            slice_len: SLICE_LEN_FIRST,
             tools: Some(tools),
         }
     }
