@@ -196,7 +196,12 @@ impl Arena {
 
     /// Takes a page without memory, which somebody else uses until it is given back by `give_lent_page`.
     pub fn take_page_to_lend(&self) -> Option<PageId> {
-        let page = self.take(|pool| pool.fresh.next_back().map(PageId).or_else(|| pool.returned.pop()))?;
+        let page = self.take(|pool| {
+            // One that was returned has memory, which counts while the limit is lower than all pages.
+            let has_room = pool.taken + pool.returned.len() < pool.limit;
+            let fresh = if has_room { pool.fresh.next_back() } else { None };
+            fresh.map(PageId).or_else(|| pool.returned.pop())
+        })?;
         // The system would fill the hole in a huge page again otherwise.
         let stays = !self.huge_pages || self.advise(page, libc::MADV_NOHUGEPAGE);
         if stays && self.let_go(page) {
@@ -434,6 +439,17 @@ mod tests {
         assert_eq!(arena.take_page_to_lend(), None);
         arena.give_page(taken[2]);
         assert_eq!(arena.take_page_to_lend(), Some(taken[2]));
+    }
+
+    /// Pages that were returned keep their memory: with fresh ones beside them there is more of it than a lowered limit allows.
+    #[test]
+    fn under_a_lowered_limit_a_returned_page_is_lent_first() {
+        let arena = Arc::new(Arena::new(8, false).expect("address space"));
+        let taken: Vec<_> = (0..3).filter_map(|_| arena.take_page()).collect();
+        arena.set_limit(3);
+        arena.give_page(taken[1]);
+        assert_eq!(arena.take_page_to_lend(), Some(taken[1]));
+        assert_eq!(arena.take_page_to_lend(), None);
     }
 
     #[test]

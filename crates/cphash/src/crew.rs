@@ -291,7 +291,8 @@ impl Crew {
                     thread::park();
                 }
                 member.is_asleep.store(false, Ordering::Relaxed);
-                idle_rounds = 0;
+                // It has not served while it slept.
+                (idle_rounds, since) = (0, Instant::now());
             }
         }
     }

@@ -93,6 +93,10 @@ impl Round {
                 } else {
                     waiting_len += desk.outbox.len();
                 }
+                if seat.read.is_err() {
+                    // Nobody is sent these any more.
+                    desk.outbox.clear();
+                }
                 std::mem::swap(&mut desk.outbox, &mut seat.outbox);
             }
         }
