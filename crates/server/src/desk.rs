@@ -22,8 +22,8 @@ pub(crate) const READ_LEN: usize = 64 << 10;
 /// Answers are sent when there are so many bytes of them, even if there is more to answer.
 pub(crate) const OUTPUT_LEN_SEND: usize = 128 << 10;
 
-/// Requests submitted at once, at most: some thousand, as a client of CPHASH has in flight (CPHASH, section 6.1). While answers are
-/// long there are fewer, so that they do not amount to much more than a write takes.
+/// Requests submitted at once, at most: some thousand, as a client of CPHASH has in flight (CPHASH, section 6.1). After long answers
+/// there are fewer, so that a slice's do not amount to much more than a write takes; the first that are long do.
 const SLICE_LEN_MAX: usize = 1_024;
 const SLICE_LEN_MIN: usize = 4;
 

@@ -320,7 +320,7 @@ fn ten_thousand_that_ask_and_do_not_read_are_borne() {
 }
 
 /// Who was to be closed for the answers that waited kept them until everybody whose request had come with its own had been
-/// answered: some hundreds at a time when the server had been kept from its work, fifty megabytes.
+/// answered: some hundreds at a time when the server had been kept from its work.
 #[test]
 fn ten_thousand_that_ask_at_once_and_do_not_read_are_borne() {
     who_do_not_read("multigets at once whose answers are not read", true).is_borne_by(Program::Guira);
