@@ -24,6 +24,7 @@ mod echo;
 mod eviction;
 mod flood_keys;
 mod hostile;
+pub mod listening;
 mod memory;
 mod miss_ratio;
 mod multiget;

@@ -1,7 +1,7 @@
 //! A server under test as a process: started on a free port, watched through /proc, killed when dropped.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use guira_loadgen::blocking::Blocking;
 use guira_loadgen::error::LoadError;
 use guira_loadgen::protocol::Protocol;
 
+use super::listening;
 use super::peer::{Peer, Setup};
 use crate::error::BenchError;
 use crate::process_usage;
@@ -31,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `peer` and waits until it accepts connections.
+    /// Starts `peer` and waits until it listens.
     pub fn start(peer: &Peer, setup: &Setup) -> Result<Self, BenchError> {
         if !peer.program.is_file() {
             return Err(peer.missing());
@@ -62,7 +63,7 @@ impl Server {
         });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut server = Self { child, address, protocol: peer.protocol(), last_words, name: peer.name() };
-        server.wait_until_it_answers()?;
+        server.wait_until_it_listens()?;
         Ok(server)
     }
 
@@ -70,7 +71,7 @@ impl Server {
         clippy::disallowed_methods,
         reason = "another process' port gives no event to wait for; there is a deadline"
     )]
-    fn wait_until_it_answers(&mut self) -> Result<(), BenchError> {
+    fn wait_until_it_listens(&mut self) -> Result<(), BenchError> {
         let deadline = Instant::now() + START_MAX;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -78,11 +79,11 @@ impl Server {
                 let reason = if words.is_empty() { format!("it ended with {status}") } else { words };
                 return Err(BenchError::PeerFailed { peer: self.name, reason });
             }
-            if TcpStream::connect_timeout(&self.address, Duration::from_millis(200)).is_ok() {
+            if listening::listens(self.pid(), self.address.port()) {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                let reason = format!("no answer on {} within {} s", self.address, START_MAX.as_secs());
+                let reason = format!("it does not listen on {} after {} s", self.address, START_MAX.as_secs());
                 return Err(BenchError::PeerFailed { peer: self.name, reason });
             }
             std::thread::sleep(Duration::from_millis(2));

@@ -8,7 +8,8 @@ use std::{
 
 use crate::condition::DEADLINE;
 
-/// How a conversation went on.
+/// How a conversation went on: a test that does not look at it may go on with a connection that is closed.
+#[must_use]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// The awaited end of the answer came.

@@ -4,12 +4,14 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    thread,
 };
 
+use guira_bench::server::listening;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -95,6 +97,11 @@ impl Process {
         self.child.id()
     }
 
+    /// Whether it listens on a TCP port.
+    pub fn listens_on(&self, port: u16) -> bool {
+        listening::listens(self.pid(), port)
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
@@ -147,6 +154,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if thread::panicking() {
+            // A test that failed because its server crashed must say so.
+            eprintln!("process {}: ended {:?}; it said: {}", self.pid(), self.ended(), self.complaints());
+        }
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -159,7 +170,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `program` on one thread with 64 MB and `arguments` besides, and waits until it answers.
+    /// Starts `program` on one thread with 64 MB and `arguments` besides, and waits until it listens.
     pub fn start(program: Program, arguments: &[&str]) -> Self {
         // Somebody else may take the port between our look and the server's start.
         for _ in 0..5 {
@@ -174,20 +185,20 @@ impl Server {
         Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())), program, arguments)
     }
 
-    /// The same at `address`; `None` if it ends instead of answering.
+    /// The same at `address`; `None` if it ends instead of listening there.
     pub fn start_at(address: SocketAddr, program: Program, arguments: &[&str]) -> Option<Self> {
         let port_text = address.port().to_string();
         let mut all = vec!["-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1", "-m", "64"];
         all.extend(arguments);
         let mut process = Process::start(program.command(&all));
-        let answers = wait_for("the server answers or ends", || match process.ended() {
+        let listens = wait_for("the server listens or ends", || match process.ended() {
             Some(status) => {
                 eprintln!("{program:?} {all:?}: {status}: {}", process.complaints());
                 Some(false)
             }
-            None => TcpStream::connect(address).is_ok().then_some(true),
+            None => process.listens_on(address.port()).then_some(true),
         });
-        answers.then_some(Self { process, address })
+        listens.then_some(Self { process, address })
     }
 
     /// Where it listens.

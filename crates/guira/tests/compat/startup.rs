@@ -17,6 +17,7 @@ use rustix::process::Signal;
 
 use crate::{
     condition::{DEADLINE, wait_for},
+    connection::Heard,
     server::{Ended, Process, Program, Server, free_port},
 };
 
@@ -224,12 +225,13 @@ fn called_memcached_it_takes_memcacheds_flags() {
         "modern",
     ]);
     let mut process = Process::start(command);
-    let mut stream = wait_for("the link answers", || {
+    wait_for("the link listens", || {
         if let Some(status) = process.ended() {
             panic!("{status}: {}", process.complaints());
         }
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        process.listens_on(port).then_some(())
     });
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     stream.write_all(b"set k 0 0 1\r\nx\r\nquit\r\n").unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
@@ -253,7 +255,7 @@ fn signals_end_it_well() {
         if signal == Signal::USR1 {
             // Graceful: whoever is connected may finish; it ends when they leave (or at once).
             client.finish_sending();
-            client.hear_all();
+            assert_eq!(client.hear_all(), Heard::Closed(vec![]));
         }
         let status = server.process().wait();
         assert!(status.success(), "{signal:?}: {status}: {}", server.process().complaints());
@@ -408,9 +410,9 @@ fn udp_is_off_by_default() {
     let port = free_port();
     let text = port.to_string();
     let mut process = Process::start(Program::Guira.command(&["-l", "127.0.0.1", "-p", &text, "-m", "64", "-t", "1"]));
-    wait_for("it answers on TCP", || {
+    wait_for("it listens on TCP", || {
         assert!(process.ended().is_none(), "{}", process.complaints());
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        process.listens_on(port).then_some(())
     });
     // Nobody has the UDP port of the same number.
     UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
