@@ -32,8 +32,8 @@ const _: () = assert!(WINDOW_LEN <= u16::MAX as usize, "their numbers have 16 bi
 /// Longest value that is copied while its partition is held, in bytes: a few cache lines. A longer one is given a reference.
 const COPIED_LEN_MAX: usize = 256;
 
-/// Bytes of values stored after which a partition is given up for a moment: some ten microseconds of copying, so that large values
-/// in one batch do not keep others waiting for all of them.
+/// Bytes of values written after which a partition's turn is cut short and goes on later: some ten microseconds of copying, so that
+/// large values in one batch do not keep others waiting for all of them.
 const HELD_LEN_MAX: usize = 64 << 10;
 
 /// Times that room is made elsewhere for the requests of a batch to one partition, before they wait for their turns.
@@ -62,6 +62,24 @@ enum Done {
     Answer(u32),
 }
 
+/// A partition's turn: its requests lie together in the batch's order.
+#[derive(Clone)]
+struct Turn {
+    partition: usize,
+    /// Where those lie that have not been carried out.
+    range: Range<usize>,
+}
+
+/// How a partition's turn ended.
+enum Ended {
+    /// All its requests are carried out.
+    Done,
+    /// Others may want the partition before the rest is.
+    CutShort,
+    /// There is no memory for the next one.
+    OutOfMemory,
+}
+
 /// What a thread keeps of the requests of a window.
 pub(crate) struct Batch {
     /// The partition that comes first: another one for each client, so that they do not follow on each other's heels.
@@ -76,8 +94,8 @@ pub(crate) struct Batch {
     values: Vec<u8>,
     hits: Vec<(Option<Death>, Hit)>,
     answers: Vec<(Option<Death>, Answer, Footprints)>,
-    /// The turns of partitions that somebody else had.
-    postponed: Vec<usize>,
+    /// What comes later: turns of partitions that somebody else had, and what is left of turns that were cut short.
+    postponed: Vec<Turn>,
 }
 
 impl Batch {
@@ -187,15 +205,10 @@ impl Batch {
         Some(at)
     }
 
-    /// Where the requests to the partition whose turn it is lie in `order`.
-    fn range(&self, turn: usize) -> Range<usize> {
-        let begin = turn.checked_sub(1).map_or(0, |before| self.ends[before]);
-        begin.into()..self.ends[turn].into()
-    }
-
-    /// The partition whose turn it is.
-    fn partition(&self, turn: usize) -> usize {
-        (self.first + turn) & (self.ends.len() - 1)
+    /// One of the turns, of which there are as many as partitions.
+    fn turn(&self, number: usize) -> Turn {
+        let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Turn { partition: (self.first + number) & (self.ends.len() - 1), range: begin.into()..self.ends[number].into() }
     }
 
     /// The hash key at a place in the order.
@@ -231,32 +244,30 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
         let ahead = |stages: usize| (0..stages * STAGE_LEN).filter_map(|at| batch.hash_at(at));
         ahead(3).for_each(|hash| common.prefetch_bucket(hash));
         ahead(2).for_each(|hash| common.prefetch_element(hash));
-        let turns = self.batch.ends.len();
-        for turn in 0..turns {
-            self.ask_for_partition(turn + 1);
-            let range = self.batch.range(turn);
-            if range.start == range.end {
+        for number in 0..self.batch.ends.len() {
+            self.ask_for_partition(number + 1);
+            let mut turn = self.batch.turn(number);
+            if turn.range.is_empty() {
                 continue;
             }
-            match self.shards.try_hold(self.batch.partition(turn)) {
-                Some(held) => {
-                    if !self.carry_out_turn(held, requests, turn) {
-                        return;
-                    }
-                }
-                None => self.batch.postponed.push(turn),
+            match self.try_turn(requests, &mut turn) {
+                Some(Ended::Done) => {}
+                Some(Ended::OutOfMemory) => return,
+                Some(Ended::CutShort) | None => self.batch.postponed.push(turn),
             }
         }
         // Whichever of the others is free first comes first.
         let (mut next, mut round) = (0, 0);
-        while let Some(turn) = self.batch.postponed.get(next).copied() {
-            if let Some(held) = self.shards.try_hold(self.batch.partition(turn)) {
-                self.batch.postponed.swap_remove(next);
-                if !self.carry_out_turn(held, requests, turn) {
-                    return;
+        while let Some(mut turn) = self.batch.postponed.get(next).cloned() {
+            match self.try_turn(requests, &mut turn) {
+                Some(Ended::Done) => {
+                    self.batch.postponed.swap_remove(next);
                 }
-            } else {
-                next += 1;
+                Some(Ended::OutOfMemory) => return,
+                Some(Ended::CutShort) | None => {
+                    self.batch.postponed[next] = turn;
+                    next += 1;
+                }
             }
             if next >= self.batch.postponed.len() {
                 next = 0;
@@ -265,31 +276,32 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
         }
     }
 
-    /// Carries out all requests to a partition; false if there is no memory for that. Then this batch may have references to what
-    /// keeps it from finding some, and takes no more: all that is left waits for its turn to be answered.
-    fn carry_out_turn(&mut self, mut held: H::Held<'w>, requests: &[Request<'_>], turn: usize) -> bool {
-        let (shards, partition) = (&**self.shards, self.batch.partition(turn));
-        let (mut range, mut room_tries) = (self.batch.range(turn), ROOM_TRIES);
-        loop {
-            let shortage = self.carry_out_at(held, requests, &mut range);
-            if range.start == range.end {
-                return true;
-            }
+    /// Carries out requests of a turn, if nobody else has the partition; takes those that it has carried out from the turn's range.
+    /// Without memory this batch may have references to what keeps it from finding some, and takes no more: all that is left waits
+    /// to be answered.
+    fn try_turn(&mut self, requests: &[Request<'_>], turn: &mut Turn) -> Option<Ended> {
+        let shards = &**self.shards;
+        let mut held = shards.try_hold(turn.partition)?;
+        for _ in 0..=ROOM_TRIES {
+            let Some(shortage) = self.carry_out_at(held, requests, &mut turn.range) else {
+                return Some(if turn.range.is_empty() { Ended::Done } else { Ended::CutShort });
+            };
             // Memory may be with other partitions, of which one is held at a time.
-            if let Some(shortage) = shortage {
-                if room_tries == 0 || !shards.make_room(shards.group_of(partition), self.now, shortage) {
-                    return false;
-                }
-                room_tries -= 1;
+            if !shards.make_room(shards.group_of(turn.partition), self.now, shortage) {
+                break;
             }
-            held = shards.hold(partition);
+            held = shards.hold(turn.partition);
         }
+        Some(Ended::OutOfMemory)
     }
 
     /// Asks for the partition whose turn comes next, if there is anything to do there.
-    fn ask_for_partition(&self, turn: usize) {
-        if turn < self.batch.ends.len() && !self.batch.range(turn).is_empty() {
-            direct::prefetch_partition(&**self.shards, self.batch.partition(turn));
+    fn ask_for_partition(&self, number: usize) {
+        if number < self.batch.ends.len() {
+            let turn = self.batch.turn(number);
+            if !turn.range.is_empty() {
+                direct::prefetch_partition(&**self.shards, turn.partition);
+            }
         }
     }
 
@@ -306,8 +318,8 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
         let (partition, supply) = held.parts();
         let behind = range.clone().take(STAGE_LEN).filter_map(|at| self.batch.hash_at(at));
         behind.for_each(|hash| partition.prefetch_behind_first(&cx, hash));
-        let mut stored_len = 0;
-        while range.start < range.end && stored_len < HELD_LEN_MAX {
+        let mut written_len = 0;
+        while range.start < range.end && written_len < HELD_LEN_MAX {
             let at = range.start;
             self.ask_ahead(&cx, partition, at, range.end);
             let number = usize::from(self.batch.order[at]);
@@ -328,14 +340,15 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
                 Operation::Store(store)
                     if let Some((cas, before)) = partition.set_in_place(&cx, hash, request.key.as_bytes(), store) =>
                 {
-                    stored_len += store.value.len();
+                    written_len += store.value.len();
                     let Footprint { class, value_len, expiry } = before;
                     self.batch.done[number] = Done::Set { cas, class, value_len: value_len as u32, expiry };
                 }
-                operation => match partition.execute(&cx, supply, hash, request, &mut None) {
+                _ => match partition.execute(&cx, supply, hash, request, &mut None) {
                     Ok((death, outcome)) => {
-                        if let Operation::Store(store) = operation {
-                            stored_len += store.value.len();
+                        // What appends copies more than came with it.
+                        if let Outcome::Answer(_, Footprints { after: Some(after), .. }) = &outcome {
+                            written_len += after.value_len;
                         }
                         self.batch.keep(&cx, number, death, outcome);
                     }

@@ -80,6 +80,9 @@ pub(crate) trait Supply {
 
     /// Counts an eviction.
     fn count_evicted(&mut self, class: ClassId, is_fetched: bool);
+
+    /// Counts a store that found no memory.
+    fn count_out_of_memory(&mut self, class: ClassId);
 }
 
 impl Supply for Heap {
@@ -95,6 +98,10 @@ impl Supply for Heap {
 
     fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
         Heap::count_evicted(self, class, is_fetched);
+    }
+
+    fn count_out_of_memory(&mut self, class: ClassId) {
+        Heap::count_out_of_memory(self, class);
     }
 }
 

@@ -210,6 +210,7 @@ pub(crate) fn execute<'h, H: Shards>(
     mut filled: Option<Slot>,
 ) -> (H::Held<'h>, Option<Death>, Outcome) {
     let number = shards.common().partition(hash);
+    let mut short_of = None;
     for _ in 0..ROOM_TRIES {
         let mut held = shards.hold(number);
         let (partition, supply) = held.parts();
@@ -218,6 +219,7 @@ pub(crate) fn execute<'h, H: Shards>(
             Err(shortage) => {
                 // Memory may be with other partitions, of which one is held at a time.
                 drop(held);
+                short_of = Some(shortage.class);
                 if !shards.make_room(shards.group_of(number), cx.now, shortage) {
                     break;
                 }
@@ -226,6 +228,6 @@ pub(crate) fn execute<'h, H: Shards>(
     }
     let mut held = shards.hold(number);
     let (partition, supply) = held.parts();
-    let outcome = partition.out_of_memory(cx, supply, hash, request);
+    let outcome = partition.out_of_memory(cx, supply, hash, request, short_of);
     (held, None, outcome)
 }

@@ -73,6 +73,10 @@ impl Supply for SharedHeap<'_> {
     fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
         self.0.lock().count_evicted(class, is_fetched);
     }
+
+    fn count_out_of_memory(&mut self, class: ClassId) {
+        self.0.lock().count_out_of_memory(class);
+    }
 }
 
 impl Lockhash {

@@ -238,8 +238,9 @@ impl Partition {
             return Ok((death, self.outcome(cx, request, hash, there, answer, items)));
         }
         // What makes room for the change goes on taking what it would change.
+        let class = spare.map(|slot| ClassId(cx.chunks.header(slot).class.get()));
         self.free_spare(cx, supply, spare);
-        Ok((None, self.out_of_memory(cx, supply, hash, request)))
+        Ok((None, self.out_of_memory(cx, supply, hash, request, class)))
     }
 
     /// A set, the most frequent change of all, of an element whose chunk the new value fits: what [`Partition::execute`] would
@@ -318,16 +319,20 @@ impl Partition {
         self.make_newest(cx, slot);
     }
 
-    /// The answer of an operation for which there is no memory. memcached lets go of what a set would have replaced, so that no
-    /// stale value stays.
+    /// The answer of an operation for which there is no memory, of this class; counts it. memcached lets go of what a set would
+    /// have replaced, so that no stale value stays.
     pub fn out_of_memory<S: Supply>(
         &mut self,
         cx: &Context<'_>,
         supply: &mut S,
         hash: u64,
         request: &Request<'_>,
+        class: Option<ClassId>,
     ) -> Outcome {
         self.counters.out_of_memory += 1;
+        if let Some(class) = class {
+            supply.count_out_of_memory(class);
+        }
         if matches!(request.operation, Operation::Store(Store { mode: StoreMode::Set, cas: None, .. }))
             && let Some(slot) = self.table.find(cx.chunks, hash)
         {

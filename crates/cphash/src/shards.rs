@@ -316,13 +316,7 @@ pub(crate) trait Shards: Send + Sync {
 
     /// Makes room for what found none in a group: first there, then wherever it is; false if nothing can be had.
     fn make_room(&self, group: usize, now: Time, shortage: Shortage) -> bool {
-        let had = self.with_group(group, now, |group, cx| {
-            let had = group.make_room(cx, shortage);
-            if had == 0 {
-                group.heap.count_out_of_memory(shortage.class);
-            }
-            had
-        });
+        let had = self.with_group(group, now, |group, cx| group.make_room(cx, shortage));
         let evicts = self.common().settings.config.evictions_enabled;
         let more = if evicts { (had..shortage.pages).take_while(|_| self.give_page(now)).count() } else { 0 };
         had + more > 0

@@ -1,10 +1,12 @@
 //! Memory stays under its limit, and goes where it is needed.
 
-use guira_item::{Answer, CasRule, Delete, Engine, Expiry, Get, Operation, ReassignError, Store, StoreMode, Time};
+use guira_item::{
+    Answer, CasRule, Delete, Engine, Expiry, Get, Key, Operation, ReassignError, Request, Store, StoreMode, Time,
+};
 
 use crate::{
     Subject,
-    caller::{NOW, Reply, get, run, set},
+    caller::{Answers, NOW, Reply, get, run, set, store},
 };
 
 /// Every policy, ten times more items than fit: what is found is right, the limit holds, and the newest is there.
@@ -145,6 +147,51 @@ pub fn without_eviction_a_full_cache_refuses_and_loses_nothing<E: Engine>(subjec
     assert!(f64::from(stored) > 0.9 * least, "{stored}");
     assert!((0..stored).all(|i| get(&engine, &mut worker, format!("key{i:012}").as_bytes()).is_some()));
     assert_eq!(engine.stats().evictions, 0);
+}
+
+/// In a batch each operation that finds no memory is refused, and counted once, in all and in its class; what comes after it is
+/// carried out.
+pub fn what_finds_no_memory_is_counted_once<E: Engine>(subject: &Subject<E>) {
+    const BATCH_LEN: usize = 600;
+    let engine = subject.engine_that_refuses(2);
+    let mut worker = engine.worker();
+    let old = |i: usize| format!("old{i:09}").into_bytes();
+    // One part of an engine may be full before the others are.
+    let (mut stored, mut refused) = (Vec::new(), 0);
+    for i in 0.. {
+        if refused == 200 {
+            break;
+        }
+        if set(&engine, &mut worker, &old(i), &[1; 100]) {
+            stored.push(i);
+            refused = 0;
+        } else {
+            refused += 1;
+        }
+    }
+    assert!(stored.len() > BATCH_LEN, "{}", stored.len());
+    let counted = |engine: &E| {
+        let stats = engine.stats();
+        (stats.out_of_memory, stats.classes.iter().map(|class| class.out_of_memory).sum::<u64>())
+    };
+    let (all, by_class) = counted(&engine);
+    // A new key that finds no memory, an old one that is read, and so on.
+    let (new, plain) = (store(StoreMode::Set, &[2; 100]), Operation::Get(Get::PLAIN));
+    let keys: Vec<[Vec<u8>; 2]> =
+        stored[..BATCH_LEN / 2].iter().map(|i| [format!("new{i:09}").into_bytes(), old(*i)]).collect();
+    let request =
+        |key, operation: &Operation<'static>| Request { key: Key::new(key).expect("key"), operation: *operation };
+    let batch: Vec<Request<'_>> =
+        keys.iter().flat_map(|[first, second]| [request(first, &new), request(second, &plain)]).collect();
+    let mut answers = Answers::default();
+    engine.execute(&mut worker, NOW, &batch, &mut answers);
+    assert_eq!(answers.list.len(), BATCH_LEN);
+    for pair in answers.list.chunks(2) {
+        assert_eq!(pair[0], Reply::Other(Answer::OutOfMemory));
+        assert!(matches!(&pair[1], Reply::Hit(_, value) if value == &[1; 100]), "{:?}", pair[1]);
+    }
+    let refused = (BATCH_LEN / 2) as u64;
+    assert_eq!(counted(&engine), (all + refused, by_class + refused));
 }
 
 /// What is dead makes room even where nothing may be evicted: flushed items, expired ones, and pages of another size.

@@ -75,11 +75,12 @@ const FLAGS: &str = "\
     --eviction=<name>     memc3: clock (default), s3fifo, sieve, lru, random;
                           cphash and lockhash: lru (default), random
     --partitions=<num>    parts of the table of cphash and lockhash, a power of
-                          two (default: cphash four for each core, lockhash
-                          4096)
+                          two (default: cphash four for each core, but one for
+                          each 4 megabytes of -m at most; lockhash 4096)
     --server-threads=<num> at most so many threads serve cphash's partitions,
-                          fewer as the load allows (default: one for each
-                          core; 0: none, the workers of -t do it all)
+                          fewer as the load allows, and never more than there
+                          are partitions (default: one for each core; 0: none,
+                          the workers of -t do it all)
     --server-cores=<list> cores that they keep to, in turn, such as 0,2-5
                           (default: where the system puts them)
     --huge-pages=<when>   auto (default): transparent huge pages for items and

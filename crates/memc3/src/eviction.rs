@@ -89,8 +89,6 @@ impl Shared {
                 std::thread::yield_now();
             }
         }
-        station.counters.out_of_memory(1);
-        self.slabs.lock(class).stats.out_of_memory += 1;
         None
     }
 

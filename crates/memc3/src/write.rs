@@ -125,6 +125,7 @@ impl Shared {
         sink: &mut S,
     ) {
         let mut spare = self.foreseen_shape(probe, request).and_then(|shape| self.spare(shape, request, now, worker));
+        let mut short_of = None;
         for attempt in 0..ATTEMPTS_MAX {
             match self.attempt(worker, now, probe, request, &mut spare, index, sink) {
                 Attempt::Done => {
@@ -132,6 +133,7 @@ impl Shared {
                     return;
                 }
                 Attempt::Needs(shape) => {
+                    short_of = Some(shape.class);
                     self.give_back(spare.take());
                     spare = self.spare(shape, request, now, worker);
                     if spare.is_none() {
@@ -139,14 +141,15 @@ impl Shared {
                     }
                 }
                 Attempt::NoSlot => {
+                    short_of = None;
                     if self.make_slot(probe, attempt, now, &worker.station).is_err() {
-                        worker.station.counters.out_of_memory(1);
                         break;
                     }
                 }
             }
         }
         self.give_back(spare);
+        self.count_out_of_memory(short_of, &worker.station.counters);
         if let Operation::Get(get) = &request.operation
             && get.touch.is_some()
         {
@@ -157,6 +160,14 @@ impl Shared {
         }
         self.fail_for_memory(probe, request, &worker.station.counters);
         sink.answer(index, Answer::OutOfMemory);
+    }
+
+    /// Counts an operation that found no memory of a class, or no slot.
+    fn count_out_of_memory(&self, class: Option<ClassId>, counters: &Counters) {
+        counters.out_of_memory(1);
+        if let Some(class) = class {
+            self.slabs.lock(class).stats.out_of_memory += 1;
+        }
     }
 
     /// memcached lets go of what a set that found no memory would have replaced, so that no stale value stays.
