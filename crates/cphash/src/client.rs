@@ -73,6 +73,7 @@ enum Sent {
 pub struct Worker {
     shared: Arc<Shared>,
     client: usize,
+    /// By partition; none until the first messages are sent.
     lanes: Box<[Lane]>,
     hashes: Vec<u64>,
     /// What was sent for each request of the window, with its partition.
@@ -107,14 +108,8 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
         let client = shared.clients.fetch_add(1, Ordering::Relaxed);
-        let lane = |post: &Post| {
-            let (requests, served) = ring(RING_LINES);
-            let (answered, replies) = ring(RING_LINES);
-            post.station.lock().seats.push(Seat::new(client, served, answered));
-            Lane { requests, replies, is_unshown: false, owed: 0 }
-        };
         Self {
-            lanes: shared.stations.iter().map(lane).collect(),
+            lanes: Box::default(),
             shared: Arc::clone(shared),
             client,
             hashes: Vec::with_capacity(WINDOW_LEN),
@@ -129,6 +124,19 @@ impl Worker {
             in_hand: None,
             stalled: None,
         }
+    }
+
+    /// Takes a seat at every station: their rings are 16 KiB for each, which who sends no messages does without.
+    #[cold]
+    fn open_lanes(&mut self) {
+        let client = self.client;
+        let lane = |post: &Post| {
+            let (requests, served) = ring(RING_LINES);
+            let (answered, replies) = ring(RING_LINES);
+            post.station.lock().seats.push(Seat::new(client, served, answered));
+            Lane { requests, replies, is_unshown: false, owed: 0 }
+        };
+        self.lanes = self.shared.stations.iter().map(lane).collect();
     }
 
     /// Asks for the buckets of keys, and for the elements that those lead to.
@@ -151,6 +159,9 @@ impl Worker {
 
     /// Carries out requests by messages, a window of them at a time.
     pub(crate) fn carry_out<S: Sink>(&mut self, now: Time, requests: &[Request<'_>], sink: &mut S) {
+        if self.lanes.is_empty() {
+            self.open_lanes();
+        }
         for (number, chunk) in requests.chunks(WINDOW_LEN).enumerate() {
             let (mut begin, mut served) = (cycles(), self.cycles.serve);
             let mut hashes = std::mem::take(&mut self.hashes);

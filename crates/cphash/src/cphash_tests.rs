@@ -399,7 +399,6 @@ fn a_batch_goes_round_a_partition_that_is_held() {
             (_, 1) => Operation::Get(Get { wins: true, ..Get::PLAIN }),
             _ => Operation::Get(Get { value: false, ..Get::PLAIN }),
         });
-        // A worker takes its seats at all stations.
         let (mut worker, mut other) = (engine.worker(), engine.worker());
         let mut is_there = |key: &str| {
             let mut answers = Answers::default();
