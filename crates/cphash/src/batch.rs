@@ -36,7 +36,7 @@ const COPIED_LEN_MAX: usize = 256;
 /// large values in one batch do not keep others waiting for all of them.
 const HELD_LEN_MAX: usize = 64 << 10;
 
-/// Times that room is made elsewhere for the requests of a batch to one partition, before they wait for their turns.
+/// Times that room is made elsewhere in one turn, before what is left of the batch waits to be answered one by one.
 const ROOM_TRIES: usize = 4;
 
 /// What came of a request; what is long is kept elsewhere.
@@ -262,12 +262,14 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
             match self.try_turn(requests, &mut turn) {
                 Some(Ended::Done) => {
                     self.batch.postponed.swap_remove(next);
+                    round = 0;
                 }
                 Some(Ended::OutOfMemory) => return,
-                Some(Ended::CutShort) | None => {
+                Some(Ended::CutShort) => {
                     self.batch.postponed[next] = turn;
-                    next += 1;
+                    (next, round) = (next + 1, 0);
                 }
+                None => next += 1,
             }
             if next >= self.batch.postponed.len() {
                 next = 0;
@@ -282,12 +284,12 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
     fn try_turn(&mut self, requests: &[Request<'_>], turn: &mut Turn) -> Option<Ended> {
         let shards = &**self.shards;
         let mut held = shards.try_hold(turn.partition)?;
-        for _ in 0..=ROOM_TRIES {
+        for tries in 0..=ROOM_TRIES {
             let Some(shortage) = self.carry_out_at(held, requests, &mut turn.range) else {
                 return Some(if turn.range.is_empty() { Ended::Done } else { Ended::CutShort });
             };
             // Memory may be with other partitions, of which one is held at a time.
-            if !shards.make_room(shards.group_of(turn.partition), self.now, shortage) {
+            if tries == ROOM_TRIES || !shards.make_room(shards.group_of(turn.partition), self.now, shortage) {
                 break;
             }
             held = shards.hold(turn.partition);
@@ -318,8 +320,8 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
         let (partition, supply) = held.parts();
         let behind = range.clone().take(STAGE_LEN).filter_map(|at| self.batch.hash_at(at));
         behind.for_each(|hash| partition.prefetch_behind_first(&cx, hash));
-        let mut written_len = 0;
-        while range.start < range.end && written_len < HELD_LEN_MAX {
+        let written = partition.written();
+        while range.start < range.end && partition.written() - written < HELD_LEN_MAX as u64 {
             let at = range.start;
             self.ask_ahead(&cx, partition, at, range.end);
             let number = usize::from(self.batch.order[at]);
@@ -340,18 +342,11 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
                 Operation::Store(store)
                     if let Some((cas, before)) = partition.set_in_place(&cx, hash, request.key.as_bytes(), store) =>
                 {
-                    written_len += store.value.len();
                     let Footprint { class, value_len, expiry } = before;
                     self.batch.done[number] = Done::Set { cas, class, value_len: value_len as u32, expiry };
                 }
                 _ => match partition.execute(&cx, supply, hash, request, &mut None) {
-                    Ok((death, outcome)) => {
-                        // What appends copies more than came with it.
-                        if let Outcome::Answer(_, Footprints { after: Some(after), .. }) = &outcome {
-                            written_len += after.value_len;
-                        }
-                        self.batch.keep(&cx, number, death, outcome);
-                    }
+                    Ok((death, outcome)) => self.batch.keep(&cx, number, death, outcome),
                     Err(shortage) => return Some(shortage),
                 },
             }
@@ -465,3 +460,7 @@ impl<H: Shards> Window<'_, H> {
         drop_reference(&unsafe { common.context(self.now) }, supply, slot);
     }
 }
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -81,7 +81,7 @@ pub(crate) trait Supply {
     /// Counts an eviction.
     fn count_evicted(&mut self, class: ClassId, is_fetched: bool);
 
-    /// Counts a store that found no memory.
+    /// Counts an operation that found no memory.
     fn count_out_of_memory(&mut self, class: ClassId);
 }
 

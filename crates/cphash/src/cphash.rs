@@ -140,6 +140,10 @@ impl Cphash {
 
 #[cfg(test)]
 impl Cphash {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.owner.shared
+    }
+
     /// Pages of each partition.
     pub(crate) fn pages(&self) -> Vec<usize> {
         let shared = &self.owner.shared;

@@ -210,8 +210,8 @@ pub(crate) fn execute<'h, H: Shards>(
     mut filled: Option<Slot>,
 ) -> (H::Held<'h>, Option<Death>, Outcome) {
     let number = shards.common().partition(hash);
-    let mut short_of = None;
-    for _ in 0..ROOM_TRIES {
+    let mut tries = 0;
+    loop {
         let mut held = shards.hold(number);
         let (partition, supply) = held.parts();
         match partition.execute(cx, supply, hash, request, &mut filled) {
@@ -219,15 +219,14 @@ pub(crate) fn execute<'h, H: Shards>(
             Err(shortage) => {
                 // Memory may be with other partitions, of which one is held at a time.
                 drop(held);
-                short_of = Some(shortage.class);
-                if !shards.make_room(shards.group_of(number), cx.now, shortage) {
-                    break;
+                if tries == ROOM_TRIES || !shards.make_room(shards.group_of(number), cx.now, shortage) {
+                    let mut held = shards.hold(number);
+                    let (partition, supply) = held.parts();
+                    let outcome = partition.out_of_memory(cx, supply, hash, request, shortage.class);
+                    return (held, None, outcome);
                 }
+                tries += 1;
             }
         }
     }
-    let mut held = shards.hold(number);
-    let (partition, supply) = held.parts();
-    let outcome = partition.out_of_memory(cx, supply, hash, request, short_of);
-    (held, None, outcome)
 }

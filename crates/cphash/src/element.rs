@@ -8,7 +8,7 @@
 //! piece      kind, class, head of its element | next piece, bytes here | bytes            (up to 16 KiB less 16 bytes)
 //! ```
 //! What a client needs to answer a read lies in the body once more, so that it never takes the header's line from the core
-//! that serves the partition; for a value in pieces it reads where the first one lies there.
+//! that serves the partition. Only where the first piece of a long value lies is told by the header alone.
 //!
 //! Always true: the first eight bytes of every chunk say what it is; key and value of a body do not change while the element has
 //! references, and nobody frees it then; without any, only the holder of the partition reads or changes them.

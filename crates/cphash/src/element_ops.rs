@@ -177,7 +177,7 @@ pub(crate) fn footprints(
     Footprints { before, after }
 }
 
-/// Whether a read asks for a value and what a plain `get` shows of it, so that it is a lookup by message; it may count as a use or not.
+/// Whether a read asks for a value and what a plain `get` shows of it; whether it counts as a use is told by [`Get::bump`].
 #[inline]
 pub(crate) fn is_plain(get: &Get) -> bool {
     get.value && !get.wins && get.touch.is_none() && get.vivify.is_none() && get.recache.is_none()

@@ -331,7 +331,7 @@ impl Heap {
         class.evicted_unfetched += u64::from(!is_fetched);
     }
 
-    /// Counts a store that found no memory.
+    /// Counts an operation that found no memory.
     pub fn count_out_of_memory(&mut self, class: ClassId) {
         self.class(class).out_of_memory += 1;
     }

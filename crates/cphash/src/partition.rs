@@ -56,6 +56,8 @@ pub(crate) struct Partition {
     flushed_version: u64,
     last_version: u64,
     random: u64,
+    /// Bytes of values written so far.
+    written: u64,
     /// Where the crawler goes on.
     crawl_bucket: usize,
     /// Buckets with what a flush has left, at most.
@@ -73,6 +75,7 @@ impl Partition {
             last_version: 0,
             flushed_version: 0,
             random: seed | 1,
+            written: 0,
             crawl_bucket: 0,
             unswept: 0,
             counters: Counters::default(),
@@ -81,6 +84,12 @@ impl Partition {
 
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Bytes of values written so far, by which a turn with the partition is measured.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
     pub fn table(&self) -> &Table {
@@ -201,6 +210,7 @@ impl Partition {
                         let header = cx.chunks.header(slot);
                         self.counters.bytes -= header.total_len() as u64;
                         fill(cx, slot, key, flags, value_len, &value, None);
+                        self.written += value_len as u64;
                         self.renew(cx, slot);
                         set_marks(header, expiry, stale, win_sent, keeps_use(&value, current.as_ref()));
                         self.free_spare(cx, supply, spare.take());
@@ -227,6 +237,7 @@ impl Partition {
                     };
                     if !is_filled {
                         fill(cx, slot, key, flags, value_len, &value, live);
+                        self.written += value_len as u64;
                     }
                     let is_fetched =
                         keeps_use(&value, current.as_ref()) || is_copied && current.is_some_and(|item| item.fetched);
@@ -238,7 +249,7 @@ impl Partition {
             return Ok((death, self.outcome(cx, request, hash, there, answer, items)));
         }
         // What makes room for the change goes on taking what it would change.
-        let class = spare.map(|slot| ClassId(cx.chunks.header(slot).class.get()));
+        let class = ClassId(cx.chunks.header(spare.expect("room was made")).class.get());
         self.free_spare(cx, supply, spare);
         Ok((None, self.out_of_memory(cx, supply, hash, request, class)))
     }
@@ -267,6 +278,7 @@ impl Partition {
         self.counters.bytes -= header.total_len() as u64;
         // SAFETY: the partition is held and nobody has a reference to the element, whose chunk is long enough.
         unsafe { cx.chunks.memory.fill(slot, key, store.flags, Parts::new([store.value, &[], &[]], 0)) };
+        self.written += store.value.len() as u64;
         self.renew(cx, slot);
         set_marks(header, store.expiry, false, false, false);
         Some((cx.settings.shown(self.last_version), before))
@@ -327,12 +339,10 @@ impl Partition {
         supply: &mut S,
         hash: u64,
         request: &Request<'_>,
-        class: Option<ClassId>,
+        class: ClassId,
     ) -> Outcome {
         self.counters.out_of_memory += 1;
-        if let Some(class) = class {
-            supply.count_out_of_memory(class);
-        }
+        supply.count_out_of_memory(class);
         if matches!(request.operation, Operation::Store(Store { mode: StoreMode::Set, cas: None, .. }))
             && let Some(slot) = self.table.find(cx.chunks, hash)
         {

@@ -192,6 +192,28 @@ pub fn what_finds_no_memory_is_counted_once<E: Engine>(subject: &Subject<E>) {
     }
     let refused = (BATCH_LEN / 2) as u64;
     assert_eq!(counted(&engine), (all + refused, by_class + refused));
+    // A value of many pieces counts once as well, for the piece that there was no room for.
+    assert!(!set(&engine, &mut worker, b"large", &[3; 300_000]));
+    assert_eq!(counted(&engine), (all + refused + 1, by_class + refused + 1));
+}
+
+/// What is there while nothing may be evicted keeps a long value from its pieces, not from its head: that class is short.
+pub fn a_long_value_is_counted_where_memory_is_short<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine_that_refuses(2);
+    let mut worker = engine.worker();
+    // Room for heads, which are as long as a short value's item.
+    let small = |i: usize| format!("small{i:07}").into_bytes();
+    assert!((0..200).all(|i| set(&engine, &mut worker, &small(i), &[1; 16])));
+    let delete = Operation::Delete(Delete { cas: None, invalidate: None });
+    (0..200).for_each(|i| assert_eq!(run(&engine, &mut worker, NOW, &small(i), delete), Reply::Other(Answer::Deleted)));
+    let mut stored = 0;
+    while set(&engine, &mut worker, format!("long{stored:08}").as_bytes(), &[2; 300_000]) {
+        stored += 1;
+    }
+    let stats = engine.stats();
+    let short: Vec<_> = stats.classes.iter().filter(|class| class.out_of_memory > 0).collect();
+    assert_eq!((short.len(), stats.out_of_memory), (1, 1));
+    assert!(short[0].chunk_size > 1_000, "{:?}", short[0]);
 }
 
 /// What is dead makes room even where nothing may be evicted: flushed items, expired ones, and pages of another size.

@@ -23,6 +23,7 @@ use crate::{
     engine::Shared,
     item::{Header, Writer},
     magazine::Station,
+    size_classes::ClassId,
 };
 
 /// Bytes of a piece before its share of the value.
@@ -74,8 +75,16 @@ fn first_piece(header: Header, words: Words<'_>) -> Place {
 pub(crate) type Nodes = [Option<Place>; 3];
 
 impl Shared {
-    /// Takes the chunks for `value_len` bytes; none are linked to anything yet. `None` if memory is short.
-    pub(crate) fn allocate_pieces(&self, value_len: usize, now: Time, station: &Station) -> Option<Vec<Place>> {
+    /// Takes the chunks for `value_len` bytes; none are linked to anything yet.
+    ///
+    /// # Errors
+    /// The class that is short of memory.
+    pub(crate) fn allocate_pieces(
+        &self,
+        value_len: usize,
+        now: Time,
+        station: &Station,
+    ) -> Result<Vec<Place>, ClassId> {
         let lens = self.piece_lens(value_len);
         let mut places = Vec::with_capacity(lens.len());
         for len in lens {
@@ -84,11 +93,11 @@ impl Shared {
                 Some(place) => places.push(place),
                 None => {
                     self.slabs.free(&self.arena, &places);
-                    return None;
+                    return Err(class);
                 }
             }
         }
-        Some(places)
+        Ok(places)
     }
 
     /// How long each piece of a value is, which is not empty.

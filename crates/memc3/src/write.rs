@@ -124,7 +124,8 @@ impl Shared {
         index: usize,
         sink: &mut S,
     ) {
-        let mut spare = self.foreseen_shape(probe, request).and_then(|shape| self.spare(shape, request, now, worker));
+        let mut spare =
+            self.foreseen_shape(probe, request).and_then(|shape| self.spare(shape, request, now, worker).ok());
         let mut short_of = None;
         for attempt in 0..ATTEMPTS_MAX {
             match self.attempt(worker, now, probe, request, &mut spare, index, sink) {
@@ -135,9 +136,12 @@ impl Shared {
                 Attempt::Needs(shape) => {
                     short_of = Some(shape.class);
                     self.give_back(spare.take());
-                    spare = self.spare(shape, request, now, worker);
-                    if spare.is_none() {
-                        break;
+                    match self.spare(shape, request, now, worker) {
+                        Ok(found) => spare = Some(found),
+                        Err(class) => {
+                            short_of = Some(class);
+                            break;
+                        }
                     }
                 }
                 Attempt::NoSlot => {
@@ -223,15 +227,17 @@ impl Shared {
     }
 
     /// Takes memory of a shape, and fills it if the value is known.
-    fn spare(&self, shape: Shape, request: &Request<'_>, now: Time, worker: &mut Worker) -> Option<Spare> {
-        let place = self.allocate(shape.class, now, &worker.station)?;
+    fn spare(&self, shape: Shape, request: &Request<'_>, now: Time, worker: &mut Worker) -> Result<Spare, ClassId> {
+        let place = self.allocate(shape.class, now, &worker.station).ok_or(shape.class)?;
         let mut spare = Spare { shape, place, pieces: Vec::new(), filled: None };
         if let Some(value_len) = shape.large_len {
-            let Some(pieces) = self.allocate_pieces(value_len, now, &worker.station) else {
-                self.give_back(Some(spare));
-                return None;
-            };
-            spare.pieces = pieces;
+            match self.allocate_pieces(value_len, now, &worker.station) {
+                Ok(pieces) => spare.pieces = pieces,
+                Err(class) => {
+                    self.give_back(Some(spare));
+                    return Err(class);
+                }
+            }
         }
         if let Operation::Store(store) = &request.operation
             && matches!(store.mode, StoreMode::Set | StoreMode::Add | StoreMode::Replace)
@@ -242,7 +248,7 @@ impl Shared {
                 spare.filled = Some(more);
             }
         }
-        Some(spare)
+        Ok(spare)
     }
 
     fn give_back(&self, spare: Option<Spare>) {
