@@ -1,11 +1,12 @@
 //! How fast an engine answers batches:
 //! `cargo run --release -p guira-cphash --example speed -- cphash 16 30 1 2` (engine, megabytes of 8-byte values, % inserts, most
-//! server threads, client threads, then partitions, requests in a batch, and `random` for that eviction).
+//! server threads, client threads, then partitions, requests in a batch, and `random` for that eviction, with LOCKHASH `buckets` for
+//! the same with locks in buckets).
 #![forbid(unsafe_code)]
 
 use std::time::{Duration, Instant};
 
-use guira_cphash::{Config, Cphash, Eviction, Lockhash};
+use guira_cphash::{BucketLockhash, Config, Cphash, Eviction, Lockhash};
 use guira_item::{
     Answer, Engine, Expiry, Get, Hit, Key, Operation, PinnedValue, Request, Sink, Store, StoreMode, Time,
     VALUE_SLACK_LEN,
@@ -84,7 +85,9 @@ fn main() {
     let number =
         |index: usize, default: u64| arguments.get(index).and_then(|text| text.parse().ok()).unwrap_or(default);
     let keys = (number(1, 16) << 20) / 8;
-    let eviction = if arguments.get(7).is_some_and(|name| name == "random") { Eviction::Random } else { Eviction::Lru };
+    let bucket_locks = arguments.get(7).is_some_and(|name| name == "buckets");
+    let is_random = bucket_locks || arguments.get(7).is_some_and(|name| name == "random");
+    let eviction = if is_random { Eviction::Random } else { Eviction::Lru };
     let config = Config { huge_pages: true, hash_seed: 42, eviction, ..Config::new(keys as usize * 144 + (4 << 20)) };
     let load = [keys, number(2, 30), number(6, 1_000)];
     match arguments.first().map(String::as_str) {
@@ -98,6 +101,10 @@ fn main() {
                     println!("{cycles:?} {served:?}");
                 });
             });
+        }
+        _ if bucket_locks => {
+            let engine = BucketLockhash::new(config).expect("memory");
+            clients(number(4, 1), |client| play(&engine, client, load, |_| ()));
         }
         _ => {
             let engine = Lockhash::new(config).expect("memory");

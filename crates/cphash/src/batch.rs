@@ -18,7 +18,7 @@ use crate::{
     context::{Context, Lookup, Outcome, Shortage},
     direct::{self, STAGE_LEN},
     element::Slot,
-    element_ops::{drop_reference, is_plain, refer},
+    element_ops::{drop_reference, is_plain, plain_hit, refer},
     heap::ClassId,
     partition::{Partition, after_set},
     pin::Pin,
@@ -165,7 +165,7 @@ impl Batch {
         if let Some(at) = self.copy(cx, slot) {
             self.done[number] = Done::Read { cas, flags, value_len, class, at };
         } else {
-            let hit = Hit { flags, cas, value_len: value_len as usize, class, ..Hit::default() };
+            let hit = plain_hit(cx, slot);
             self.keep(cx, number, None, Outcome::Hit(hit, slot));
         }
     }
@@ -340,7 +340,8 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
                     Lookup::Miss(death) => self.batch.done[number] = Done::Miss(death),
                 },
                 Operation::Store(store)
-                    if let Some((cas, before)) = partition.set_in_place(&cx, hash, request.key.as_bytes(), store) =>
+                    if let Some((cas, before)) =
+                        partition.set_in_place(&cx, supply, hash, request.key.as_bytes(), store) =>
                 {
                     let Footprint { class, value_len, expiry } = before;
                     self.batch.done[number] = Done::Set { cas, class, value_len: value_len as u32, expiry };

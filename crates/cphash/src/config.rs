@@ -14,6 +14,9 @@ const PARTITIONS_MAX: usize = 1 << 15;
 /// Bytes of the memory limit for each partition of LOCKHASH, at least: its first buckets take an eighth of that.
 const PARTITION_BYTES_MIN: usize = 512;
 
+/// Largest memory limit in bytes with locks in buckets: they take one of a slot's bits.
+const BUCKET_LOCKS_MEMORY_MAX: usize = (1 << 37) - (1 << 20);
+
 /// Pages for each partition of CPHASH, which has a heap of its own, at least.
 const PARTITION_PAGES_MIN: usize = 8;
 
@@ -110,6 +113,17 @@ impl Config {
         self.partitions(default, self.memory_limit / PARTITION_BYTES_MIN)
     }
 
+    /// Whether buckets may have locks.
+    pub(crate) fn check_bucket_locks(&self) -> Result<(), ConfigError> {
+        if self.eviction != Eviction::Random {
+            return Err(ConfigError::BucketLocksInOrder);
+        }
+        if self.memory_limit > BUCKET_LOCKS_MEMORY_MAX {
+            return Err(ConfigError::BucketLocksMemory { max: BUCKET_LOCKS_MEMORY_MAX });
+        }
+        Ok(())
+    }
+
     /// Partitions with a heap each.
     pub(crate) fn large_partitions(&self, default: usize) -> Result<usize, ConfigError> {
         self.check()?;
@@ -146,6 +160,13 @@ pub enum ConfigError {
         /// Most partitions.
         max: usize,
     },
+    /// Locks in buckets, where every read changes the order of use.
+    BucketLocksInOrder,
+    /// More than slots can name beside a lock.
+    BucketLocksMemory {
+        /// Largest limit in bytes.
+        max: usize,
+    },
     /// The operating system does not give that much address space.
     NoAddressSpace(NoAddressSpace),
     /// The process may not run on a core that server threads are to keep to.
@@ -161,6 +182,10 @@ impl std::fmt::Display for ConfigError {
             Self::MemoryTooSmall { min } => write!(f, "too little memory: give at least -m {}", min.div_ceil(MIB)),
             Self::MemoryTooLarge { max } => write!(f, "too much memory: give at most -m {}", max / MIB),
             Self::Partitions { max } => write!(f, "--partitions: write a power of two, at most {max} with this -m"),
+            Self::BucketLocksInOrder => f.write_str(
+                "--bucket-locks: under lru every read changes its partition's order of use, choose --eviction random",
+            ),
+            Self::BucketLocksMemory { max } => write!(f, "--bucket-locks: give at most -m {}", max / MIB),
             Self::NoAddressSpace(NoAddressSpace { bytes }) => {
                 let megabytes = bytes / MIB;
                 write!(f, "cannot reserve {megabytes} megabytes: lower -m or raise the address space limit (ulimit -v)")

@@ -110,7 +110,7 @@ impl Cphash {
         let count = config.large_partitions(wanted.min(Common::heaps_max(&config)))?;
         check_cores(&config.server_cores)?;
         let (seed, cores, is_fixed) = (config.hash_seed, config.server_cores.clone(), config.server_threads_fixed);
-        let common = Common::new(config, count)?;
+        let common = Common::new(config, count, false)?;
         let post = |number: usize| Post {
             station: CachePadded::new(SpinLock::new(Station::new(number, seed ^ number as u64))),
             bell: CachePadded::default(),

@@ -12,8 +12,7 @@ use guira_sync::prefetch_to_write;
 use crate::{
     context::{Context, Lookup, Outcome},
     element::{LINE_LEN, Slot},
-    element_ops::{is_plain, refer},
-    heap::ClassId,
+    element_ops::{is_plain, plain_hit, refer},
     pin::Pin,
     shards::{Held, Shards},
 };
@@ -25,7 +24,7 @@ const ROOM_TRIES: usize = 8;
 pub(crate) const STAGE_LEN: usize = 8;
 
 /// Stages before a request is carried out: its bucket is asked for, its element, and what comes behind that.
-const STAGES: usize = 3;
+pub(crate) const STAGES: usize = 3;
 
 /// Requests whose hashes are kept at a time.
 pub(crate) const WINDOW_LEN: usize = 512;
@@ -123,14 +122,7 @@ fn get<H: Shards + 'static, S: Sink>(
         Lookup::Miss(death) => death,
         Lookup::Hit(slot) => {
             if cx.chunks.memory.body(slot).key() == request.key.as_bytes() {
-                let header = cx.chunks.header(slot);
-                let hit = Hit {
-                    flags: header.flags.get(),
-                    cas: common.settings.shown(header.version.get()),
-                    value_len: header.value_len.get() as usize,
-                    class: ClassId(header.class.get()).number(),
-                    ..Hit::default()
-                };
+                let hit = plain_hit(&cx, slot);
                 if get.bump {
                     partition.use_element(&cx, slot);
                 }

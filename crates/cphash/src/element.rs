@@ -11,7 +11,8 @@
 //! that serves the partition. Only where the first piece of a long value lies is told by the header alone.
 //!
 //! Always true: the first eight bytes of every chunk say what it is; key and value of a body do not change while the element has
-//! references, and nobody frees it then; without any, only the holder of the partition reads or changes them.
+//! references, and nobody frees it then; without any, only the holder of the partition changes them, and reads them, as does
+//! whoever has shut the element's bucket.
 
 use std::{
     cell::Cell,
@@ -19,13 +20,12 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use guira_arena::{Arena, NoAddressSpace, PAGE_LEN, PageId};
-use guira_item::KEY_LEN_MAX;
-
+use guira_item::{KEY_LEN_MAX, Time};
 use guira_sync::{prefetch, prefetch_to_write};
 
 use crate::{heap::PageInfo, table::Buckets};
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
     Piece,
 }
 
-/// The first line of an element.
+/// The first line of an element. What readers of a bucket change while somebody else has the partition is atomic.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Header {
@@ -86,7 +86,7 @@ pub(crate) struct Header {
     kind: Cell<u8>,
     pub class: Cell<u8>,
     pub key_len: Cell<u8>,
-    pub marks: Cell<u8>,
+    marks: AtomicU8,
     /// The next element of the bucket, the next free chunk of the page, or a piece's element.
     pub link: Cell<Slot>,
     /// The 60-bit hash key.
@@ -99,7 +99,7 @@ pub(crate) struct Header {
     /// As [`guira_item::Expiry::to_raw`] says.
     pub expiry: Cell<u32>,
     /// When it was last used, in seconds of the server's time.
-    pub used_s: Cell<u32>,
+    used_s: AtomicU32,
     pub flags: Cell<u32>,
     pub value_len: Cell<u32>,
     /// The first piece of a large value.
@@ -132,13 +132,31 @@ impl Header {
 
     #[inline]
     pub fn has(&self, mark: u8) -> bool {
-        self.marks.get() & mark != 0
+        self.marks.load(Ordering::Relaxed) & mark != 0
     }
 
     #[inline]
     pub fn set(&self, mark: u8, on: bool) {
-        let others = self.marks.get() & !mark;
-        self.marks.set(if on { others | mark } else { others });
+        let others = self.marks.load(Ordering::Relaxed) & !mark;
+        self.marks.store(if on { others | mark } else { others }, Ordering::Relaxed);
+    }
+
+    /// Takes all marks away.
+    #[inline]
+    pub fn clear_marks(&self) {
+        self.marks.store(0, Ordering::Relaxed);
+    }
+
+    /// When it was last used, in seconds of the server's time.
+    #[inline]
+    pub fn used_s(&self) -> u32 {
+        self.used_s.load(Ordering::Relaxed)
+    }
+
+    /// It is used now.
+    #[inline]
+    pub fn set_used(&self, now: Time) {
+        self.used_s.store(now.0, Ordering::Relaxed);
     }
 
     pub fn is_large(&self) -> bool {
@@ -191,15 +209,15 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// The memory of so many partitions; an element has two lines or more.
+    /// The memory of so many partitions, whose buckets have locks or not; an element has two lines or more.
     ///
     /// # Errors
     /// [`NoAddressSpace`] if the system does not give enough for the tables.
-    pub fn new(arena: Arc<Arena>, partitions: usize) -> Result<Self, NoAddressSpace> {
+    pub fn new(arena: Arc<Arena>, partitions: usize, buckets_shared: bool) -> Result<Self, NoAddressSpace> {
         let base = NonNull::new(arena.page(PageId(0))).expect("an arena is not at null");
         let pages = (0..arena.pages()).map(|_| PageInfo::default()).collect();
-        let buckets = Buckets::new(partitions, arena.pages() * PAGE_LINES / 2)?;
         let lines = arena.pages() * PAGE_LINES;
+        let buckets = Buckets::new(partitions, lines / 2, lines, buckets_shared)?;
         let memory = Self { arena, base, lines, pages, buckets, index: Mutex::default() };
         let is_counted = memory.charge(memory.buckets.first_bytes());
         assert!(is_counted, "the limit has room for the first buckets of as many partitions as `Config` allows");
@@ -208,7 +226,8 @@ impl Memory {
 
     #[cfg(test)]
     pub fn with_pages(pages: usize, partitions: usize) -> Self {
-        Self::new(Arc::new(Arena::new(pages, false).expect("address space")), partitions).expect("address space")
+        let arena = Arc::new(Arena::new(pages, false).expect("address space"));
+        Self::new(arena, partitions, true).expect("address space")
     }
 
     /// Has `bytes` more of the tables counted against the limit; false if there is no memory for that.

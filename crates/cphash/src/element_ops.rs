@@ -2,11 +2,12 @@
 //!
 //! Always true: an element that is in a bucket is changed only without references, but for its marks.
 
-use guira_item::{Change, Current, Expiry, Footprint, Footprints, Get, ItemInfo, NewValue, Operation, Request};
+use guira_item::{Change, Current, Expiry, Footprint, Footprints, Get, Hit, ItemInfo, NewValue, Operation, Request};
 
 use crate::{
     context::{Context, Settings, Shape, Supply},
     element::{Header, Kind, Parts, Slot, mark},
+    heap::ClassId,
 };
 
 /// Longest value in which a number is looked for, in bytes: what memcached keeps in one piece.
@@ -30,7 +31,7 @@ pub(crate) fn keeps_use(value: &NewValue<'_>, current: Option<&Current<'_>>) -> 
 #[inline]
 pub(crate) fn set_marks(header: &Header, expiry: Expiry, is_stale: bool, is_won: bool, is_fetched: bool) {
     header.expiry.set(expiry.to_raw());
-    header.marks.set(0);
+    header.clear_marks();
     header.set(mark::FETCHED, is_fetched);
     header.set(mark::STALE, is_stale);
     header.set(mark::WON, is_won);
@@ -45,6 +46,19 @@ pub(crate) fn marked_copy<'a>(cx: &Context<'_>, slot: Slot, change: &Change<'a>)
             Some(Change::Rewrite { value, flags, expiry: *expiry, stale: *stale, win_sent: *win_sent })
         }
         _ => None,
+    }
+}
+
+/// What a plain read tells of an element.
+#[inline]
+pub(crate) fn plain_hit(cx: &Context<'_>, slot: Slot) -> Hit {
+    let header = cx.chunks.header(slot);
+    Hit {
+        flags: header.flags.get(),
+        cas: cx.settings.shown(header.version.get()),
+        value_len: header.value_len.get() as usize,
+        class: ClassId(header.class.get()).number(),
+        ..Hit::default()
     }
 }
 
@@ -134,7 +148,7 @@ pub(crate) fn current<'a>(cx: &Context<'_>, slot: Slot, value: Option<&'a [u8]>)
         fetched: header.has(mark::FETCHED),
         stale: header.has(mark::STALE),
         win_sent: header.has(mark::WON),
-        idle_s: cx.now.0.saturating_sub(header.used_s.get()),
+        idle_s: cx.now.0.saturating_sub(header.used_s()),
         class: u32::from(header.class.get()) + 1,
         total_len: header.total_len(),
     }
@@ -147,7 +161,7 @@ pub(crate) fn info<'a>(cx: &Context<'a>, slot: Slot) -> ItemInfo<'a> {
         cas: cx.settings.shown(header.version.get()),
         flags: header.flags.get(),
         expiry: Expiry::from_raw(header.expiry.get()),
-        idle_s: cx.now.0.saturating_sub(header.used_s.get()),
+        idle_s: cx.now.0.saturating_sub(header.used_s()),
         fetched: header.has(mark::FETCHED),
         class: u32::from(header.class.get()) + 1,
         total_len: header.total_len(),

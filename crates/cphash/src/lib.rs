@@ -7,7 +7,7 @@
 //!                                         └── elements in pages of 64 KiB in one Arena of `-m` bytes
 //! ```
 //! - [`Cphash`]: operations go to where the data is, as messages in cache lines.
-//! - [`Lockhash`]: the same partitions behind locks, the fair baseline.
+//! - [`Lockhash`]: the same partitions behind locks, the fair baseline; [`BucketLockhash`] has locks in their buckets too.
 //!
 //! Always true:
 //! - everything that grows with the number of items counts against `-m`: elements in the arena's pages, and the buckets;
@@ -16,6 +16,7 @@
 //! - locks are taken in this order: partition or station, heap, pool of pages; of partitions one at a time, or a group's in order.
 
 mod batch;
+mod bucket_reads;
 mod client;
 mod config;
 mod context;
@@ -38,7 +39,7 @@ mod traffic;
 pub use client::Worker as CphashWorker;
 pub use config::{Config, ConfigError, Eviction};
 pub use cphash::Cphash;
-pub use lockhash::{Lockhash, Worker as LockhashWorker};
+pub use lockhash::{BucketLockhash, LockedPartitions, Lockhash, Worker as LockhashWorker};
 pub use station::Served;
 pub use traffic::{ClientCycles, Traffic};
 

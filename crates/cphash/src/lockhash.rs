@@ -1,8 +1,11 @@
 //! LOCKHASH: the partitions of CPHASH, each behind a spinning lock (CPHASH, section 4.2): the fair baseline. Whoever has a request
 //! takes the partition's lock and carries it out; a batch's cache lines are asked for beforehand.
 //!
+//! Under random eviction buckets may have locks too ([`BucketLockhash`]), and a plain read of a short value takes its bucket's
+//! instead of the partition's: there is no order of use that it would have to change. Whoever changes an element takes both.
+//!
 //! Always true: a partition's lock is taken while holding none; its heap's is taken inside it; who needs a whole group takes the
-//! locks of its partitions in order, then the heap's.
+//! locks of its partitions in order, then the heap's. A bucket's comes after its partition's and before the heap's, one at a time.
 
 use std::sync::Arc;
 
@@ -13,6 +16,7 @@ use guira_item::{
 use guira_sync::{SpinGuard, SpinLock};
 
 use crate::{
+    bucket_reads,
     config::{Config, ConfigError},
     context::{Context, Supply},
     direct,
@@ -29,13 +33,19 @@ const PARTITIONS: usize = 4_096;
 /// Partitions that a group has on average, or more.
 const PARTITIONS_PER_HEAP: usize = 16;
 
+/// Partitions behind locks.
+pub type Lockhash = LockedPartitions<false>;
+
+/// The same with a lock in every bucket, under random eviction: plain reads of short values take that instead of their partition's.
+pub type BucketLockhash = LockedPartitions<true>;
+
 /// A cache in memory behind locks. Cheap to share: clones are the same cache.
 #[derive(Clone)]
-pub struct Lockhash {
-    shared: Arc<Shared>,
+pub struct LockedPartitions<const BUCKET_LOCKS: bool> {
+    shared: Arc<Shared<BUCKET_LOCKS>>,
 }
 
-struct Shared {
+struct Shared<const BUCKET_LOCKS: bool> {
     common: Common,
     partitions: Box<[CachePadded<SpinLock<Partition>>]>,
     heaps: Box<[CachePadded<SpinLock<Heap>>]>,
@@ -49,16 +59,18 @@ pub struct Worker {
     hashes: Vec<u64>,
 }
 
-impl std::fmt::Debug for Lockhash {
+impl<const BUCKET_LOCKS: bool> std::fmt::Debug for LockedPartitions<BUCKET_LOCKS> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lockhash").field("partitions", &self.shared.partitions.len()).finish_non_exhaustive()
     }
 }
 
 /// A heap that a partition shares with others.
-struct SharedHeap<'a>(&'a SpinLock<Heap>);
+struct SharedHeap<'a, const BUCKET_LOCKS: bool>(&'a SpinLock<Heap>);
 
-impl Supply for SharedHeap<'_> {
+impl<const BUCKET_LOCKS: bool> Supply for SharedHeap<'_, BUCKET_LOCKS> {
+    const BUCKET_LOCKS: bool = BUCKET_LOCKS;
+
     #[inline]
     fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot> {
         self.0.lock().allocate(chunks, class)
@@ -79,16 +91,19 @@ impl Supply for SharedHeap<'_> {
     }
 }
 
-impl Lockhash {
+impl<const BUCKET_LOCKS: bool> LockedPartitions<BUCKET_LOCKS> {
     /// An empty cache.
     ///
     /// # Errors
     /// [`ConfigError`] if the settings make no sense or the memory cannot be reserved.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
+        if BUCKET_LOCKS {
+            config.check_bucket_locks()?;
+        }
         let count = config.small_partitions(PARTITIONS)?;
         let seed = config.hash_seed;
         let heaps = Common::heaps_max(&config).min((count / PARTITIONS_PER_HEAP).max(1));
-        let common = Common::new(config, count)?;
+        let common = Common::new(config, count, BUCKET_LOCKS)?;
         let partition = |number: usize| Partition::new(number, seed ^ number as u64);
         let shared = Shared {
             common,
@@ -101,19 +116,19 @@ impl Lockhash {
 }
 
 /// A partition under its lock, and its heap.
-struct Locked<'a>(SpinGuard<'a, Partition>, SharedHeap<'a>);
+struct Locked<'a, const BUCKET_LOCKS: bool>(SpinGuard<'a, Partition>, SharedHeap<'a, BUCKET_LOCKS>);
 
-impl<'a> Held for Locked<'a> {
-    type Supply = SharedHeap<'a>;
+impl<'a, const BUCKET_LOCKS: bool> Held for Locked<'a, BUCKET_LOCKS> {
+    type Supply = SharedHeap<'a, BUCKET_LOCKS>;
 
     #[inline]
-    fn parts(&mut self) -> (&mut Partition, &mut SharedHeap<'a>) {
+    fn parts(&mut self) -> (&mut Partition, &mut SharedHeap<'a, BUCKET_LOCKS>) {
         (&mut self.0, &mut self.1)
     }
 }
 
-impl Shards for Shared {
-    type Held<'a> = Locked<'a>;
+impl<const BUCKET_LOCKS: bool> Shards for Shared<BUCKET_LOCKS> {
+    type Held<'a> = Locked<'a, BUCKET_LOCKS>;
 
     fn common(&self) -> &Common {
         &self.common
@@ -125,12 +140,12 @@ impl Shards for Shared {
     }
 
     #[inline]
-    fn hold(&self, partition: usize) -> Locked<'_> {
+    fn hold(&self, partition: usize) -> Locked<'_, BUCKET_LOCKS> {
         Locked(self.partitions[partition].lock(), SharedHeap(&self.heaps[self.group_of(partition)]))
     }
 
     #[inline]
-    fn try_hold(&self, partition: usize) -> Option<Locked<'_>> {
+    fn try_hold(&self, partition: usize) -> Option<Locked<'_, BUCKET_LOCKS>> {
         let heap = SharedHeap(&self.heaps[self.group_of(partition)]);
         self.partitions[partition].try_lock().map(|partition| Locked(partition, heap))
     }
@@ -160,7 +175,7 @@ impl Shards for Shared {
     }
 }
 
-impl Engine for Lockhash {
+impl<const BUCKET_LOCKS: bool> Engine for LockedPartitions<BUCKET_LOCKS> {
     type Worker = Worker;
 
     fn worker(&self) -> Worker {
@@ -171,7 +186,11 @@ impl Engine for Lockhash {
         let shared = &self.shared;
         shared.common.set_now(now);
         shared.flush_if_due(now);
-        direct::carry_out(shared, &mut worker.hashes, now, requests, sink);
+        if BUCKET_LOCKS {
+            bucket_reads::carry_out(shared, &mut worker.hashes, now, requests, sink);
+        } else {
+            direct::carry_out(shared, &mut worker.hashes, now, requests, sink);
+        }
     }
 
     fn prefetch(&self, worker: &mut Worker, keys: &[&[u8]]) {
@@ -220,5 +239,18 @@ impl Engine for Lockhash {
 
     fn log_evictions(&self, log: Option<EvictionLog>) {
         self.shared.log_evictions(log);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests_only {
+    use super::{BucketLockhash, Shards};
+
+    /// Does `work` while all partitions are held.
+    pub fn holding_all<R>(engine: &BucketLockhash, work: impl FnOnce() -> R) -> R {
+        let held: Vec<_> = (0..engine.shared.partitions.len()).map(|partition| engine.shared.hold(partition)).collect();
+        let result = work();
+        drop(held);
+        result
     }
 }

@@ -12,7 +12,7 @@ use guira_item::{
     Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, Request, Store,
     StoreMode, Time, apply,
 };
-use guira_sync::prefetch_to_write;
+use guira_sync::{LockedWord, prefetch_to_write};
 
 use crate::{
     config::Eviction,
@@ -97,9 +97,16 @@ impl Partition {
     }
 
     /// From now on nothing that is there is visible.
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, cx: &Context<'_>) {
         self.flushed_version = self.last_version;
         self.unswept = self.table.len();
+        self.table.set_asked(&cx.chunks.memory.buckets, true);
+    }
+
+    /// The bucket of a hash, shut for its readers as long as the result lives, if buckets have locks.
+    #[inline]
+    fn shut<'c, S: Supply>(&self, cx: &Context<'c>, hash: u64) -> Option<LockedWord<'c>> {
+        S::BUCKET_LOCKS.then(|| self.table.shut(&cx.chunks.memory.buckets, hash))
     }
 
     /// Whether there may be elements left that were flushed.
@@ -162,7 +169,7 @@ impl Partition {
         filled: &mut Option<Slot>,
     ) -> Result<(Option<Death>, Outcome), Shortage> {
         if let (Operation::Store(store), None) = (&request.operation, &*filled)
-            && let Some((cas, before)) = self.set_in_place(cx, hash, request.key.as_bytes(), store)
+            && let Some((cas, before)) = self.set_in_place(cx, supply, hash, request.key.as_bytes(), store)
         {
             let items = Footprints { before: Some(before), after: Some(after_set(store, before.class)) };
             return Ok((None, Outcome::Answer(Answer::Stored { cas }, items)));
@@ -190,6 +197,7 @@ impl Partition {
                 Change::Mark { expiry, stale, win_sent, new_version } => {
                     let slot = there.expect("only what is there is marked");
                     let header = cx.chunks.header(slot);
+                    let _shut = self.shut::<S>(cx, hash);
                     header.expiry.set(expiry.to_raw());
                     header.set(mark::STALE, stale);
                     header.set(mark::WON, win_sent);
@@ -209,10 +217,12 @@ impl Partition {
                     if let Some(slot) = in_place {
                         let header = cx.chunks.header(slot);
                         self.counters.bytes -= header.total_len() as u64;
+                        let shut = self.shut::<S>(cx, hash);
                         fill(cx, slot, key, flags, value_len, &value, None);
                         self.written += value_len as u64;
                         self.renew(cx, slot);
                         set_marks(header, expiry, stale, win_sent, keeps_use(&value, current.as_ref()));
+                        drop(shut);
                         self.free_spare(cx, supply, spare.take());
                         return Ok((death, self.outcome(cx, request, hash, there, answer, items)));
                     }
@@ -257,9 +267,10 @@ impl Partition {
     /// A set, the most frequent change of all, of an element whose chunk the new value fits: what [`Partition::execute`] would
     /// come to, without asking for what a set does not need. Returns the version as clients see it, and what was there.
     #[inline]
-    pub fn set_in_place(
+    pub fn set_in_place<S: Supply>(
         &mut self,
         cx: &Context<'_>,
+        _: &S,
         hash: u64,
         key: &[u8],
         store: &Store<'_>,
@@ -276,7 +287,8 @@ impl Partition {
         let (class, expiry) = (shape.class.number(), Expiry::from_raw(header.expiry.get()));
         let before = Footprint { class, value_len: header.value_len.get() as usize, expiry };
         self.counters.bytes -= header.total_len() as u64;
-        // SAFETY: the partition is held and nobody has a reference to the element, whose chunk is long enough.
+        let _shut = self.shut::<S>(cx, hash);
+        // SAFETY: the partition is held, its bucket shut, and nobody has a reference to the element, whose chunk is long enough.
         unsafe { cx.chunks.memory.fill(slot, key, store.flags, Parts::new([store.value, &[], &[]], 0)) };
         self.written += store.value.len() as u64;
         self.renew(cx, slot);
@@ -324,7 +336,7 @@ impl Partition {
         header.version.set(self.last_version);
         header.flags.set(body.flags());
         header.value_len.set(body.value_len() as u32);
-        header.used_s.set(cx.now.0);
+        header.set_used(cx.now);
         body.set_version(self.last_version);
         self.counters.total_items += 1;
         self.counters.bytes += header.total_len() as u64;
@@ -364,7 +376,7 @@ impl Partition {
     ) -> Result<Slot, Shortage> {
         let head = self.allocate(cx, supply, shape.class)?;
         let header = cx.chunks.header(head);
-        header.marks.set(0);
+        header.clear_marks();
         header.references.set(0);
         header.pieces.set(Slot::NONE);
         header.value_len.set(value_len as u32);
@@ -415,8 +427,10 @@ impl Partition {
 
     /// An element that has been filled takes its place under its hash, with the next version, instead of what is there.
     fn make_ready<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot, hash: u64) {
+        // What is there goes, and this comes, at one moment for readers of the bucket.
+        let shut = self.shut::<S>(cx, hash);
         if let Some(old) = self.table.find(cx.chunks, hash) {
-            self.remove(cx, supply, old);
+            self.take_out(cx, supply, old);
         }
         self.last_version += 1;
         let (header, body) = (cx.chunks.header(slot), cx.chunks.memory.body(slot));
@@ -426,24 +440,30 @@ impl Partition {
         header.key_len.set(body.key_len() as u8);
         header.flags.set(body.flags());
         header.value_len.set(body.value_len() as u32);
-        header.used_s.set(cx.now.0);
+        header.set_used(cx.now);
         body.set_version(self.last_version);
         self.table.insert(cx.chunks, slot);
+        drop(shut);
         self.link_newest(cx, slot);
         self.len += 1;
         self.counters.total_items += 1;
         self.counters.bytes += header.total_len() as u64;
-        self.grow_table(cx);
+        self.grow_table(cx, supply);
     }
 
     /// A bucket more if there are fewer than elements. Without memory to count it against the chains grow longer until there is
     /// some.
     #[inline]
-    fn grow_table(&mut self, cx: &Context<'_>) -> bool {
+    fn grow_table<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S) -> bool {
         let memory = cx.chunks.memory;
         let grows = self.len > self.table.len()
             && self.table.uncounted(&memory.buckets).is_some_and(|len| memory.charge(len * size_of::<Slot>()));
         if grows {
+            if self.is_unswept() {
+                // Nothing that was flushed moves to where the crawler may have been; it counts one bucket more to come round.
+                self.sweep(cx, supply, self.table.next_split());
+                self.unswept += 1;
+            }
             self.table.grow(cx.chunks);
         }
         grows
@@ -455,12 +475,18 @@ impl Partition {
     }
 
     /// Buckets for the elements there are, at most so many.
-    pub fn catch_up(&mut self, cx: &Context<'_>, buckets: usize) {
-        (0..buckets).take_while(|_| self.grow_table(cx)).for_each(drop);
+    pub fn catch_up<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, buckets: usize) {
+        (0..buckets).take_while(|_| self.grow_table(cx, supply)).for_each(drop);
     }
 
     /// Takes an element out of its bucket; frees it unless somebody still reads it.
     pub fn remove<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot) {
+        let _shut = self.shut::<S>(cx, cx.chunks.header(slot).hash.get());
+        self.take_out(cx, supply, slot);
+    }
+
+    /// The same with an element whose bucket is shut.
+    fn take_out<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot) {
         let header = cx.chunks.header(slot);
         self.table.remove(cx.chunks, slot);
         self.unlink(cx, slot);
@@ -528,7 +554,7 @@ impl Partition {
     pub fn use_element(&mut self, cx: &Context<'_>, slot: Slot) {
         let header = cx.chunks.header(slot);
         header.set(mark::FETCHED, true);
-        header.used_s.set(cx.now.0);
+        header.set_used(cx.now);
         self.make_newest(cx, slot);
     }
 
@@ -582,22 +608,32 @@ impl Partition {
     pub fn crawl<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, buckets: usize) -> usize {
         let mut freed = 0;
         for _ in 0..buckets.min(self.table.len()) {
-            self.unswept = self.unswept.saturating_sub(1);
             if self.crawl_bucket >= self.table.len() {
                 self.crawl_bucket = 0;
             }
-            let mut slot = self.table.first(&cx.chunks.memory.buckets, self.crawl_bucket);
-            while let Some(at) = slot.some() {
-                let header = cx.chunks.header(at);
-                slot = header.link.get();
-                self.counters.crawler_checked += 1;
-                if self.death(header, cx.now).is_some() {
-                    self.counters.crawler_reclaimed += 1;
-                    self.reclaim(cx, supply, at);
-                    freed += 1;
-                }
-            }
+            freed += self.sweep(cx, supply, self.crawl_bucket);
             self.crawl_bucket += 1;
+            if self.unswept == 1 {
+                self.table.set_asked(&cx.chunks.memory.buckets, false);
+            }
+            self.unswept = self.unswept.saturating_sub(1);
+        }
+        freed
+    }
+
+    /// Frees the dead elements of a bucket; returns how many.
+    fn sweep<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, bucket: usize) -> usize {
+        let mut freed = 0;
+        let mut slot = self.table.first(&cx.chunks.memory.buckets, bucket);
+        while let Some(at) = slot.some() {
+            let header = cx.chunks.header(at);
+            slot = header.link.get();
+            self.counters.crawler_checked += 1;
+            if self.death(header, cx.now).is_some() {
+                self.counters.crawler_reclaimed += 1;
+                self.reclaim(cx, supply, at);
+                freed += 1;
+            }
         }
         freed
     }

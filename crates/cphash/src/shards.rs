@@ -67,10 +67,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub fn new(config: Config, partitions: usize) -> Result<Self, ConfigError> {
+    /// What partitions share, whose buckets have locks or not.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoAddressSpace`] if the memory cannot be reserved.
+    pub fn new(config: Config, partitions: usize, buckets_shared: bool) -> Result<Self, ConfigError> {
         let arena = Arena::new(config.pages(), config.huge_pages).map_err(ConfigError::NoAddressSpace)?;
         Ok(Self {
-            memory: Memory::new(Arc::new(arena), partitions).map_err(ConfigError::NoAddressSpace)?,
+            memory: Memory::new(Arc::new(arena), partitions, buckets_shared).map_err(ConfigError::NoAddressSpace)?,
             secrets: RapidSecrets::seed(config.hash_seed),
             settings: Settings::new(config),
             flush_at_s: AtomicU32::new(0),
@@ -117,7 +121,9 @@ impl Common {
     ///
     /// # Safety
     /// As long as the result lives, what is touched through it must belong to partitions that the caller holds, and to their
-    /// heaps, while these are held: their elements, elements that the caller fills, free chunks and pages.
+    /// heaps, while these are held: their elements, elements that the caller fills, free chunks and pages. Of an element in a bucket
+    /// that the caller has shut without holding the partition it may read what [`Partition`] shuts a bucket to change, and change
+    /// what is atomic.
     #[inline]
     pub unsafe fn context(&self, now: Time) -> Context<'_> {
         // SAFETY: as the caller promises.
@@ -198,7 +204,9 @@ pub(crate) trait Shards: Send + Sync {
     /// Nothing that is there is visible from now on.
     fn flush(&self, now: Time) {
         for group in 0..self.groups() {
-            self.with_group(group, now, |group, _| group.partitions.iter_mut().for_each(|partition| partition.flush()));
+            self.with_group(group, now, |group, cx| {
+                group.partitions.iter_mut().for_each(|partition| partition.flush(cx))
+            });
         }
     }
 
@@ -368,7 +376,7 @@ pub(crate) trait Shards: Send + Sync {
             let freed = partition.crawl(&cx, supply, CRAWLED_BUCKETS);
             goes_on |= freed > CRAWLED_BUCKETS / 2 || partition.is_unswept();
             if partition.is_crowded() {
-                partition.catch_up(&cx, CRAWLED_BUCKETS);
+                partition.catch_up(&cx, supply, CRAWLED_BUCKETS);
                 is_crowded |= partition.is_crowded();
             }
         }

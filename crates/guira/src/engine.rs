@@ -73,6 +73,7 @@ fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
     let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
     has_none("memc3", "--partitions", options.partitions.as_ref())?;
     has_no_server_threads("memc3", options)?;
+    has_no_bucket_locks("memc3", options)?;
     let policies = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
     let defaults = Config::new(memory_limit);
     let config = Config {
@@ -92,6 +93,11 @@ fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
 fn has_none<T: std::fmt::Display>(engine: &str, flag: &str, given: Option<&T>) -> Result<(), String> {
     let refusal = |given| format!("{flag} {given}: {engine} has none, leave it out or choose --engine cphash");
     given.map_or(Ok(()), |given| Err(refusal(given)))
+}
+
+fn has_no_bucket_locks(engine: &str, options: &Options) -> Result<(), String> {
+    let refusal = format!("--bucket-locks: {engine} has none, leave it out or choose --engine lockhash");
+    if options.bucket_locks { Err(refusal) } else { Ok(()) }
 }
 
 fn has_no_server_threads(engine: &str, options: &Options) -> Result<(), String> {
@@ -116,6 +122,7 @@ fn partitioned(wanted: &Wanted<'_>) -> Result<guira_cphash::Config, String> {
 }
 
 fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
+    has_no_bucket_locks("cphash", wanted.options)?;
     if let Some(number) = wanted.options.server_threads.filter(|number| *number > SERVER_THREADS_MAX) {
         return Err(format!("--server-threads {number}: at most {SERVER_THREADS_MAX} threads"));
     }
@@ -130,5 +137,11 @@ fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
 
 fn lockhash(wanted: &Wanted<'_>) -> Result<Start, String> {
     has_no_server_threads("lockhash", wanted.options)?;
-    guira_cphash::Lockhash::new(partitioned(wanted)?).map(serve).map_err(|error| error.to_string())
+    let config = partitioned(wanted)?;
+    let made = if wanted.options.bucket_locks {
+        guira_cphash::BucketLockhash::new(config).map(serve)
+    } else {
+        guira_cphash::Lockhash::new(config).map(serve)
+    };
+    made.map_err(|error| error.to_string())
 }

@@ -77,6 +77,8 @@ const FLAGS: &str = "\
     --partitions=<num>    parts of the table of cphash and lockhash, a power of
                           two (default: cphash four for each core, but one for
                           each 4 megabytes of -m at most; lockhash 4096)
+    --bucket-locks        with --engine=lockhash --eviction=random: a plain get
+                          takes a lock in its bucket, not its partition's
     --server-threads=<num> at most so many threads serve cphash's partitions,
                           fewer as the load allows, and never more than there
                           are partitions (default: one for each core; 0: none,

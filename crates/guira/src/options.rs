@@ -136,6 +136,7 @@ options! {
     maybe [long, env = "GUIRA_METRICS"]
         metrics: String, "Where Prometheus may scrape, address:port.";
 
+    switch [long, env = "GUIRA_BUCKET_LOCKS"] bucket_locks, "A lock in every bucket, for --engine lockhash --eviction random.";
     switch [short = 'A', long, env = "GUIRA_ENABLE_SHUTDOWN"] enable_shutdown, "Allow the shutdown command.";
     switch [short = 'd', long, env = "GUIRA_DAEMON"] daemon, "Run in the background.";
     switch [short = 'r', long, env = "GUIRA_ENABLE_COREDUMPS"] enable_coredumps, "Raise the limit on core files.";

@@ -4,6 +4,7 @@
 //!   transactions they may stand in for the locks.
 //! - [`References`]: a count whose last holder frees what it counts for.
 //! - [`SpinLock`]: a value for one thread at a time, waited for without the system.
+//! - [`LockedWord`]: the same in a bit of a word that says something besides.
 //! - [`ring`]: cache lines of messages from one thread to another.
 //! - [`prefetch()`]: asking for memory ahead of its use.
 //! - [`cycles()`]: the processor's own clock.
@@ -11,6 +12,7 @@
 //! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
 //!   kernels that production runs are the ones that the models check.
 
+mod bit_lock;
 mod cycles;
 mod elision;
 pub mod order;
@@ -23,6 +25,7 @@ mod scheduled;
 mod spin_lock;
 mod stripe;
 
+pub use bit_lock::{LOCK_BIT, LockedWord};
 pub use cycles::cycles;
 pub use prefetch::{prefetch, prefetch_of_many, prefetch_to_write};
 pub use references::References;

@@ -1,8 +1,11 @@
 //! The contenders: each made, filled and measured under a load, one after the other.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
-use guira_cphash::{ClientCycles, Config, Cphash, Lockhash, Served, Traffic};
+use guira_cphash::{BucketLockhash, ClientCycles, Config, Cphash, Eviction, Lockhash, Served, Traffic};
 use guira_item::Engine;
 use guira_memc3::Memc3;
 use guira_sync::cycles;
@@ -19,6 +22,10 @@ use super::{
 /// Partitions for each client where there are no server threads: several, and few enough that each has a batch's worth to do.
 const PARTITIONS_PER_CLIENT: usize = 4;
 
+/// How long a load goes on before it is measured how CPHASH bears it with as many server threads as it needs: some retreats of its
+/// server threads, of which each is twice as long as the one before.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// Who is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Contender {
@@ -29,14 +36,16 @@ pub(super) enum Contender {
     /// A client on every core, and as many server threads beside them as the load needs, as in `guira serve`.
     ByLoad,
     Lockhash,
+    /// With a lock in every bucket, which reads take instead of their partition's.
+    BucketLocks,
     Memc3,
     /// A map that stores no items, one key at a time, with rapidhash like the engines.
     Dashmap,
 }
 
 impl Contender {
-    pub const ALL: [Self; 6] =
-        [Self::Cphash, Self::ByLoad, Self::NoServers, Self::Lockhash, Self::Memc3, Self::Dashmap];
+    pub const ALL: [Self; 7] =
+        [Self::Cphash, Self::ByLoad, Self::NoServers, Self::Lockhash, Self::BucketLocks, Self::Memc3, Self::Dashmap];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -45,26 +54,30 @@ impl Contender {
             Self::NoServers => "cphash, no servers",
             Self::ByLoad => "cphash, by load",
             Self::Lockhash => "lockhash",
+            Self::BucketLocks => "lockhash, bucket locks",
             Self::Memc3 => "memc3",
             Self::Dashmap => "dashmap",
         }
     }
 
-    /// Whether it can do what the load asks for: a map evicts nothing.
+    /// Whether it can do what the load asks for: a map evicts nothing, and who has locks in buckets has no order of use.
     pub fn can_bear(self, load: &Load) -> bool {
-        self != Self::Dashmap || load.capacity == load.keys
+        match self {
+            Self::Dashmap => load.capacity == load.keys,
+            Self::BucketLocks => load.eviction == Eviction::Random,
+            _ => true,
+        }
     }
 
     /// What it achieves under a load.
     pub fn measure(self, bench: &Bench, load: &Load, draws: &[u32]) -> Result<Achieved, BenchError> {
+        let locked = || Config { partitions: load.partitions, ..load.config() };
         let rate = match self {
-            Self::Cphash => return cphash(bench, load, draws, true),
-            Self::NoServers => return cphash(bench, &Load { servers: 0, ..*load }, draws, false),
-            Self::ByLoad => return cphash(bench, &Load { servers: load.cores, ..*load }, draws, false),
-            Self::Lockhash => {
-                let config = Config { partitions: load.partitions, ..load.config() };
-                play(bench, load, draws, &Lockhash::new(config).map_err(refused)?)?
-            }
+            Self::Cphash => return cphash(bench, load, draws, Split::Fixed),
+            Self::NoServers => return cphash(bench, &Load { servers: 0, ..*load }, draws, Split::ByLoad),
+            Self::ByLoad => return cphash(bench, &Load { servers: load.cores, ..*load }, draws, Split::ByLoad),
+            Self::Lockhash => play(bench, load, draws, &Lockhash::new(locked()).map_err(refused)?)?,
+            Self::BucketLocks => play(bench, load, draws, &BucketLockhash::new(locked()).map_err(refused)?)?,
             Self::Memc3 => {
                 let config = guira_memc3::Config::new(load.memory_bytes() / 2);
                 let config = guira_memc3::Config { huge_pages: true, hash_seed: 42, ..config };
@@ -172,12 +185,21 @@ fn play<E: Engine>(bench: &Bench, load: &Load, draws: &[u32], engine: &E) -> Res
     crew::run(cores, bench.measure, workers.collect())
 }
 
-fn cphash(bench: &Bench, load: &Load, draws: &[u32], is_fixed: bool) -> Result<Achieved, BenchError> {
+/// Who decides how the cores are divided.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Split {
+    /// The load says it.
+    Fixed,
+    /// The engine does, up to what the load says.
+    ByLoad,
+}
+
+fn cphash(bench: &Bench, load: &Load, draws: &[u32], split: Split) -> Result<Achieved, BenchError> {
     let (clients, servers) = load.split(bench);
     let partitions = servers.is_empty().then(|| (PARTITIONS_PER_CLIENT * clients.len()).next_power_of_two());
     let config = Config {
         server_threads: Some(servers.len()),
-        server_threads_fixed: is_fixed,
+        server_threads_fixed: split == Split::Fixed,
         server_cores: servers.to_vec(),
         partitions,
         ..load.config()
@@ -185,6 +207,13 @@ fn cphash(bench: &Bench, load: &Load, draws: &[u32], is_fixed: bool) -> Result<A
     let engine = Cphash::new(config).map_err(refused)?;
     Caller::fill(&engine, load.stored);
     let sum = Mutex::<Flow>::default();
+    if split == Split::ByLoad && !servers.is_empty() {
+        let settling = (0..clients.len()).map(|number| {
+            let (mut caller, mut batches) = (Caller::new(&engine), turns(draws, load.batch, number, clients.len()));
+            move || caller.turn(&mut batches)
+        });
+        crew::run(clients, bench.extent.scaled(SETTLING, bench.measure), settling.collect())?;
+    }
     let workers = (0..clients.len()).map(|number| {
         let mut counted = Counted { caller: Caller::new(&engine), operations: 0, sum: &sum };
         let mut batches = turns(draws, load.batch, number, clients.len());

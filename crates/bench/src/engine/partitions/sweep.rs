@@ -32,7 +32,7 @@ impl Sweep {
             "8 B keys and values, uniform, all stored before; 30 % inserts, batches of 1,000, LRU, room for all and {} \
              cores unless told otherwise; cphash has server threads on half of the cores and clients on the rest, the \
              others have a thread that asks on each (cphash, no servers: clients carry batches out partition by partition; \
-             cphash, by load: clients on all of them, and as many server threads beside as are busy)",
+             cphash, by load: clients on all of them, and as many server threads beside as are busy, after a second of the load)",
             bench.cores.len()
         );
         let mut report = ExperimentReport::new(self.name, self.title, words).over(self.axis);
