@@ -208,8 +208,9 @@ fn cphash(bench: &Bench, load: &Load, draws: &[u32], split: Split) -> Result<Ach
     Caller::fill(&engine, load.stored);
     let sum = Mutex::<Flow>::default();
     if split == Split::ByLoad && !servers.is_empty() {
+        let draws = load.settling_draws(bench);
         let settling = (0..clients.len()).map(|number| {
-            let (mut caller, mut batches) = (Caller::new(&engine), turns(draws, load.batch, number, clients.len()));
+            let (mut caller, mut batches) = (Caller::new(&engine), turns(&draws, load.batch, number, clients.len()));
             move || caller.turn(&mut batches)
         });
         crew::run(clients, bench.extent.scaled(SETTLING, bench.measure), settling.collect())?;

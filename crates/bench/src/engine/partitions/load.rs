@@ -73,7 +73,17 @@ impl Load {
 
     /// What the threads ask for: keys, uniform, the share of inserts marked.
     pub fn draws(&self, bench: &Bench) -> Vec<u32> {
-        contender::draws(self.keys, bench.extent.scaled(DRAWS, 20_000), 0.0, self.inserts, 7)
+        self.draws_of(bench, 7)
+    }
+
+    /// What they ask for before they are measured: others, since what was asked for just now is in memory close by, and in a
+    /// cache that has not room for all it would be found every time.
+    pub fn settling_draws(&self, bench: &Bench) -> Vec<u32> {
+        self.draws_of(bench, 8)
+    }
+
+    fn draws_of(&self, bench: &Bench, seed: u64) -> Vec<u32> {
+        contender::draws(self.keys, bench.extent.scaled(DRAWS, 20_000), 0.0, self.inserts, seed)
     }
 }
 
