@@ -23,7 +23,8 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor, Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, ReassignError, Request,
+    ScanCursor, Sink, Time,
 };
 use guira_sync::{SpinGuard, SpinLock};
 
@@ -325,7 +326,9 @@ impl Engine for Cphash {
     }
 
     fn stats(&self) -> EngineStats {
-        self.owner.shared.stats("cphash")
+        let shared = &self.owner.shared;
+        let messages = MessageStats { server_threads_active: shared.crew.awake(), served: self.served().messages };
+        EngineStats { messages: Some(messages), ..shared.stats("cphash") }
     }
 
     fn scan(

@@ -63,6 +63,49 @@ struct Member {
     busy_ns: AtomicU64,
 }
 
+impl Member {
+    fn is_awake(&self) -> bool {
+        !self.is_asleep.load(Ordering::Relaxed)
+    }
+}
+
+/// A time without a pause in which a member serves, or finds nothing to serve.
+struct Stint {
+    /// When it began, or was last counted.
+    since: Instant,
+    /// Rounds that served something, and that found nothing; not both.
+    busy_rounds: u32,
+    idle_rounds: u32,
+}
+
+impl Stint {
+    fn begin(now: Instant) -> Self {
+        Self { since: now, busy_rounds: 0, idle_rounds: 0 }
+    }
+
+    /// A round has served something; now and then, for how long it has gone on so that nobody has counted yet.
+    fn count_busy(&mut self, now: impl Fn() -> Instant) -> Option<Duration> {
+        if self.idle_rounds > 0 {
+            *self = Self::begin(now());
+        }
+        self.busy_rounds += 1;
+        self.busy_rounds.is_multiple_of(ROUNDS_PER_LOOK).then(|| {
+            let now = now();
+            now - std::mem::replace(&mut self.since, now)
+        })
+    }
+
+    /// A round has found nothing; the first time, for how long others have served before that nobody has counted yet.
+    fn count_idle(&mut self, now: impl Fn() -> Instant) -> Option<Duration> {
+        let busy = (self.idle_rounds == 0).then(|| {
+            let before = std::mem::replace(self, Self::begin(now()));
+            if before.busy_rounds > 0 { self.since - before.since } else { Duration::ZERO }
+        });
+        self.idle_rounds += 1;
+        busy
+    }
+}
+
 /// How often a thread had been taken off its core at some time.
 #[derive(Clone, Copy)]
 struct Preemptions {
@@ -127,14 +170,18 @@ impl Crew {
     #[inline]
     pub fn is_asleep(&self, station: usize) -> bool {
         // The caller has rung the bell before: either the member sees that, or this sees that it sleeps.
-        self.owner(station).is_none_or(|member| self.members[member].is_asleep.load(Ordering::Relaxed))
+        self.owner(station).is_none_or(|member| !self.members[member].is_awake())
     }
 
     /// Whether members look for messages now; in a fixed crew they are woken for each.
     #[inline]
     pub fn is_looking(&self) -> bool {
-        let is_awake = |member: &CachePadded<Member>| !member.is_asleep.load(Ordering::Relaxed);
-        self.is_fixed || self.members[..self.active()].iter().any(is_awake)
+        self.is_fixed || self.members[..self.active()].iter().any(|member| member.is_awake())
+    }
+
+    /// How many members look for messages now.
+    pub fn awake(&self) -> usize {
+        self.members[..self.active()].iter().filter(|member| member.is_awake()).count()
     }
 
     /// Wakes all members that serve, or the first one if clients serve by themselves and there may be a core.
@@ -249,36 +296,23 @@ impl Crew {
         let member = &self.members[number];
         member.thread.set(thread::current()).expect("a member has one thread");
         let mine = || (0..self.stations).filter(|station| self.owner(*station) == Some(number));
-        let mut idle_rounds = 0u32;
-        // Since when this has served without a pause, or has found nothing to serve.
-        let mut since = Instant::now();
-        let mut busy_rounds = 0u32;
+        let mut stint = Stint::begin(Instant::now());
         let mut preemptions = self.preemptions_now();
         while !self.stop.load(Ordering::Relaxed) {
             let mut found = false;
             for station in mine() {
                 found |= serve(station) == Look::Served;
             }
+            let busy = if found { stint.count_busy(Instant::now) } else { stint.count_idle(Instant::now) };
+            if let Some(busy) = busy {
+                self.review(number, busy.as_nanos() as u64, &mut preemptions);
+            }
             if found {
-                if idle_rounds > 0 {
-                    (idle_rounds, since) = (0, Instant::now());
-                }
-                busy_rounds += 1;
-                if busy_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                    let busy = std::mem::replace(&mut since, Instant::now()).elapsed();
-                    self.review(number, busy.as_nanos() as u64, &mut preemptions);
-                }
                 continue;
             }
-            if idle_rounds == 0 {
-                let busy = std::mem::replace(&mut since, Instant::now()).elapsed();
-                self.review(number, if busy_rounds > 0 { busy.as_nanos() as u64 } else { 0 }, &mut preemptions);
-                busy_rounds = 0;
-            }
-            idle_rounds += 1;
             std::hint::spin_loop();
-            if idle_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                if since.elapsed() < PATIENCE {
+            if stint.idle_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+                if stint.since.elapsed() < PATIENCE {
                     // Somebody else may have something to do here.
                     thread::yield_now();
                     continue;
@@ -292,7 +326,7 @@ impl Crew {
                 }
                 member.is_asleep.store(false, Ordering::Relaxed);
                 // It has not served while it slept.
-                (idle_rounds, since) = (0, Instant::now());
+                stint = Stint::begin(Instant::now());
             }
         }
     }
@@ -367,6 +401,21 @@ mod tests {
             assert!(up as u64 * 100 >= percent, "{percent} % on {up}");
             assert!(down >= up && wanted(up, 8, percent) == up && wanted(down, 8, percent) == down, "{percent} %");
         }
+    }
+
+    #[test]
+    fn only_time_that_was_served_counts_as_such() {
+        let begin = Instant::now();
+        let at = |ms: u64| move || begin + Duration::from_millis(ms);
+        let mut stint = Stint::begin(begin);
+        assert_eq!(stint.count_idle(at(7)), Some(Duration::ZERO), "it has served nothing");
+        assert_eq!(stint.count_idle(at(8)), None);
+        (1..ROUNDS_PER_LOOK).for_each(|_| assert_eq!(stint.count_busy(at(20)), None));
+        assert_eq!(stint.count_busy(at(25)), Some(Duration::from_millis(5)), "but for what it was idle before");
+        assert_eq!(stint.count_busy(at(26)), None);
+        assert_eq!(stint.count_idle(at(28)), Some(Duration::from_millis(3)), "but for what is counted");
+        assert_eq!(stint.count_busy(at(1_000)), None);
+        assert_eq!(stint.count_idle(at(1_002)), Some(Duration::from_millis(2)), "but for its sleep");
     }
 
     /// Threads serve as they are needed, each station is looked at by one of them, and all end when they are told to.

@@ -138,11 +138,24 @@ pub(crate) struct Heap {
     draining: Option<PageId>,
     /// Pages in all.
     pages: usize,
+    /// Pages that were emptied for others to have.
+    pages_emptied: u64,
 }
 
 impl Heap {
     pub fn new(number: u16) -> Self {
-        Self { number: number + 1, classes: [ClassHeap::default(); CLASSES], draining: None, pages: 0 }
+        Self {
+            number: number + 1,
+            classes: [ClassHeap::default(); CLASSES],
+            draining: None,
+            pages: 0,
+            pages_emptied: 0,
+        }
+    }
+
+    /// Pages that were emptied so far for another class or heap to have.
+    pub fn pages_emptied(&self) -> u64 {
+        self.pages_emptied
     }
 
     /// Pages it has.
@@ -316,6 +329,7 @@ impl Heap {
         self.draining = None;
         if info.used.get() == 0 {
             self.let_go(chunks, page);
+            self.pages_emptied += 1;
             return true;
         }
         if usize::from(info.used.get()) < class.chunks_per_page() {
@@ -411,9 +425,12 @@ mod tests {
         slots[1..].iter().for_each(|slot| chunks.header(*slot).set_kind(Kind::Ready));
         let page = slots[0].locate().0;
         assert!(!heap.drain(chunks, page, |heap, slot| heap.free(chunks, slot)), "one is being filled");
-        assert!(heap.has_chunk(class) && heap.allocate(chunks, class).is_some());
+        let last = heap.allocate(chunks, class).expect("the page has room");
         chunks.header(slots[0]).set_kind(Kind::Ready);
         heap.drain(chunks, page, |heap, slot| heap.free(chunks, slot));
-        assert_eq!(heap.pages(), 1, "the last chunk taken is being filled");
+        assert_eq!((heap.pages(), heap.pages_emptied()), (1, 0), "the last chunk taken is being filled");
+        chunks.header(last).set_kind(Kind::Ready);
+        assert!(heap.drain(chunks, page, |heap, slot| heap.free(chunks, slot)));
+        assert_eq!((heap.pages(), heap.pages_emptied()), (0, 1));
     }
 }

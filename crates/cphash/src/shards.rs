@@ -215,10 +215,11 @@ pub(crate) trait Shards: Send + Sync {
         let common = self.common();
         let mut classes: Vec<ClassStats> = ClassId::all().map(|_| ClassStats::default()).collect();
         let mut sum = Counters::default();
-        let (mut items, mut buckets) = (0, 0);
+        let (mut items, mut buckets, mut pages_emptied) = (0, 0, 0);
         for group in 0..self.groups() {
             self.with_group(group, common.now(), |group, _| {
                 group.heap.add_stats(&mut classes);
+                pages_emptied += group.heap.pages_emptied();
                 for partition in group.partitions.iter() {
                     sum += &partition.counters;
                     items += partition.len() as u64;
@@ -246,7 +247,8 @@ pub(crate) trait Shards: Send + Sync {
             crawler_reclaimed: sum.crawler_reclaimed,
             crawler_items_checked: sum.crawler_checked,
             out_of_memory: sum.out_of_memory,
-            slabs_moved: 0,
+            slabs_moved: pages_emptied,
+            messages: None,
             classes,
         }
     }

@@ -167,8 +167,19 @@ pub struct EngineStats {
     pub out_of_memory: u64,
     /// Pages moved from one class to another.
     pub slabs_moved: u64,
+    /// Of an engine whose requests go to threads of its own as messages.
+    pub messages: Option<MessageStats>,
     /// Per class: those that have pages, or counts from when they had.
     pub classes: Vec<ClassStats>,
+}
+
+/// What the server threads of an engine do, to which workers send requests as messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MessageStats {
+    /// Server threads that look for messages now.
+    pub server_threads_active: usize,
+    /// Messages that server threads have served.
+    pub served: u64,
 }
 
 impl EngineStats {
@@ -187,6 +198,9 @@ impl EngineStats {
             (&mut self.slabs_moved, before.slabs_moved),
         ] {
             *now = now.saturating_sub(before);
+        }
+        if let (Some(now), Some(before)) = (&mut self.messages, &before.messages) {
+            now.served = now.served.saturating_sub(before.served);
         }
         for class in &mut self.classes {
             if let Some(before) = before.classes.iter().find(|before| before.class == class.class) {

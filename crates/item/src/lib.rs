@@ -19,7 +19,8 @@ mod time;
 
 pub use apply::{Change, Current, Decimal, NewValue, apply};
 pub use engine::{
-    ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, ScanCursor,
+    ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, ReassignError,
+    ScanCursor,
 };
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use operation::{

@@ -315,5 +315,7 @@ fn a_page_moves_when_it_is_told_to() {
             (answer == b"NOSPARE source class has no spare pages\r\n").then_some(())
         });
         wait_for("it has gone back", || has_pages(&mut client, 1, pages_before));
+        let moved = stats(&mut client, "").into_iter().find(|(name, _)| name == "slabs_moved").expect("is there").1;
+        assert!(moved.parse::<u64>().expect("a number") >= 2, "{moved}");
     }
 }
