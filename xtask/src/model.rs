@@ -1,10 +1,11 @@
 //! `model`: the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
-//! their threads within its bounds, shuttle the whole table and the whole map through random schedules.
+//! their threads within its bounds, shuttle the whole table, the whole map and the whole of CPHASH through random schedules.
 
 use crate::run::{Failed, Run};
 
 /// The checkers, each the name of a `cfg`, of a word in its tests' names, and of a folder; and the packages that it checks.
-const CHECKERS: [(&str, &[&str]); 2] = [("loom", &["guira-sync", "guira-cuckoo"]), ("shuttle", &["guira-cuckoo"])];
+const CHECKERS: [(&str, &[&str]); 2] =
+    [("loom", &["guira-sync", "guira-cuckoo"]), ("shuttle", &["guira-cuckoo", "guira-cphash"])];
 
 /// Runs every test named `loom`, then every test named `shuttle`.
 ///

@@ -8,10 +8,11 @@
 
 mod window;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use guira_item::{Operation, Request, Sink, Store, StoreMode, Time};
 use guira_sync::{
+    atomic::Ordering,
     cycles, hint, prefetch,
     ring::{Consumer, Producer, ring},
 };
@@ -24,6 +25,7 @@ use crate::{
     element::{LINE_LEN, Slot},
     element_ops::{drop_reference, free_element, is_plain, refer},
     message::{self, Call, SetDraft},
+    modelled,
     shards::Shards,
     station::{Seat, Station},
     traffic::{ClientCycles, Traffic},
@@ -32,10 +34,10 @@ use crate::{
 use window::Window;
 
 /// Cache lines of a ring in each direction.
-const RING_LINES: usize = 128;
+const RING_LINES: usize = modelled(128, 1);
 
 /// Requests in flight at a time (CPHASH, section 6.1: any number from 512 to 8,192 served as well).
-const WINDOW_LEN: usize = 1_024;
+const WINDOW_LEN: usize = modelled(1_024, 4);
 
 /// Messages after which partitions are told that something has come, so that they are served while more are being sent.
 const SHOWN_AHEAD: usize = 128;
@@ -45,7 +47,8 @@ const FETCHED_AHEAD: usize = 16;
 
 /// Turns of waiting for a server thread after which a client serves the partition itself, if nobody does: some two microseconds.
 /// A client that has less to do than its server thread takes over partitions in this way until both have as much.
-const PATIENCE: u32 = 32;
+/// In a model it relies on server threads that look for messages.
+const PATIENCE: u32 = modelled(32, u32::MAX as usize) as u32;
 
 /// Requests for which it pays to sort them by partition.
 const BATCH_MIN: usize = 8;

@@ -103,7 +103,7 @@ impl Config {
         match self.partitions {
             None => Ok(default.min(max)),
             Some(count) if count.is_power_of_two() && count <= max => Ok(count),
-            Some(_) => Err(ConfigError::Partitions { max }),
+            Some(given) => Err(ConfigError::Partitions { given, max }),
         }
     }
 
@@ -157,6 +157,8 @@ pub enum ConfigError {
     },
     /// The number of partitions is no power of two, or too large.
     Partitions {
+        /// What was asked for.
+        given: usize,
         /// Most partitions.
         max: usize,
     },
@@ -181,7 +183,9 @@ impl std::fmt::Display for ConfigError {
         match self {
             Self::MemoryTooSmall { min } => write!(f, "too little memory: give at least -m {}", min.div_ceil(MIB)),
             Self::MemoryTooLarge { max } => write!(f, "too much memory: give at most -m {}", max / MIB),
-            Self::Partitions { max } => write!(f, "--partitions: write a power of two, at most {max} with this -m"),
+            Self::Partitions { given, max } => {
+                write!(f, "--partitions {given}: write a power of two, at most {max} with this -m")
+            }
             Self::BucketLocksInOrder => f.write_str(
                 "--bucket-locks: under lru every read changes its partition's order of use, choose --eviction random",
             ),

@@ -13,20 +13,18 @@
 //! back or pinned by a value being sent; a reply that says "stored" leaves when the element is in its bucket, so that whoever
 //! learns of it finds the element there.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence},
-    },
-    thread::JoinHandle,
-};
+use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
     Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, ReassignError, Request,
     ScanCursor, Sink, Time,
 };
-use guira_sync::{SpinGuard, SpinLock};
+use guira_sync::{
+    SpinGuard, SpinLock,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence},
+    thread::JoinHandle,
+};
 
 use crate::{
     client::Worker,
@@ -35,17 +33,18 @@ use crate::{
     crew::{Crew, Look, check_cores},
     group::Group,
     heap::Heap,
+    modelled,
     partition::Partition,
     shards::{Common, Held, Shards},
     station::{Served, Station},
 };
 
 /// Fewer requests than this are carried out on the spot: spread over the partitions they fill no cache lines.
-const MESSAGES_MIN: usize = 64;
+const MESSAGES_MIN: usize = modelled(64, 4);
 
 /// Messages of one partition that clients have served themselves, or requests in batches that they have carried out, after which
 /// server threads are woken.
-const HELP_MAX: u32 = 4_096;
+const HELP_MAX: u32 = modelled(4_096, 2) as u32;
 
 /// Partitions for each server thread, or core if those are more, so that they can be spread anew.
 const PARTITIONS_PER_THREAD: usize = 4;
@@ -83,7 +82,7 @@ impl std::fmt::Debug for Cphash {
 pub(crate) struct Post {
     pub station: CachePadded<SpinLock<Station>>,
     /// Somebody has sent something.
-    bell: CachePadded<AtomicBool>,
+    pub bell: CachePadded<AtomicBool>,
     /// Messages that clients have served since a server thread did.
     helped: AtomicU32,
 }
@@ -104,31 +103,14 @@ impl Cphash {
     /// # Errors
     /// [`ConfigError`] if the settings make no sense, the memory cannot be reserved or a thread cannot be started.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = config.server_threads.unwrap_or(cores);
-        // Clients share them too.
-        let wanted = (PARTITIONS_PER_THREAD * threads.max(cores)).next_power_of_two();
-        let count = config.large_partitions(wanted.min(Common::heaps_max(&config)))?;
-        check_cores(&config.server_cores)?;
-        let (seed, cores, is_fixed) = (config.hash_seed, config.server_cores.clone(), config.server_threads_fixed);
-        let common = Common::new(config, count, false)?;
-        let post = |number: usize| Post {
-            station: CachePadded::new(SpinLock::new(Station::new(number, seed ^ number as u64))),
-            bell: CachePadded::default(),
-            helped: AtomicU32::new(0),
-        };
-        let stations = (0..count).map(post).collect();
-        let crew = Arc::new(Crew::new(threads.min(count), count, is_fixed));
-        let shared =
-            Arc::new(Shared { common, stations, crew, unserved: CachePadded::default(), clients: AtomicUsize::new(0) });
+        let cores = config.server_cores.clone();
+        let shared = Arc::new(Shared::new(config)?);
         let serving = Arc::clone(&shared);
         let threads =
             shared.crew.start(&cores, move |station| serving.serve(station)).map_err(ConfigError::NoThread)?;
         Ok(Self { owner: Arc::new(Owner { shared, threads }) })
     }
-}
 
-impl Cphash {
     /// What server threads have served so far; what clients have served by themselves is in [`Worker::cycles`].
     pub fn served(&self) -> Served {
         let mut sum = Served::default();
@@ -139,8 +121,38 @@ impl Cphash {
     }
 }
 
+impl Shared {
+    /// An empty cache, which its crew does not serve yet.
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = config.server_threads.unwrap_or(cores);
+        // Clients share them too.
+        let wanted = (PARTITIONS_PER_THREAD * threads.max(cores)).next_power_of_two();
+        let count = config.large_partitions(wanted.min(Common::heaps_max(&config)))?;
+        check_cores(&config.server_cores)?;
+        let (seed, is_fixed) = (config.hash_seed, config.server_threads_fixed);
+        let common = Common::new(config, count, false)?;
+        let post = |number: usize| Post {
+            station: CachePadded::new(SpinLock::new(Station::new(number, seed ^ number as u64))),
+            bell: CachePadded::default(),
+            helped: AtomicU32::new(0),
+        };
+        let stations = (0..count).map(post).collect();
+        let crew = Arc::new(Crew::new(threads.min(count), count, is_fixed));
+        Ok(Self { common, stations, crew, unserved: CachePadded::default(), clients: AtomicUsize::new(0) })
+    }
+}
+
 #[cfg(test)]
 impl Cphash {
+    /// A cache whose crew is started by somebody else.
+    #[cfg(shuttle)]
+    pub(crate) fn without_threads(config: Config, patience: std::time::Duration) -> Self {
+        let mut shared = Shared::new(config).expect("memory");
+        Arc::get_mut(&mut shared.crew).expect("nobody else has it").patience = patience;
+        Self { owner: Arc::new(Owner { shared: Arc::new(shared), threads: Vec::new() }) }
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.owner.shared
     }
@@ -175,7 +187,7 @@ impl Cphash {
 
 impl Shared {
     /// A server thread looks at a station.
-    fn serve(&self, number: usize) -> Look {
+    pub fn serve(&self, number: usize) -> Look {
         let post = &self.stations[number];
         if !post.bell.load(Ordering::Relaxed) {
             return Look::Nothing;
@@ -192,7 +204,7 @@ impl Shared {
         Look::Served
     }
 
-    fn serve_station(&self, station: &mut Station) -> Served {
+    pub fn serve_station(&self, station: &mut Station) -> Served {
         // SAFETY: the station is held.
         let cx = unsafe { self.common.context(self.common.now()) };
         station.serve(&cx)
@@ -327,7 +339,11 @@ impl Engine for Cphash {
 
     fn stats(&self) -> EngineStats {
         let shared = &self.owner.shared;
-        let messages = MessageStats { server_threads_active: shared.crew.awake(), served: self.served().messages };
+        let messages = MessageStats {
+            server_threads: shared.crew.members(),
+            server_threads_active: shared.crew.awake(),
+            served: self.served().messages,
+        };
         EngineStats { messages: Some(messages), ..shared.stats("cphash") }
     }
 

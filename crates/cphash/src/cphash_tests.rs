@@ -106,7 +106,7 @@ fn requests<'a>(names: &'a [String], mut operation: impl FnMut(usize) -> Operati
 }
 
 /// Nothing holds a chunk any more once everything is gone: no reference was forgotten.
-fn assert_nothing_is_referenced(engine: &Cphash, worker: &mut CphashWorker) {
+pub(crate) fn assert_nothing_is_referenced(engine: &Cphash, worker: &mut CphashWorker) {
     engine.flush_all(NOW, NOW);
     while engine.maintain(worker, NOW) {}
     let stats = engine.stats();

@@ -8,27 +8,28 @@
 //! that nobody looks after any more is its sender, who serves it.
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
-    },
-    thread::{self, JoinHandle, Thread},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use crossbeam_utils::CachePadded;
+use guira_sync::{
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    thread::{self, JoinHandle, Thread},
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::config::ConfigError;
+use crate::{config::ConfigError, modelled};
 
 /// Rounds without work between two looks at the clock.
-const ROUNDS_PER_LOOK: u32 = 64;
+const ROUNDS_PER_LOOK: u32 = modelled(64, 2) as u32;
 
 /// How long a thread looks for work before it sleeps: some times what the system takes to wake it.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 /// Time between two looks at how many threads are needed, in nanoseconds: a hundred times what it takes to fall asleep.
-const REVIEW_NS: u64 = 10_000_000;
+/// A model decides by itself who serves.
+const REVIEW_NS: u64 = modelled(10_000_000, usize::MAX) as u64;
 
 /// A thread more serves if those that do are busy for so many percent of the time, and one less if the others would be busy for no
 /// more than so many: far enough from each other that a steady load does not make it change.
@@ -56,8 +57,8 @@ pub(crate) enum Look {
 
 /// A server thread, seen from the others.
 #[derive(Default)]
-struct Member {
-    is_asleep: AtomicBool,
+pub(crate) struct Member {
+    pub is_asleep: AtomicBool,
     thread: OnceLock<Thread>,
     /// Nanoseconds that it has served since the last review.
     busy_ns: AtomicU64,
@@ -110,7 +111,7 @@ impl Stint {
 #[derive(Clone, Copy)]
 struct Preemptions {
     count: u64,
-    /// Nanoseconds since the crew's beginning.
+    /// Nanoseconds since the crew started.
     at_ns: u64,
 }
 
@@ -121,10 +122,12 @@ pub(crate) struct Crew {
     /// The first so many members have stations.
     active: AtomicUsize,
     is_fixed: bool,
-    begin: Instant,
-    /// When the load was last looked at, in nanoseconds since `begin`.
+    started: Instant,
+    /// How long a member looks for work before it sleeps.
+    pub patience: Duration,
+    /// When the load was last looked at, in nanoseconds since `started`.
     reviewed_ns: AtomicU64,
-    /// No thread is added before this, in nanoseconds since `begin`.
+    /// No thread is added before this, in nanoseconds since `started`.
     retreat_end_ns: AtomicU64,
     /// How long the next retreat is.
     retreat_ns: AtomicU64,
@@ -150,7 +153,8 @@ impl Crew {
             stations,
             active: AtomicUsize::new(if is_fixed { members } else { members.min(1) }),
             is_fixed,
-            begin: Instant::now(),
+            started: Instant::now(),
+            patience: PATIENCE,
             reviewed_ns: AtomicU64::new(0),
             retreat_end_ns: AtomicU64::new(0),
             retreat_ns: AtomicU64::new(RETREAT_NS_MIN),
@@ -177,6 +181,11 @@ impl Crew {
     #[inline]
     pub fn is_looking(&self) -> bool {
         self.is_fixed || self.members[..self.active()].iter().any(|member| member.is_awake())
+    }
+
+    /// How many members there are.
+    pub fn members(&self) -> usize {
+        self.members.len()
     }
 
     /// How many members look for messages now.
@@ -208,7 +217,7 @@ impl Crew {
     }
 
     fn now_ns(&self) -> u64 {
-        self.begin.elapsed().as_nanos() as u64
+        self.started.elapsed().as_nanos() as u64
     }
 
     fn wake_member(&self, number: usize) {
@@ -258,11 +267,16 @@ impl Crew {
             let most = if now >= retreat_end_ns { self.members.len() } else { active };
             wanted(active, most, 100 * busy / elapsed)
         };
-        self.active.store(wanted, Ordering::Relaxed);
         if wanted != active {
-            // Stations with something to serve may have come to one that sleeps.
-            (0..wanted).for_each(|member| self.wake_member(member));
+            self.assign(wanted);
         }
+    }
+
+    /// Has so many members serve, and each of those look at its stations.
+    pub fn assign(&self, members: usize) {
+        self.active.store(members, Ordering::Relaxed);
+        // Stations with something to serve may have come to one that sleeps.
+        (0..members).for_each(|member| self.wake_member(member));
     }
 
     /// Starts a thread for each member, on `cores` in turn if there are any; `serve` serves a station.
@@ -292,13 +306,20 @@ impl Crew {
         Ok(threads)
     }
 
-    fn work(&self, number: usize, serve: impl Fn(usize) -> Look) {
+    /// The calling thread is a member from now on.
+    pub fn begin(&self, number: usize) -> &Member {
         let member = &self.members[number];
-        member.thread.set(thread::current()).expect("a member has one thread");
+        assert!(member.thread.set(thread::current()).is_ok(), "a member has one thread");
+        member
+    }
+
+    /// A member's life.
+    pub fn work(&self, number: usize, serve: impl Fn(usize) -> Look) {
+        let member = self.begin(number);
         let mine = || (0..self.stations).filter(|station| self.owner(*station) == Some(number));
         let mut stint = Stint::begin(Instant::now());
         let mut preemptions = self.preemptions_now();
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.is_stopped() {
             let mut found = false;
             for station in mine() {
                 found |= serve(station) == Look::Served;
@@ -312,7 +333,7 @@ impl Crew {
             }
             std::hint::spin_loop();
             if stint.idle_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                if stint.since.elapsed() < PATIENCE {
+                if stint.since.elapsed() < self.patience {
                     // Somebody else may have something to do here.
                     thread::yield_now();
                     continue;
@@ -321,7 +342,11 @@ impl Crew {
                 // SeqCst: pairs with the fence of whoever rings a bell; one of the two sees what the other has stored.
                 fence(Ordering::SeqCst);
                 let is_needed = mine().any(|station| serve(station) != Look::Nothing);
-                while !is_needed && member.is_asleep.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
+                if is_needed {
+                    // Whoever has the station may need this core.
+                    thread::yield_now();
+                }
+                while !is_needed && !member.is_awake() && !self.is_stopped() {
                     thread::park();
                 }
                 member.is_asleep.store(false, Ordering::Relaxed);
@@ -329,6 +354,11 @@ impl Crew {
                 stint = Stint::begin(Instant::now());
             }
         }
+    }
+
+    /// Whether all threads are to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Has all threads end.
@@ -382,6 +412,8 @@ fn keep_to(core: Option<usize>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
     use super::*;
 
     #[test]

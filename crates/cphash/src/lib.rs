@@ -15,6 +15,13 @@
 //!   reads key and value, which do not change while it has it;
 //! - locks are taken in this order: partition or station, heap, pool of pages; of partitions one at a time, or a group's in order.
 
+#![cfg_attr(shuttle, allow(dead_code, reason = "a model uses what it is of"))]
+
+/// How much of something there is, and how much in shuttle's models, where few operations must come upon everything.
+const fn modelled(really: usize, in_model: usize) -> usize {
+    if cfg!(shuttle) { in_model } else { really }
+}
+
 mod batch;
 mod bucket_reads;
 mod client;
@@ -47,3 +54,5 @@ pub use traffic::{ClientCycles, Traffic};
 mod cphash_tests;
 #[cfg(test)]
 mod lockhash_tests;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;

@@ -10,7 +10,8 @@ use std::sync::{
 
 use guira_arena::{Arena, PAGE_LEN, PageId, PageLoan};
 use guira_item::{
-    ClassStats, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, ScanCursor, Time,
+    ClassStats, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, PartitionStats, ReassignError, ScanCursor,
+    Time,
 };
 use guira_sync::prefetch;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
@@ -215,11 +216,12 @@ pub(crate) trait Shards: Send + Sync {
         let common = self.common();
         let mut classes: Vec<ClassStats> = ClassId::all().map(|_| ClassStats::default()).collect();
         let mut sum = Counters::default();
-        let (mut items, mut buckets, mut pages_emptied) = (0, 0, 0);
+        let (mut items, mut buckets, mut pages_emptied, mut count) = (0, 0, 0, 0);
         for group in 0..self.groups() {
             self.with_group(group, common.now(), |group, _| {
                 group.heap.add_stats(&mut classes);
                 pages_emptied += group.heap.pages_emptied();
+                count += group.partitions.len();
                 for partition in group.partitions.iter() {
                     sum += &partition.counters;
                     items += partition.len() as u64;
@@ -248,6 +250,7 @@ pub(crate) trait Shards: Send + Sync {
             crawler_items_checked: sum.crawler_checked,
             out_of_memory: sum.out_of_memory,
             slabs_moved: pages_emptied,
+            partitions: Some(PartitionStats { count, has_bucket_locks: common.memory.buckets.are_shared() }),
             messages: None,
             classes,
         }

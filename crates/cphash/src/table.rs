@@ -12,13 +12,13 @@
 //! Buckets may have locks of their own ([`Buckets::are_shared`]). Then whoever has shut a bucket may read what is in its chain, and
 //! the partition's holder shuts it before changing the chain, or what readers look at of an element in it.
 
-use std::{
-    ptr::NonNull,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::ptr::NonNull;
 
 use guira_arena::{Mapping, NoAddressSpace};
-use guira_sync::{LOCK_BIT, LockedWord};
+use guira_sync::{
+    LOCK_BIT, LockedWord,
+    atomic::{AtomicU32, Ordering},
+};
 
 use crate::{
     element::{Chunks, Slot},

@@ -147,6 +147,4 @@ mod model_reads;
 #[cfg(all(test, loom))]
 mod reuse_loom_tests;
 #[cfg(all(test, shuttle))]
-mod schedules;
-#[cfg(all(test, shuttle))]
 mod shuttle_tests;

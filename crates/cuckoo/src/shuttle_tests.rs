@@ -16,6 +16,7 @@ use guira_sync::{
     Stripes,
     atomic::{AtomicU64, Ordering},
     reuse,
+    schedules::{self, Tally},
 };
 use shuttle::{
     rand::{Rng, RngCore, thread_rng},
@@ -30,7 +31,6 @@ use crate::{
     model_heap::{Forgery, Heap},
     path::Move,
     residence::Residence,
-    schedules::{self, Tally},
     segment::SegmentRef,
     steady::{FoundAtHome, LongWay},
     tags::Lane,

@@ -49,7 +49,9 @@ fn add_values(origins: &mut Origins, value: &Value) {
 
 /// The options as a file that would give them again.
 pub(crate) fn print(options: &Options) -> Result<String, String> {
-    toml::to_string(options).map_err(|error| one_line(&error.to_string()))
+    let text = toml::to_string(options).map_err(|error| one_line(&error.to_string()))?;
+    let left_open: String = options.left_open().iter().map(|name| format!("# {name}: left open\n")).collect();
+    Ok(text + &left_open)
 }
 
 /// What is wrong with a file, and where to see how it should look.
@@ -95,5 +97,6 @@ mod tests {
         let options = Options { port: 5, metrics: Some("a:1".into()), ..Options::default() };
         let text = print(&options).expect("printable");
         assert_eq!(toml::from_str::<Options>(&text).expect("readable"), options);
+        assert!(text.contains("\n# server-threads: left open\n") && !text.contains("# metrics"), "{text}");
     }
 }

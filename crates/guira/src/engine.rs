@@ -71,7 +71,7 @@ fn serve<E: Engine>(engine: E) -> Start {
 fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
     use guira_memc3::{Config, Eviction, Memc3};
     let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
-    has_none("memc3", "--partitions", options.partitions.as_ref())?;
+    has_none("memc3", "--partitions", options.partitions.as_ref(), "cphash or lockhash")?;
     has_no_server_threads("memc3", options)?;
     has_no_bucket_locks("memc3", options)?;
     let policies = [Eviction::Clock, Eviction::S3Fifo, Eviction::Sieve, Eviction::Lru, Eviction::Random];
@@ -90,8 +90,8 @@ fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
 }
 
 /// Refuses what is said about something that an engine does not have.
-fn has_none<T: std::fmt::Display>(engine: &str, flag: &str, given: Option<&T>) -> Result<(), String> {
-    let refusal = |given| format!("{flag} {given}: {engine} has none, leave it out or choose --engine cphash");
+fn has_none<T: std::fmt::Display>(engine: &str, flag: &str, given: Option<&T>, who_has: &str) -> Result<(), String> {
+    let refusal = |given| format!("{flag} {given}: {engine} has none, leave it out or choose --engine {who_has}");
     given.map_or(Ok(()), |given| Err(refusal(given)))
 }
 
@@ -101,8 +101,8 @@ fn has_no_bucket_locks(engine: &str, options: &Options) -> Result<(), String> {
 }
 
 fn has_no_server_threads(engine: &str, options: &Options) -> Result<(), String> {
-    has_none(engine, "--server-threads", options.server_threads.as_ref())?;
-    has_none(engine, "--server-cores", options.server_cores.as_ref())
+    has_none(engine, "--server-threads", options.server_threads.as_ref(), "cphash")?;
+    has_none(engine, "--server-cores", options.server_cores.as_ref(), "cphash")
 }
 
 /// The settings of `cphash` and `lockhash`.

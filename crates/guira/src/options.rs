@@ -63,6 +63,17 @@ macro_rules! options {
             $(#[doc = $switch_doc] pub(crate) $switch: bool,)*
         }
 
+        impl Options {
+            /// The names of those that nobody has given and that have no default value: whoever needs one chooses it.
+            pub(crate) fn left_open(&self) -> Vec<String> {
+                [$((stringify!($maybe), self.$maybe.is_none())),*]
+                    .into_iter()
+                    .filter(|(_, is_open)| *is_open)
+                    .map(|(name, _)| name.replace('_', "-"))
+                    .collect()
+            }
+        }
+
         impl Default for Options {
             fn default() -> Self {
                 Self { $($value: $default,)* $($maybe: None,)* $($switch: false,)* }

@@ -36,11 +36,13 @@ pub(crate) fn run(mut flags: Flags) -> Result<(), String> {
 
 fn resolve_and_serve(flags: &mut Flags) -> Result<(), String> {
     let options = config_file::resolve(flags)?;
+    let plan = Plan::of(&options)?;
     if flags.print_config {
+        // Only what could be served with is worth keeping in a file.
+        drop(engine::build(&options, plan.memory_limit, plan.settings.protocol.item_len_max)?);
         print!("{}", config_file::print(&options)?);
         return Ok(());
     }
-    let plan = Plan::of(&options)?;
     if options.daemon && !daemon::is_daemon() {
         return daemon::start();
     }

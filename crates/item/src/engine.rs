@@ -167,18 +167,31 @@ pub struct EngineStats {
     pub out_of_memory: u64,
     /// Pages moved from one class to another.
     pub slabs_moved: u64,
+    /// Of an engine whose table is split.
+    pub partitions: Option<PartitionStats>,
     /// Of an engine whose requests go to threads of its own as messages.
     pub messages: Option<MessageStats>,
     /// Per class: those that have pages, or counts from when they had.
     pub classes: Vec<ClassStats>,
 }
 
+/// How a table is split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PartitionStats {
+    /// Parts of the table.
+    pub count: usize,
+    /// Buckets have locks besides.
+    pub has_bucket_locks: bool,
+}
+
 /// What the server threads of an engine do, to which workers send requests as messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MessageStats {
-    /// Server threads that look for messages now.
+    /// Server threads there are.
+    pub server_threads: usize,
+    /// Of those, the ones that look for messages now.
     pub server_threads_active: usize,
-    /// Messages that server threads have served.
+    /// Messages that server threads have served; what workers have served by themselves is not among them.
     pub served: u64,
 }
 

@@ -19,8 +19,8 @@ mod time;
 
 pub use apply::{Change, Current, Decimal, NewValue, apply};
 pub use engine::{
-    ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, ReassignError,
-    ScanCursor,
+    ClassStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, PartitionStats,
+    ReassignError, ScanCursor,
 };
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use operation::{

@@ -393,6 +393,7 @@ impl Engine for Memc3 {
             crawler_items_checked: totals.crawler_checked,
             out_of_memory: totals.out_of_memory,
             slabs_moved: shared.slabs.pages_moved.load(Ordering::Relaxed),
+            partitions: None,
             messages: None,
             classes,
         }

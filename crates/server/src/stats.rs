@@ -236,6 +236,14 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("memory_file", "(null)");
     rows.add("engine", engine.engine);
     rows.add("eviction_policy", engine.eviction);
+    if let Some(partitions) = &engine.partitions {
+        rows.add("partitions", partitions.count);
+        rows.add("bucket_locks", yes_no(partitions.has_bucket_locks));
+    }
+    if let Some(messages) = &engine.messages {
+        rows.add("server_threads", messages.server_threads);
+    }
+    rows.add("cp_port", port(&addresses.cp));
     rows.0
 }
 

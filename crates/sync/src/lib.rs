@@ -9,8 +9,8 @@
 //! - [`prefetch()`]: asking for memory ahead of its use.
 //! - [`cycles()`]: the processor's own clock.
 //! - [`reuse`]: how memory is used again that optimistic readers may still be looking at.
-//! - [`atomic`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so that the
-//!   kernels that production runs are the ones that the models check.
+//! - [`atomic`], [`thread`] and [`hint`]: the standard ones, or those of loom or shuttle under `--cfg loom` or `--cfg shuttle`, so
+//!   that the kernels that production runs are the ones that the models check.
 
 mod bit_lock;
 mod cycles;
@@ -22,6 +22,8 @@ pub mod reuse;
 pub mod ring;
 #[cfg(shuttle)]
 mod scheduled;
+#[cfg(shuttle)]
+pub mod schedules;
 mod spin_lock;
 mod stripe;
 
@@ -35,20 +37,30 @@ pub use stripe::{AllGuard, HeldStripes, LockGuard, PairGuard, Stripes, Version};
 /// The atomics every kernel uses.
 #[cfg(not(any(loom, shuttle)))]
 pub mod atomic {
-    pub use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 /// The atomics every kernel uses, as loom checks them.
 #[cfg(loom)]
 pub mod atomic {
-    pub use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 /// The atomics every kernel uses, as shuttle schedules them.
 #[cfg(shuttle)]
 pub mod atomic {
-    pub use crate::scheduled::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
+    pub use crate::scheduled::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
     pub use std::sync::atomic::Ordering;
+}
+
+/// Threads, as they are scheduled.
+pub mod thread {
+    #[cfg(loom)]
+    pub use loom::thread::{Builder, JoinHandle, Thread, current, park, yield_now};
+    #[cfg(shuttle)]
+    pub use shuttle::thread::{Builder, JoinHandle, Thread, current, park, yield_now};
+    #[cfg(not(any(loom, shuttle)))]
+    pub use std::thread::{Builder, JoinHandle, Thread, current, park, yield_now};
 }
 
 /// The mutex of what the models look into: they must know what one holder leaves to the next.
@@ -80,12 +92,7 @@ pub mod hint {
 
     /// Gives the processor away.
     pub fn yield_now() {
-        #[cfg(loom)]
-        loom::thread::yield_now();
-        #[cfg(shuttle)]
-        shuttle::thread::yield_now();
-        #[cfg(not(any(loom, shuttle)))]
-        std::thread::yield_now();
+        crate::thread::yield_now();
     }
 
     /// To be called before a standard atomic is accessed that threads share: shuttle may let another one go first.

@@ -97,6 +97,28 @@ macro_rules! integer {
 
 integer!(AtomicU8: u8, AtomicU32: u32, AtomicU64: u64, AtomicUsize: usize);
 
+/// As the standard `AtomicBool`.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct AtomicBool(standard::AtomicBool);
+
+#[expect(missing_docs, reason = "as the standard type's")]
+impl AtomicBool {
+    pub const fn new(value: bool) -> Self {
+        Self(standard::AtomicBool::new(value))
+    }
+
+    pub fn load(&self, order: Ordering) -> bool {
+        schedule();
+        self.0.load(order)
+    }
+
+    pub fn store(&self, value: bool, order: Ordering) {
+        schedule();
+        self.0.store(value, order);
+    }
+}
+
 /// As the standard `AtomicPtr`.
 #[derive(Debug)]
 #[repr(transparent)]

@@ -16,7 +16,10 @@ use std::{
     },
 };
 
-use guira_sync::hint;
+use guira_sync::{
+    hint,
+    schedules::{self, Tally},
+};
 use shuttle::{
     rand::{Rng, RngCore, thread_rng},
     scheduler::Scheduler,
@@ -24,10 +27,7 @@ use shuttle::{
 };
 
 use super::{Boxed, Builder, Change, Changed, CuckooMap, Inline, Storage, TableFull};
-use crate::{
-    GrowError, Growth,
-    schedules::{self, Tally},
-};
+use crate::{GrowError, Growth};
 
 mod seeded_faults;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use guira_sync::schedules;
 use shuttle::thread;
 
 use super::{Examine, IsIt, SOUND, Stamp, Table, Ways, play, roomy_segment, segment_away};
@@ -14,7 +15,6 @@ use crate::{
     path::{self, Move},
     probe::alternate,
     residence::Residence,
-    schedules,
     segment::SegmentRef,
     steady::{FoundAtHome, LongWay},
     tags::Tags,

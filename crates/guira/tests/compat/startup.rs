@@ -70,7 +70,11 @@ fn bad_flags_are_told_in_one_line() {
         (["-I", "huge"], "huge"),
         (["--engine", "steam"], "steam"),
         (["--eviction", "never"], "never"),
-        (["--partitions", "3"], "--partitions"),
+        (["--engine=cphash", "--partitions=3"], "--partitions 3: write a power of two"),
+        (
+            ["--engine=memc3", "--partitions=8"],
+            "--partitions 8: memc3 has none, leave it out or choose --engine cphash or",
+        ),
         (["--partitions", "many"], "many"),
         (["--server-threads", "-1"], "-1"),
         (["--engine=memc3", "--server-cores=0"], "--server-cores 0: memc3 has none"),

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use guira_sync::hint;
+use guira_sync::{hint, schedules};
 
 use super::{
     super::{MapTable, pairs},
     Boxed, Inline, Map, Storage, Tracked, Uses, Value, play,
 };
-use crate::{Probe, schedules};
+use crate::Probe;
 
 /// Schedules of one kind in a round.
 const ROUND: usize = 2_000;

@@ -21,14 +21,16 @@ const PREEMPTIONS: usize = 4;
 const ROUNDS: u64 = 20;
 
 /// How often something has happened, in all schedules: a count that is no part of the model.
-#[derive(Default)]
-pub(crate) struct Tally(AtomicUsize);
+#[derive(Debug, Default)]
+pub struct Tally(AtomicUsize);
 
 impl Tally {
+    /// Once more.
     pub fn count(&self) {
         self.add(1);
     }
 
+    /// So many times more.
     pub fn add(&self, times: usize) {
         self.0.fetch_add(times, Ordering::Relaxed);
     }
@@ -39,24 +41,24 @@ impl Tally {
 }
 
 /// Random choices at every step.
-pub(crate) fn random(schedules: usize) -> RandomScheduler {
+pub fn random(schedules: usize) -> RandomScheduler {
     RandomScheduler::new(schedules)
 }
 
 /// Few preemptions: a thread stands still while others finish whole operations, which random choices hardly ever let it do.
-pub(crate) fn few_preemptions(schedules: usize) -> PctScheduler {
+pub fn few_preemptions(schedules: usize) -> PctScheduler {
     PctScheduler::new(PREEMPTIONS, schedules)
 }
 
 /// Plays a model in all of a scheduler's schedules; how many there were.
-pub(crate) fn pass(scheduler: impl Scheduler + 'static, play: impl Fn() + Send + Sync + 'static) -> usize {
+pub fn pass(scheduler: impl Scheduler + 'static, play: impl Fn() + Send + Sync + 'static) -> usize {
     let played = Arc::default();
     run(scheduler, FailurePersistence::Print, &played, play);
     played.get()
 }
 
 /// Sees to it that things have happened that often at least.
-pub(crate) fn have_happened(least: usize, tallies: &[(&Tally, &str)]) {
+pub fn have_happened(least: usize, tallies: &[(&Tally, &str)]) {
     for (tally, what) in tallies {
         println!("{what}: {}", tally.get());
         assert!(tally.get() > least, "only {} {what}", tally.get());
@@ -64,7 +66,7 @@ pub(crate) fn have_happened(least: usize, tallies: &[(&Tally, &str)]) {
 }
 
 /// The schedule in which a fault is noticed.
-pub(crate) fn notices(scheduler: impl Scheduler + 'static, play: impl Fn() + Send + Sync + 'static) -> Option<usize> {
+pub fn notices(scheduler: impl Scheduler + 'static, play: impl Fn() + Send + Sync + 'static) -> Option<usize> {
     let played = Arc::default();
     let outcome = catch_unwind(AssertUnwindSafe(|| run(scheduler, FailurePersistence::None, &played, play)));
     outcome.is_err().then(|| played.get())
@@ -72,7 +74,7 @@ pub(crate) fn notices(scheduler: impl Scheduler + 'static, play: impl Fn() + Sen
 
 /// Sees to it that each fault is noticed, in rounds of so many schedules of each kind. Some take a thread that stands still for
 /// long, others many threads that take turns.
-pub(crate) fn are_noticed<F>(schedules: usize, faults: &[(&str, F)], play: impl Fn(F) + Copy + Send + Sync + 'static)
+pub fn are_noticed<F>(schedules: usize, faults: &[(&str, F)], play: impl Fn(F) + Copy + Send + Sync + 'static)
 where
     F: Copy + Send + Sync + 'static,
 {
