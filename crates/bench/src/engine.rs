@@ -34,6 +34,8 @@ use crate::in_process::Bench;
 use crate::report::{self, ExperimentReport, Setting};
 use crate::{crew, in_process, memory_speed, metric};
 
+pub use partitions::Parameters;
+
 const EXPERIMENTS: [Experiment<Bench>; 18] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
@@ -67,6 +69,9 @@ pub struct Options {
     /// How much to measure, and where the results go.
     #[command(flatten)]
     pub extent: Extent,
+    /// What the partitioned engines are asked for.
+    #[command(flatten)]
+    pub parameters: Parameters,
 }
 
 /// A whole run.
@@ -95,7 +100,8 @@ impl fmt::Display for Threads {
 /// [`BenchError`]: a flag that makes no sense, too little memory, a core that cannot be had, a folder not writable.
 pub fn run(options: Options) -> Result<Report, BenchError> {
     let chosen = Experiment::chosen(&EXPERIMENTS, &options.only)?;
-    let bench = Bench::new(options.threads, &options.extent)?;
+    let bench = Bench { parameters: options.parameters, ..Bench::new(options.threads, &options.extent)? };
+    bench.parameters.check(bench.cores.len())?;
     let mut report = Report::begin(Threads { cores: bench.cores.clone() }, bench.rounds, bench.measure);
     for experiment in chosen {
         report.add((experiment.run)(&bench)?);

@@ -23,3 +23,43 @@ fn unknown_names_and_threads_without_cores_are_refused() {
     let error = run(Options { threads: Some(100_000), ..Options::default() }).expect_err("must fail").to_string();
     assert!(error.contains("--threads") && !error.contains('\n'), "{error}");
 }
+
+/// A parameter that was chosen holds for all sweeps, and the one that varies it has that one step.
+#[test]
+fn chosen_parameters_hold_for_every_sweep() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let extent = Extent { tiny: true, out: Some(folder.path().into()), ..Extent::default() };
+    let (working_set, capacity, inserts) = (Some(2), Some(40), Some(10));
+    let (eviction, partitions) = (Some(guira_cphash::Eviction::Random), Some(64));
+    let chosen =
+        Parameters { working_set, capacity, inserts, batch: Some(50), eviction, partitions, ..Parameters::default() };
+    let sweeps = [
+        ("working-sets", vec!["random, 2 MB"]),
+        ("capacities", vec!["40 % of the working set"]),
+        ("insert-ratios", vec!["10 %"]),
+        ("batches", vec!["50"]),
+        ("partitions", vec!["64"]),
+    ];
+    let only = sweeps.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let report = run(Options { only, extent: extent.clone(), parameters: chosen, ..Options::default() }).expect("runs");
+    for (name, variants) in sweeps {
+        let experiment = report.experiment(name).expect("ran");
+        assert!(experiment.workload.contains("10 % inserts, batches of 50, random eviction, room for 40 %"), "{name}");
+        let mut found: Vec<&str> = experiment.rows.iter().map(|row| row.variant.as_str()).collect();
+        found.dedup();
+        assert_eq!(found, variants, "{name}");
+        assert!(experiment.rows.iter().all(|row| row.peer != "dashmap"), "{name}: it evicts nothing");
+    }
+    for (flag, chosen) in [
+        ("--working-set 0", Parameters { working_set: Some(0), ..Parameters::default() }),
+        ("--capacity 101", Parameters { capacity: Some(101), ..Parameters::default() }),
+        ("--inserts 200", Parameters { inserts: Some(200), ..Parameters::default() }),
+        ("--batch 0", Parameters { batch: Some(0), ..Parameters::default() }),
+        ("--server-threads 9999", Parameters { server_threads: Some(9_999), ..Parameters::default() }),
+        ("--partitions 3", Parameters { partitions: Some(3), ..Parameters::default() }),
+    ] {
+        let options = Options { extent: extent.clone(), parameters: chosen, ..Options::default() };
+        let error = run(options).expect_err("must fail").to_string();
+        assert!(error.contains(flag) && !error.contains('\n'), "{error}");
+    }
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use guira_loadgen::affinity;
 
+use crate::engine::Parameters;
 use crate::error::BenchError;
 use crate::experiment::Extent;
 
@@ -16,6 +17,8 @@ pub(crate) struct Bench {
     /// Length of a timed interval.
     pub measure: Duration,
     pub extent: Extent,
+    /// Of the partitioned engines' microbenchmark.
+    pub parameters: Parameters,
 }
 
 impl Bench {
@@ -31,7 +34,8 @@ impl Bench {
         }
         cores.truncate(threads);
         let measure = Duration::from_millis(extent.scaled(300, 2));
-        Ok(Self { cores, rounds: extent.rounds()?, measure, extent: extent.clone() })
+        let parameters = Parameters::default();
+        Ok(Self { cores, rounds: extent.rounds()?, measure, extent: extent.clone(), parameters })
     }
 
     /// Thread counts to measure: 1, 2, 4, ... and all.

@@ -19,15 +19,19 @@ pub(super) const NAME: &str = "cache-space";
 
 const WRITES: f64 = 0.05;
 
-/// Name in the report, and the policy; none for memcached's.
-const CONTENDERS: [(&str, Option<Eviction>); 6] = [
-    ("guira", Some(Eviction::Clock)),
-    ("guira s3fifo", Some(Eviction::S3Fifo)),
-    ("guira sieve", Some(Eviction::Sieve)),
-    ("guira lru", Some(Eviction::Lru)),
-    ("guira random", Some(Eviction::Random)),
-    ("chaining+LRU", None),
+/// Name in the report, and a cache of so many bytes.
+const CONTENDERS: [(&str, Make); 8] = [
+    ("guira", |bytes| Contender::memc3(bytes, Eviction::Clock)),
+    ("guira s3fifo", |bytes| Contender::memc3(bytes, Eviction::S3Fifo)),
+    ("guira sieve", |bytes| Contender::memc3(bytes, Eviction::Sieve)),
+    ("guira lru", |bytes| Contender::memc3(bytes, Eviction::Lru)),
+    ("guira random", |bytes| Contender::memc3(bytes, Eviction::Random)),
+    ("cphash", Contender::cphash),
+    ("lockhash", Contender::lockhash),
+    ("chaining+LRU", |bytes| Ok(Contender::chained_lru(bytes))),
 ];
+
+type Make = fn(usize) -> Result<Contender, BenchError>;
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let keys: usize = bench.extent.scaled(10_000_000, 200_000);
@@ -35,7 +39,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let sizes: Vec<usize> = bench.extent.scaled(vec![64, 128, 256], vec![2]);
     let words = format!(
         "16 B keys, 32 B values, zipf 0.99 over {keys} keys, {requests} requests, 95 % GET, a miss followed by a SET, from \
-         an empty cache; each round draws other requests; guira is its default policy, clock, index counted; chaining+LRU \
+         an empty cache; each round draws other requests; guira is memc3 with its default policy, clock, cphash and lockhash are by LRU, all with their index; chaining+LRU \
          takes 128 B an item, as memcached does with its index"
     );
     let mut report =
@@ -44,7 +48,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let draws = draws(keys, requests, ZIPF, WRITES, round as u64);
         let gets = draws.iter().filter(|draw| **draw & WRITE == 0).count() as f64;
         let jobs: Vec<Job<'_>> =
-            sizes.iter().flat_map(|size| CONTENDERS.iter().map(|(name, policy)| (*size, *name, *policy))).collect();
+            sizes.iter().flat_map(|size| CONTENDERS.iter().map(|(name, make)| (*size, *name, *make))).collect();
         for (job, (items, misses)) in side_by_side(bench.cores.len(), &jobs, &draws)? {
             let (variant, name) = (format!("{} MB", job.0), job.1);
             report.record(&variant, name, metric::ITEMS, items as f64);
@@ -61,8 +65,8 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     Ok(report)
 }
 
-/// Megabytes, name, policy.
-type Job<'a> = (usize, &'a str, Option<Eviction>);
+/// Megabytes, name, and how it is made.
+type Job<'a> = (usize, &'a str, Make);
 /// Items and misses.
 type Outcome = (u64, u64);
 
@@ -87,11 +91,7 @@ fn side_by_side<'a>(threads: usize, jobs: &[Job<'a>], draws: &[u32]) -> Result<V
 }
 
 fn play(job: &Job<'_>, draws: &[u32]) -> Result<Outcome, BenchError> {
-    let bytes = job.0 << 20;
-    let cache = match job.2 {
-        Some(policy) => Contender::memc3(bytes, policy)?,
-        None => Contender::chained_lru(bytes),
-    };
+    let cache = job.2(job.0 << 20)?;
     let misses = cache.play_with_janitor(draws.iter().copied());
     Ok((cache.items(), misses))
 }

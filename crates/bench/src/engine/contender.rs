@@ -2,6 +2,7 @@
 //!
 //! A draw is a key's number, with [`WRITE`] set if it is a SET. A GET that misses is followed by a SET of the same key.
 
+use guira_cphash::{Cphash, Lockhash};
 use guira_item::{
     Answer, Engine, Expiry, Get, Hit, Key, Operation, PinnedValue, Request, Sink, Store, StoreMode, Time,
     VALUE_SLACK_LEN,
@@ -47,6 +48,8 @@ pub(super) fn draws(keys: usize, count: usize, exponent: f64, writes: f64, seed:
 /// A cache.
 pub(super) enum Contender {
     Memc3(Memc3),
+    Cphash(Cphash),
+    Lockhash(Lockhash),
     ChainedLru(ChainedLru),
     ChainedClock(ChainedClock),
 }
@@ -61,7 +64,18 @@ impl Contender {
         Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))
     }
 
-    /// The same without huge pages, whose first use would be the longest wait.
+    /// CPHASH's engine of `bytes` bytes in all, by its own policy; clients serve its partitions.
+    pub fn cphash(bytes: usize) -> Result<Self, BenchError> {
+        let config = guira_cphash::Config { server_threads: Some(0), ..partitioned(bytes) };
+        Cphash::new(config).map(Self::Cphash).map_err(|error| BenchError::Setting(error.to_string()))
+    }
+
+    /// LOCKHASH's, likewise.
+    pub fn lockhash(bytes: usize) -> Result<Self, BenchError> {
+        Lockhash::new(partitioned(bytes)).map(Self::Lockhash).map_err(|error| BenchError::Setting(error.to_string()))
+    }
+
+    /// The first without huge pages, whose first use would be the longest wait.
     pub fn memc3_on_small_pages(bytes: usize) -> Result<Self, BenchError> {
         let config = Config { hash_seed: 42, ..Config::new(bytes) };
         Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))
@@ -81,6 +95,8 @@ impl Contender {
     pub fn items(&self) -> u64 {
         match self {
             Self::Memc3(engine) => engine.stats().curr_items,
+            Self::Cphash(engine) => engine.stats().curr_items,
+            Self::Lockhash(engine) => engine.stats().curr_items,
             Self::ChainedLru(cache) => cache.len() as u64,
             Self::ChainedClock(cache) => cache.len() as u64,
         }
@@ -89,10 +105,9 @@ impl Contender {
     /// One request at a time.
     pub fn player(&self) -> Player<'_> {
         match self {
-            Self::Memc3(engine) => {
-                let mut caller = Caller::new(engine);
-                Box::new(move |draws| draws.iter().map(|draw| caller.one(*draw)).sum())
-            }
+            Self::Memc3(engine) => one_by_one(engine),
+            Self::Cphash(engine) => one_by_one(engine),
+            Self::Lockhash(engine) => one_by_one(engine),
             Self::ChainedLru(cache) => Box::new(|draws| {
                 play(
                     draws,
@@ -114,13 +129,12 @@ impl Contender {
         }
     }
 
-    /// A hundred requests at a time, for the engine that takes batches.
+    /// A hundred requests at a time, for the engines that take batches.
     pub fn batch_player(&self) -> Player<'_> {
         match self {
-            Self::Memc3(engine) => {
-                let mut caller = Caller::new(engine);
-                Box::new(move |draws| draws.chunks(BATCH).map(|batch| caller.batch(batch)).sum())
-            }
+            Self::Memc3(engine) => in_batches(engine),
+            Self::Cphash(engine) => in_batches(engine),
+            Self::Lockhash(engine) => in_batches(engine),
             _ => self.player(),
         }
     }
@@ -147,15 +161,34 @@ impl Contender {
 
     fn janitor(&self) -> Box<dyn FnMut() + '_> {
         match self {
-            Self::Memc3(engine) => {
-                let mut worker = engine.worker();
-                Box::new(move || {
-                    engine.maintain(&mut worker, NOW);
-                })
-            }
+            Self::Memc3(engine) => maintenance(engine),
+            Self::Cphash(engine) => maintenance(engine),
+            Self::Lockhash(engine) => maintenance(engine),
             _ => Box::new(|| ()),
         }
     }
+}
+
+/// Settings of both partitioned engines.
+fn partitioned(bytes: usize) -> guira_cphash::Config {
+    guira_cphash::Config { huge_pages: true, hash_seed: 42, ..guira_cphash::Config::new(bytes) }
+}
+
+fn one_by_one<E: Engine>(engine: &E) -> Player<'_> {
+    let mut caller = Caller::new(engine);
+    Box::new(move |draws| draws.iter().map(|draw| caller.one(*draw)).sum())
+}
+
+fn in_batches<E: Engine>(engine: &E) -> Player<'_> {
+    let mut caller = Caller::new(engine);
+    Box::new(move |draws| draws.chunks(BATCH).map(|batch| caller.batch(batch)).sum())
+}
+
+fn maintenance<E: Engine>(engine: &E) -> Box<dyn FnMut() + '_> {
+    let mut worker = engine.worker();
+    Box::new(move || {
+        engine.maintain(&mut worker, NOW);
+    })
 }
 
 /// The value of a key's number.
@@ -209,15 +242,15 @@ impl Sink for Answers {
 }
 
 /// A thread that calls the engine.
-struct Caller<'a> {
-    engine: &'a Memc3,
-    worker: guira_memc3::Worker,
+struct Caller<'a, E: Engine> {
+    engine: &'a E,
+    worker: E::Worker,
     answers: Answers,
     names: Vec<([u8; 16], [u8; 32])>,
 }
 
-impl<'a> Caller<'a> {
-    fn new(engine: &'a Memc3) -> Self {
+impl<'a, E: Engine> Caller<'a, E> {
+    fn new(engine: &'a E) -> Self {
         let answers = Answers { room: [0; 64 + 2 * VALUE_SLACK_LEN], missed: Vec::with_capacity(BATCH) };
         Self { engine, worker: engine.worker(), answers, names: Vec::with_capacity(BATCH) }
     }
@@ -283,6 +316,8 @@ mod tests {
         let megabytes = 8 << 20;
         let contenders = [
             Contender::memc3(megabytes, Eviction::Clock).expect("memory"),
+            Contender::cphash(megabytes).expect("memory"),
+            Contender::lockhash(megabytes).expect("memory"),
             Contender::chained_lru(megabytes),
             Contender::chained_clock(megabytes).expect("memory"),
         ];

@@ -14,7 +14,9 @@ pub(super) mod breakdown;
 mod caller;
 mod contenders;
 mod load;
+mod parameters;
 mod sweep;
 mod sweeps;
 
+pub use parameters::Parameters;
 pub(super) use sweeps::{BATCHES, CAPACITIES, CORES, INSERT_RATIOS, PARTITIONS, SERVER_THREADS, WORKING_SETS};

@@ -36,7 +36,7 @@ const DENSE: Aim = Aim { peer: "cphash", variant: Some(LOOKUPS), metric: metric:
 const SERVING: &str = "cphash server, serving";
 
 pub(in super::super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
-    let load = Load::of(bench, WORKING_SET_BYTES);
+    let load = Load::usual(bench, WORKING_SET_BYTES);
     let lookups = Load { inserts: 0.0, ..load };
     let mixes = [(MIXED, load), (LOOKUPS, lookups), (IN_VAIN, Load { stored: 0, ..lookups })];
     let words = "8 B keys and values, uniform, 1 MB of values; batches of 1,000, LRU; cycles of the thread that asks, \

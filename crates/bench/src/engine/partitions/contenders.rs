@@ -79,6 +79,7 @@ impl Contender {
             Self::Lockhash => play(bench, load, draws, &Lockhash::new(locked()).map_err(refused)?)?,
             Self::BucketLocks => play(bench, load, draws, &BucketLockhash::new(locked()).map_err(refused)?)?,
             Self::Memc3 => {
+                // Its items take half of what an element does; CLOCK is its own policy.
                 let config = guira_memc3::Config::new(load.memory_bytes() / 2);
                 let config = guira_memc3::Config { huge_pages: true, hash_seed: 42, ..config };
                 play(bench, load, draws, &Memc3::new(config).map_err(refused)?)?

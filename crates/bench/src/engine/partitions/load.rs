@@ -41,13 +41,28 @@ pub(super) struct Load {
 impl Load {
     /// A working set of so many bytes of values, all stored and room for all, 30 % inserts, batches of 1,000, LRU;
     /// every core, half of them for server threads. A run that only shows that it works has a 1,024th of the keys.
-    pub fn of(bench: &Bench, working_set_bytes: usize) -> Self {
+    pub fn usual(bench: &Bench, working_set_bytes: usize) -> Self {
         let keys = bench.extent.scaled(working_set_bytes, (working_set_bytes >> 10).max(16 << 10)) / VALUE_BYTES;
         let batch = NonZeroUsize::new(1_000).expect("not zero");
         let cores = bench.cores.len();
         let servers = cores.div_ceil(2);
         let (eviction, partitions) = (Eviction::Lru, None);
         Self { keys, stored: keys, capacity: keys, inserts: 0.3, batch, eviction, partitions, cores, servers }
+    }
+
+    /// The usual one with a working set of so many MB, but for the parameters that were chosen for this run.
+    pub fn of(bench: &Bench, working_set_mb: usize) -> Self {
+        let chosen = &bench.parameters;
+        let usual = Self::usual(bench, chosen.working_set.unwrap_or(working_set_mb) << 20);
+        Self {
+            capacity: chosen.capacity.map_or(usual.capacity, |percent| (usual.keys * percent).div_ceil(100)),
+            inserts: chosen.inserts.map_or(usual.inserts, |percent| percent as f64 / 100.0),
+            batch: chosen.batch().unwrap_or(usual.batch),
+            servers: chosen.server_threads.unwrap_or(usual.servers),
+            eviction: chosen.eviction.unwrap_or(usual.eviction),
+            partitions: chosen.partitions,
+            ..usual
+        }
     }
 
     /// The memory limit that leaves room for `capacity` keys, in bytes.
@@ -96,7 +111,7 @@ mod tests {
     fn clients_and_servers_divide_the_cores_or_share_them() {
         let extent = Extent { tiny: true, ..Extent::default() };
         let bench = Bench { cores: vec![3, 5, 7], ..Bench::new(Some(1), &extent).expect("a core") };
-        let load = |servers| Load { servers, ..Load::of(&bench, 1 << 20) };
+        let load = |servers| Load { servers, ..Load::of(&bench, 1) };
         assert_eq!(load(0).split(&bench), (&[3, 5, 7][..], &[][..]));
         assert_eq!(load(1).split(&bench), (&[3, 5][..], &[7][..]));
         assert_eq!(load(3).split(&bench), (&[3, 5, 7][..], &[3, 5, 7][..]));

@@ -3,7 +3,7 @@
 use super::{
     Aim, Bench, BenchError, ExperimentReport,
     contenders::{Achieved, Contender},
-    load::Load,
+    load::{Load, VALUE_BYTES},
     metric,
 };
 
@@ -17,23 +17,34 @@ pub(in super::super) struct Sweep {
     pub axis: &'static str,
     /// What the steps differ from the usual load in, besides, and what the paper found.
     pub remark: &'static str,
+    /// Its working set in MB of values, unless that is varied or chosen.
+    pub(super) working_set_mb: usize,
     pub(super) contenders: &'static [Contender],
     /// What is aimed at.
     pub(super) aims: &'static [Aim],
-    /// The loads, each by the name of its variant.
-    pub(super) steps: fn(&Bench) -> Vec<(String, Load)>,
+    /// The loads, each by the name of its variant, of which the usual one is given.
+    pub(super) steps: fn(&Bench, Load) -> Vec<(String, Load)>,
 }
 
 impl Sweep {
     /// Measures every contender at every step, in turns.
     pub fn run(&self, bench: &Bench) -> Result<ExperimentReport, BenchError> {
-        let steps = (self.steps)(bench);
+        let load = Load::of(bench, self.working_set_mb);
+        let steps = (self.steps)(bench, load);
         let words = format!(
-            "8 B keys and values, uniform, all stored before; 30 % inserts, batches of 1,000, LRU, room for all and {} \
-             cores unless told otherwise; cphash has server threads on half of the cores and clients on the rest, the \
-             others have a thread that asks on each (cphash, no servers: clients carry batches out partition by partition; \
-             cphash, by load: clients on all of them, and as many server threads beside as are busy, after a second of the load)",
-            bench.cores.len()
+            "8 B keys and values, uniform, all stored before; unless told otherwise {} MB of values, {:.0} % inserts, batches of \
+             {}, {} eviction, room for {:.0} % and {} cores; cphash has server threads on {} of them and clients on the rest (or a \
+             client on each core, where there are no server threads or one for each), the others have a thread that asks on each \
+             (cphash, no servers: clients carry batches out partition by partition; cphash, by load: clients on all of them, and \
+             as many server threads beside as are busy, after a second of the load); memc3 evicts by CLOCK whatever the others \
+             do, and has half their memory, as its items are half as large; dashmap stores no items",
+            (load.keys * VALUE_BYTES) >> 20,
+            100.0 * load.inserts,
+            load.batch,
+            load.eviction.name(),
+            100.0 * load.capacity as f64 / load.keys as f64,
+            load.cores,
+            load.servers,
         );
         let mut report = ExperimentReport::new(self.name, self.title, words).over(self.axis);
         for _ in 0..bench.rounds {
