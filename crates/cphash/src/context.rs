@@ -81,8 +81,8 @@ pub(crate) trait Supply {
     /// Takes chunks back.
     fn free(&mut self, chunks: Chunks<'_>, slots: impl Iterator<Item = Slot>);
 
-    /// Counts an eviction.
-    fn count_evicted(&mut self, class: ClassId, is_fetched: bool);
+    /// Counts an eviction of `len` bytes.
+    fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool);
 
     /// Counts an operation that found no memory.
     fn count_out_of_memory(&mut self, class: ClassId);
@@ -101,8 +101,8 @@ impl Supply for Heap {
         slots.for_each(|slot| Heap::free(self, chunks, slot));
     }
 
-    fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
-        Heap::count_evicted(self, class, is_fetched);
+    fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool) {
+        Heap::count_evicted(self, class, len, is_fetched);
     }
 
     fn count_out_of_memory(&mut self, class: ClassId) {

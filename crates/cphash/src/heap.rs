@@ -12,7 +12,10 @@ use std::cell::Cell;
 use guira_arena::PageId;
 use guira_item::ClassStats;
 
-use crate::element::{Chunks, Kind, LINE_LEN, PAGE_LINES, PIECE_HEADER_LEN, Slot};
+use crate::{
+    balance::Need,
+    element::{Chunks, Kind, LINE_LEN, PAGE_LINES, PIECE_HEADER_LEN, Slot},
+};
 
 /// Lines of the largest chunk: a quarter of a page. Longer elements keep their value in pieces.
 const CHUNK_LINES_MAX: usize = PAGE_LINES / 4;
@@ -125,6 +128,8 @@ struct ClassHeap {
     pages: u32,
     used: u32,
     evicted: u64,
+    /// Cache lines of what was evicted.
+    evicted_lines: u64,
     evicted_unfetched: u64,
     out_of_memory: u64,
 }
@@ -159,6 +164,7 @@ impl Heap {
     }
 
     /// Pages it has.
+    #[cfg(test)]
     pub fn pages(&self) -> usize {
         self.pages
     }
@@ -338,10 +344,11 @@ impl Heap {
         false
     }
 
-    /// Counts an eviction.
-    pub fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
+    /// Counts an eviction of `len` bytes.
+    pub fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool) {
         let class = self.class(class);
         class.evicted += 1;
+        class.evicted_lines += len.div_ceil(LINE_LEN) as u64;
         class.evicted_unfetched += u64::from(!is_fetched);
     }
 
@@ -350,9 +357,14 @@ impl Heap {
         self.class(class).out_of_memory += 1;
     }
 
-    /// Evictions so far.
-    pub fn evicted(&self) -> u64 {
-        self.classes.iter().map(|class| class.evicted).sum()
+    /// What its elements have needed so far, and what it has.
+    pub fn need(&self) -> Need {
+        let mut need = Need { pages: self.pages, ..Need::default() };
+        for (class, heap) in ClassId::all().zip(&self.classes) {
+            need.lines += u64::from(heap.used) * class.lines() as u64 + heap.evicted_lines;
+            need.evictions += heap.evicted;
+        }
+        need
     }
 
     /// Adds its numbers to those of all heaps, a place for each class.

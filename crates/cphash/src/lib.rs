@@ -22,6 +22,7 @@ const fn modelled(really: usize, in_model: usize) -> usize {
     if cfg!(shuttle) { in_model } else { really }
 }
 
+mod balance;
 mod batch;
 mod bucket_reads;
 mod client;

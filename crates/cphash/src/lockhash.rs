@@ -82,8 +82,8 @@ impl<const BUCKET_LOCKS: bool> Supply for SharedHeap<'_, BUCKET_LOCKS> {
         slots.for_each(|slot| heap.free(chunks, slot));
     }
 
-    fn count_evicted(&mut self, class: ClassId, is_fetched: bool) {
-        self.0.lock().count_evicted(class, is_fetched);
+    fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool) {
+        self.0.lock().count_evicted(class, len, is_fetched);
     }
 
     fn count_out_of_memory(&mut self, class: ClassId) {

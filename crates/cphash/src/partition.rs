@@ -513,7 +513,7 @@ impl Partition {
             return self.reclaim(cx, supply, slot);
         }
         self.counters.evicted += 1;
-        supply.count_evicted(ClassId(header.class.get()), header.has(mark::FETCHED));
+        supply.count_evicted(ClassId(header.class.get()), header.total_len(), header.has(mark::FETCHED));
         if cx.settings.is_logging.load(Ordering::Relaxed)
             && let Some(log) = &*cx.settings.eviction_log.lock().unwrap_or_else(PoisonError::into_inner)
         {

@@ -17,6 +17,7 @@ use guira_sync::prefetch;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::{
+    balance::Balance,
     config::{Config, ConfigError},
     context::{Context, Counters, Settings, Shortage, Supply},
     element::Memory,
@@ -43,12 +44,6 @@ const CRAWLED_BUCKETS: usize = 64;
 /// Times that a partition is held for that in one slice of background work.
 const CRAWLED_PARTITIONS: usize = 64;
 
-/// A group gives a page to the others if they evict, for each page they have, so many times as much as it does.
-const PRESSURE_RATIO: u64 = 2;
-
-/// Evictions since the last look below which nothing is concluded from them.
-const EVICTIONS_MIN: u64 = 64;
-
 /// The part of a group's pages that it gives away at a time.
 const GIVEN_PART: usize = 32;
 
@@ -63,8 +58,7 @@ pub(crate) struct Common {
     crawled: AtomicUsize,
     /// The group that is asked next for a page.
     giving_group: AtomicUsize,
-    /// Evictions of each group when their need was last compared.
-    reviewed: Mutex<Vec<u64>>,
+    balance: Mutex<Balance>,
 }
 
 impl Common {
@@ -82,7 +76,7 @@ impl Common {
             now_s: AtomicU32::new(0),
             crawled: AtomicUsize::new(0),
             giving_group: AtomicUsize::new(0),
-            reviewed: Mutex::default(),
+            balance: Mutex::default(),
         })
     }
 
@@ -391,32 +385,20 @@ pub(crate) trait Shards: Send + Sync {
         goes_on
     }
 
-    /// Memory goes from groups that evict little for what they have to those that evict much; true if some did.
+    /// Memory goes from groups that need little for what they have to those that need much; true if some did.
     fn review(&self, now: Time) -> bool {
         let common = self.common();
         if self.groups() == 1 || !common.settings.config.evictions_enabled {
             return false;
         }
-        let mut reviewed = common.reviewed.lock().unwrap_or_else(PoisonError::into_inner);
-        reviewed.resize(self.groups(), 0);
-        let needs: Vec<(u64, usize)> =
-            (0..self.groups()).map(|group| self.with_heap(group, |heap| (heap.evicted(), heap.pages()))).collect();
-        let since: Vec<u64> = needs.iter().zip(&*reviewed).map(|((evicted, _), before)| evicted - before).collect();
-        if since.iter().sum::<u64>() < EVICTIONS_MIN * self.groups() as u64 {
-            return false;
-        }
-        // Evictions for each page, in thousandths.
-        let pressure = |group: usize| since[group] * 1_000 / needs[group].1.max(1) as u64;
-        let groups = || (0..self.groups()).filter(|group| needs[*group].1 > 1);
-        let most = (0..self.groups()).map(pressure).max().unwrap_or(0);
-        let least = groups().min_by_key(|group| pressure(*group));
-        let giver = least.filter(|group| pressure(*group).saturating_mul(PRESSURE_RATIO) < most);
-        let moved = giver.is_some_and(|giver| {
-            let pages = (needs[giver].1 / GIVEN_PART).max(1);
-            self.with_group(giver, now, |group, cx| (0..pages).filter(|_| group.give_page(cx)).count() > 0)
-        });
+        let mut balance = common.balance.lock().unwrap_or_else(PoisonError::into_inner);
+        let needs = || (0..self.groups()).map(|group| self.with_heap(group, Heap::need)).collect();
+        let now_needed: Vec<_> = needs();
+        let Some(giver) = balance.giver(&now_needed) else { return false };
+        let pages = (now_needed[giver].pages / GIVEN_PART).max(1);
+        let moved = self.with_group(giver, now, |group, cx| (0..pages).filter(|_| group.give_page(cx)).count() > 0);
         // What goes with the pages is no sign of need.
-        *reviewed = (0..self.groups()).map(|group| self.with_heap(group, Heap::evicted)).collect();
+        balance.begin(needs());
         moved
     }
 

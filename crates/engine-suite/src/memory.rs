@@ -58,6 +58,26 @@ pub fn a_full_cache_that_is_looked_after_keeps_its_items<E: Engine>(subject: &Su
     }
 }
 
+/// Where all items are alike, no page is needed elsewhere: background work empties none, since the items in it may be in use.
+pub fn background_work_leaves_a_balanced_cache_alone<E: Engine>(subject: &Subject<E>) {
+    for eviction in subject.policies {
+        let engine = subject.engine_with(16, eviction);
+        let mut worker = engine.worker();
+        let mut store_new = |numbers: std::ops::Range<u32>| {
+            for i in numbers {
+                assert!(set(&engine, &mut worker, format!("key{i:012}").as_bytes(), &[1; 40]), "{eviction:?}");
+                if i % 100 == 0 {
+                    engine.maintain(&mut worker, NOW);
+                }
+            }
+            engine.stats()
+        };
+        let before = store_new(0..400_000);
+        let after = store_new(400_000..800_000);
+        assert_eq!(after.slabs_moved - before.slabs_moved, 0, "{eviction:?}");
+    }
+}
+
 /// `slabs reassign` moves pages that are not needed, and no others where nothing may be evicted.
 pub fn a_page_is_reassigned_but_for_no_item_that_must_stay<E: Engine>(subject: &Subject<E>) {
     let engine = subject.engine_that_refuses(8);
