@@ -24,7 +24,7 @@ usage: cargo xtask CHORE
 
   check                          formatting, clippy and documentation, warnings being errors
   test                           everything CI runs: check, the tests, model, fuzz, deny, tiny benchmarks
-  model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table and map
+  model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH
   sanitize                       the tests of the crates with unsafe code under AddressSanitizer
   fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)
   deny                           licences, bans and sources of the dependencies; advisories where the network allows

@@ -76,7 +76,8 @@ const FLAGS: &str = "\
                           cphash and lockhash: lru (default), random
     --partitions=<num>    parts of the table of cphash and lockhash, a power of
                           two (default: cphash four for each core, but one for
-                          each 4 megabytes of -m at most; lockhash 4096)
+                          each 4 megabytes of -m at most; lockhash 4096; most:
+                          one for each 512 kilobytes, lockhash 512 bytes)
     --bucket-locks        with --engine=lockhash --eviction=random: a plain get
                           takes a lock in its bucket, not its partition's
     --server-threads=<num> at most so many threads serve cphash's partitions,
@@ -89,8 +90,8 @@ const FLAGS: &str = "\
                           index where the system gives them; off
     --metrics=<addr:port> serve metrics for Prometheus under /metrics
     --config=<file>       read options from a TOML file: long names as keys
-    --print-config        print what flags, environment (GUIRA_*), file and
-                          defaults come to, and exit
+    --print-config        check what flags, environment (GUIRA_*), file and
+                          defaults come to, print it as a file, and exit
 This is Guira, which speaks memcached's protocols.
 Not supported, and refused: -S (SASL), -e (memory file), -Z (TLS), -o ext_*, -o proxy*
 ";
