@@ -72,9 +72,6 @@ pub(crate) struct Context<'c> {
 
 /// Where a partition's memory comes from: its heap, or one that it shares with others.
 pub(crate) trait Supply {
-    /// Whether the buckets of its partitions have locks.
-    const BUCKET_LOCKS: bool;
-
     /// A chunk, without evicting anything.
     fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot>;
 
@@ -89,8 +86,6 @@ pub(crate) trait Supply {
 }
 
 impl Supply for Heap {
-    const BUCKET_LOCKS: bool = false;
-
     #[inline]
     fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot> {
         Heap::allocate(self, chunks, class)

@@ -66,11 +66,9 @@ impl<const BUCKET_LOCKS: bool> std::fmt::Debug for LockedPartitions<BUCKET_LOCKS
 }
 
 /// A heap that a partition shares with others.
-struct SharedHeap<'a, const BUCKET_LOCKS: bool>(&'a SpinLock<Heap>);
+struct SharedHeap<'a>(&'a SpinLock<Heap>);
 
-impl<const BUCKET_LOCKS: bool> Supply for SharedHeap<'_, BUCKET_LOCKS> {
-    const BUCKET_LOCKS: bool = BUCKET_LOCKS;
-
+impl Supply for SharedHeap<'_> {
     #[inline]
     fn allocate(&mut self, chunks: Chunks<'_>, class: ClassId) -> Option<Slot> {
         self.0.lock().allocate(chunks, class)
@@ -116,19 +114,19 @@ impl<const BUCKET_LOCKS: bool> LockedPartitions<BUCKET_LOCKS> {
 }
 
 /// A partition under its lock, and its heap.
-struct Locked<'a, const BUCKET_LOCKS: bool>(SpinGuard<'a, Partition>, SharedHeap<'a, BUCKET_LOCKS>);
+struct Locked<'a>(SpinGuard<'a, Partition>, SharedHeap<'a>);
 
-impl<'a, const BUCKET_LOCKS: bool> Held for Locked<'a, BUCKET_LOCKS> {
-    type Supply = SharedHeap<'a, BUCKET_LOCKS>;
+impl<'a> Held for Locked<'a> {
+    type Supply = SharedHeap<'a>;
 
     #[inline]
-    fn parts(&mut self) -> (&mut Partition, &mut SharedHeap<'a, BUCKET_LOCKS>) {
+    fn parts(&mut self) -> (&mut Partition, &mut SharedHeap<'a>) {
         (&mut self.0, &mut self.1)
     }
 }
 
 impl<const BUCKET_LOCKS: bool> Shards for Shared<BUCKET_LOCKS> {
-    type Held<'a> = Locked<'a, BUCKET_LOCKS>;
+    type Held<'a> = Locked<'a>;
 
     fn common(&self) -> &Common {
         &self.common
@@ -140,12 +138,12 @@ impl<const BUCKET_LOCKS: bool> Shards for Shared<BUCKET_LOCKS> {
     }
 
     #[inline]
-    fn hold(&self, partition: usize) -> Locked<'_, BUCKET_LOCKS> {
+    fn hold(&self, partition: usize) -> Locked<'_> {
         Locked(self.partitions[partition].lock(), SharedHeap(&self.heaps[self.group_of(partition)]))
     }
 
     #[inline]
-    fn try_hold(&self, partition: usize) -> Option<Locked<'_, BUCKET_LOCKS>> {
+    fn try_hold(&self, partition: usize) -> Option<Locked<'_>> {
         let heap = SharedHeap(&self.heaps[self.group_of(partition)]);
         self.partitions[partition].try_lock().map(|partition| Locked(partition, heap))
     }
@@ -245,6 +243,13 @@ impl<const BUCKET_LOCKS: bool> Engine for LockedPartitions<BUCKET_LOCKS> {
 #[cfg(test)]
 pub(crate) mod tests_only {
     use super::{BucketLockhash, Shards};
+    use crate::table::ShutBucket;
+
+    /// A key's bucket, shut as for a read.
+    pub fn shut_to_read<'e>(engine: &'e BucketLockhash, key: &[u8]) -> ShutBucket<'e> {
+        let common = &engine.shared.common;
+        common.memory.buckets.shut_to_read(common.hash(key)).expect("nothing was flushed")
+    }
 
     /// Does `work` while all partitions are held.
     pub fn holding_all<R>(engine: &BucketLockhash, work: impl FnOnce() -> R) -> R {

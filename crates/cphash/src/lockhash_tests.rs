@@ -1,13 +1,16 @@
 //! What every engine has to pass.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use guira_engine_suite::{
     Setup, Subject,
     caller::{NOW, get, set},
     engine_suite,
 };
-use guira_item::Engine;
+use guira_item::{Engine, ItemInfo};
 
 use crate::{BucketLockhash, Config, Eviction, LockedPartitions, Lockhash, lockhash::tests_only};
 
@@ -88,6 +91,42 @@ fn with_bucket_locks_a_read_of_a_short_value_takes_its_bucket_alone() {
     while engine.maintain(&mut worker, NOW) {}
     assert!(set(&engine, &mut worker, b"key7", b"value7"));
     assert_eq!(read_all(&mut worker), 1);
+}
+
+/// What empties a page has all partitions, and waits for who reads one of their buckets all the same.
+#[test]
+fn with_bucket_locks_a_page_is_emptied_behind_no_readers_back() {
+    let engine = bucket_locks(1);
+    let mut worker = engine.worker();
+    let name = |number: usize| format!("key{number:04}").into_bytes();
+    const KEYS: usize = 2_000;
+    assert!((0..KEYS).all(|number| set(&engine, &mut worker, &name(number), b"value")));
+    // The page that is given up is the one with room, where the newest is.
+    let newest = name(KEYS - 1);
+    let shut = tests_only::shut_to_read(&engine, &newest);
+    let first = shut.first();
+    let is_evicting = Arc::new(AtomicBool::new(false));
+    let (heard, watched) = (Arc::clone(&is_evicting), newest.clone());
+    engine.log_evictions(Some(Arc::new(move |item: &ItemInfo<'_>| {
+        if item.key == watched {
+            heard.store(true, Ordering::Relaxed);
+        }
+    })));
+    let class = engine.stats().classes[0].class;
+    std::thread::scope(|scope| {
+        let emptying =
+            scope.spawn(|| engine.reassign_page(&mut engine.worker(), NOW, Some(class), 0).expect("it has several"));
+        while !is_evicting.load(Ordering::Relaxed) {
+            assert!(!emptying.is_finished(), "another page was emptied");
+            std::thread::yield_now();
+        }
+        for _ in 0..1_000 {
+            assert_eq!(shut.first(), first, "it changes under a reader");
+            std::thread::yield_now();
+        }
+        drop(shut);
+    });
+    assert_eq!(get(&engine, &mut worker, &newest), None);
 }
 
 /// A set puts the new element where the old one was at one moment, and a table that grows hides nothing.

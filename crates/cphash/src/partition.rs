@@ -105,8 +105,9 @@ impl Partition {
 
     /// The bucket of a hash, shut for its readers as long as the result lives, if buckets have locks.
     #[inline]
-    fn shut<'c, S: Supply>(&self, cx: &Context<'c>, hash: u64) -> Option<LockedWord<'c>> {
-        S::BUCKET_LOCKS.then(|| self.table.shut(&cx.chunks.memory.buckets, hash))
+    fn shut<'c>(&self, cx: &Context<'c>, hash: u64) -> Option<LockedWord<'c>> {
+        let buckets = &cx.chunks.memory.buckets;
+        buckets.are_shared().then(|| self.table.shut(buckets, hash))
     }
 
     /// Whether there may be elements left that were flushed.
@@ -197,7 +198,7 @@ impl Partition {
                 Change::Mark { expiry, stale, win_sent, new_version } => {
                     let slot = there.expect("only what is there is marked");
                     let header = cx.chunks.header(slot);
-                    let _shut = self.shut::<S>(cx, hash);
+                    let _shut = self.shut(cx, hash);
                     header.expiry.set(expiry.to_raw());
                     header.set(mark::STALE, stale);
                     header.set(mark::WON, win_sent);
@@ -217,7 +218,7 @@ impl Partition {
                     if let Some(slot) = in_place {
                         let header = cx.chunks.header(slot);
                         self.counters.bytes -= header.total_len() as u64;
-                        let shut = self.shut::<S>(cx, hash);
+                        let shut = self.shut(cx, hash);
                         fill(cx, slot, key, flags, value_len, &value, None);
                         self.written += value_len as u64;
                         self.renew(cx, slot);
@@ -287,7 +288,7 @@ impl Partition {
         let (class, expiry) = (shape.class.number(), Expiry::from_raw(header.expiry.get()));
         let before = Footprint { class, value_len: header.value_len.get() as usize, expiry };
         self.counters.bytes -= header.total_len() as u64;
-        let _shut = self.shut::<S>(cx, hash);
+        let _shut = self.shut(cx, hash);
         // SAFETY: the partition is held, its bucket shut, and nobody has a reference to the element, whose chunk is long enough.
         unsafe { cx.chunks.memory.fill(slot, key, store.flags, Parts::new([store.value, &[], &[]], 0)) };
         self.written += store.value.len() as u64;
@@ -428,7 +429,7 @@ impl Partition {
     /// An element that has been filled takes its place under its hash, with the next version, instead of what is there.
     fn make_ready<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot, hash: u64) {
         // What is there goes, and this comes, at one moment for readers of the bucket.
-        let shut = self.shut::<S>(cx, hash);
+        let shut = self.shut(cx, hash);
         if let Some(old) = self.table.find(cx.chunks, hash) {
             self.take_out(cx, supply, old);
         }
@@ -481,7 +482,7 @@ impl Partition {
 
     /// Takes an element out of its bucket; frees it unless somebody still reads it.
     pub fn remove<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot) {
-        let _shut = self.shut::<S>(cx, cx.chunks.header(slot).hash.get());
+        let _shut = self.shut(cx, cx.chunks.header(slot).hash.get());
         self.take_out(cx, supply, slot);
     }
 
