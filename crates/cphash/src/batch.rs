@@ -340,8 +340,7 @@ impl<'w, H: Shards + 'static> Window<'w, H> {
                     Lookup::Miss(death) => self.batch.done[number] = Done::Miss(death),
                 },
                 Operation::Store(store)
-                    if let Some((cas, before)) =
-                        partition.set_in_place(&cx, supply, hash, request.key.as_bytes(), store) =>
+                    if let Some((cas, before)) = partition.set_in_place(&cx, hash, request.key.as_bytes(), store) =>
                 {
                     let Footprint { class, value_len, expiry } = before;
                     self.batch.done[number] = Done::Set { cas, class, value_len: value_len as u32, expiry };

@@ -78,6 +78,9 @@ pub(crate) trait Supply {
     /// Takes chunks back.
     fn free(&mut self, chunks: Chunks<'_>, slots: impl Iterator<Item = Slot>);
 
+    /// Counts an element whose value of so many bytes lies in pieces, while it is there.
+    fn count_in_pieces(&mut self, value_len: usize, is_there: bool);
+
     /// Counts an eviction of `len` bytes.
     fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool);
 
@@ -94,6 +97,10 @@ impl Supply for Heap {
     #[inline]
     fn free(&mut self, chunks: Chunks<'_>, slots: impl Iterator<Item = Slot>) {
         slots.for_each(|slot| Heap::free(self, chunks, slot));
+    }
+
+    fn count_in_pieces(&mut self, value_len: usize, is_there: bool) {
+        Heap::count_in_pieces(self, value_len, is_there);
     }
 
     fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool) {

@@ -81,7 +81,11 @@ pub(crate) fn drop_reference<S: Supply>(cx: &Context<'_>, supply: &mut S, slot: 
 
 /// Frees an element that is in no bucket, with its pieces.
 pub(crate) fn free_element<S: Supply>(cx: &Context<'_>, supply: &mut S, head: Slot) {
-    let mut piece = cx.chunks.header(head).pieces.get();
+    let header = cx.chunks.header(head);
+    if header.is_large() {
+        supply.count_in_pieces(header.value_len.get() as usize, false);
+    }
+    let mut piece = header.pieces.get();
     let pieces = std::iter::from_fn(|| {
         let at = piece.some()?;
         piece = cx.chunks.memory.piece(at).1;

@@ -128,8 +128,9 @@ struct ClassHeap {
     pages: u32,
     used: u32,
     evicted: u64,
-    /// Cache lines of what was evicted.
+    /// Cache lines of what was evicted, and the sum of their squares.
     evicted_lines: u64,
+    evicted_squares: u64,
     evicted_unfetched: u64,
     out_of_memory: u64,
 }
@@ -143,7 +144,9 @@ pub(crate) struct Heap {
     draining: Option<PageId>,
     /// Pages in all.
     pages: usize,
-    /// Pages that were emptied for others to have.
+    /// The sum of the squares of the lines of values that lie in pieces.
+    squares_in_pieces: u64,
+    /// Pages that were emptied to be used elsewhere.
     pages_emptied: u64,
 }
 
@@ -154,11 +157,12 @@ impl Heap {
             classes: [ClassHeap::default(); CLASSES],
             draining: None,
             pages: 0,
+            squares_in_pieces: 0,
             pages_emptied: 0,
         }
     }
 
-    /// Pages that were emptied so far for another class or heap to have.
+    /// Pages that were emptied so far to be used elsewhere: by another class or heap, for what is lent or tables take, or not at all.
     pub fn pages_emptied(&self) -> u64 {
         self.pages_emptied
     }
@@ -344,11 +348,19 @@ impl Heap {
         false
     }
 
+    /// Counts an element whose value of so many bytes lies in pieces, while it is there.
+    pub fn count_in_pieces(&mut self, value_len: usize, is_there: bool) {
+        let square = (value_len.div_ceil(LINE_LEN) as u64).pow(2);
+        let squares = self.squares_in_pieces;
+        self.squares_in_pieces = if is_there { squares + square } else { squares - square };
+    }
+
     /// Counts an eviction of `len` bytes.
     pub fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool) {
-        let class = self.class(class);
+        let (class, lines) = (self.class(class), len.div_ceil(LINE_LEN) as u64);
         class.evicted += 1;
-        class.evicted_lines += len.div_ceil(LINE_LEN) as u64;
+        class.evicted_lines += lines;
+        class.evicted_squares += lines.pow(2);
         class.evicted_unfetched += u64::from(!is_fetched);
     }
 
@@ -359,9 +371,11 @@ impl Heap {
 
     /// What its elements have needed so far, and what it has.
     pub fn need(&self) -> Need {
-        let mut need = Need { pages: self.pages, ..Need::default() };
+        let mut need = Need { pages: self.pages, squares: self.squares_in_pieces, ..Need::default() };
         for (class, heap) in ClassId::all().zip(&self.classes) {
-            need.lines += u64::from(heap.used) * class.lines() as u64 + heap.evicted_lines;
+            let (used, lines) = (u64::from(heap.used), class.lines() as u64);
+            need.lines += used * lines + heap.evicted_lines;
+            need.squares += used * lines.pow(2) + heap.evicted_squares;
             need.evictions += heap.evicted;
         }
         need

@@ -80,6 +80,10 @@ impl Supply for SharedHeap<'_> {
         slots.for_each(|slot| heap.free(chunks, slot));
     }
 
+    fn count_in_pieces(&mut self, value_len: usize, is_there: bool) {
+        self.0.lock().count_in_pieces(value_len, is_there);
+    }
+
     fn count_evicted(&mut self, class: ClassId, len: usize, is_fetched: bool) {
         self.0.lock().count_evicted(class, len, is_fetched);
     }
@@ -242,13 +246,25 @@ impl<const BUCKET_LOCKS: bool> Engine for LockedPartitions<BUCKET_LOCKS> {
 
 #[cfg(test)]
 pub(crate) mod tests_only {
-    use super::{BucketLockhash, Shards};
-    use crate::table::ShutBucket;
+    use super::{BucketLockhash, Heap, LockedPartitions, Shards};
+    use crate::{balance::Need, table::ShutBucket};
 
     /// A key's bucket, shut as for a read.
     pub fn shut_to_read<'e>(engine: &'e BucketLockhash, key: &[u8]) -> ShutBucket<'e> {
         let common = &engine.shared.common;
         common.memory.buckets.shut_to_read(common.hash(key)).expect("nothing was flushed")
+    }
+
+    /// What the groups need together.
+    pub fn need<const BUCKET_LOCKS: bool>(engine: &LockedPartitions<BUCKET_LOCKS>) -> Need {
+        let shared = &engine.shared;
+        let needs = (0..shared.groups()).map(|group| shared.with_heap(group, Heap::need));
+        needs.fold(Need::default(), |sum, need| Need {
+            lines: sum.lines + need.lines,
+            squares: sum.squares + need.squares,
+            evictions: sum.evictions + need.evictions,
+            pages: sum.pages + need.pages,
+        })
     }
 
     /// Does `work` while all partitions are held.

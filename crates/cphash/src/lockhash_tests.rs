@@ -7,10 +7,10 @@ use std::sync::{
 
 use guira_engine_suite::{
     Setup, Subject,
-    caller::{NOW, get, set},
+    caller::{NOW, get, run, set},
     engine_suite,
 };
-use guira_item::{Engine, ItemInfo};
+use guira_item::{Delete, Engine, ItemInfo, Operation};
 
 use crate::{BucketLockhash, Config, Eviction, LockedPartitions, Lockhash, lockhash::tests_only};
 
@@ -59,6 +59,33 @@ fn buckets_take_memory_from_elements_when_small_ones_replace_large_ones() {
     let stats = engine.stats();
     assert!(stats.curr_items > 30_000 && stats.hash_slots * 2 >= stats.curr_items, "{stats:?}");
     assert!(stats.total_malloced + stats.hash_bytes <= 8 << 20, "{stats:?}");
+}
+
+/// Long values make what a group needs vary: they are counted as a whole, for as long as they are there or once they are evicted.
+#[test]
+fn what_is_needed_is_counted_by_element_and_forgotten_with_it() {
+    let engine = Lockhash::new(Config { partitions: Some(64), hash_seed: 7, ..Config::new(32 << 20) }).expect("memory");
+    let mut worker = engine.worker();
+    let lens = [40usize, 20_000, 64 << 10, 512 << 10];
+    let name = |len: usize| format!("key{len}").into_bytes();
+    let mut squares = 0;
+    for len in lens {
+        // The second time it is put in the first one's place.
+        (0..2).for_each(|_| assert!(set(&engine, &mut worker, &name(len), &vec![1; len])));
+        squares += (len as u64 / 64).pow(2);
+        let need = tests_only::need(&engine);
+        assert!(need.squares >= squares && need.squares < 2 * squares + 100, "{len}: {need:?}");
+    }
+    let delete = Operation::Delete(Delete { cas: None, invalidate: None });
+    for len in lens {
+        run(&engine, &mut worker, NOW, &name(len), delete);
+    }
+    let need = tests_only::need(&engine);
+    assert_eq!((need.lines, need.squares, need.evictions), (0, 0, 0));
+    // More than fits.
+    (0..200).for_each(|i| assert!(set(&engine, &mut worker, format!("long{i}").as_bytes(), &[1; 512 << 10])));
+    let need = tests_only::need(&engine);
+    assert!(need.evictions > 100 && need.squares > 200 * (8u64 << 10).pow(2), "{need:?}");
 }
 
 /// Buckets with locks, and room for all that the tests below store.

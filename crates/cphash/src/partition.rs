@@ -170,7 +170,7 @@ impl Partition {
         filled: &mut Option<Slot>,
     ) -> Result<(Option<Death>, Outcome), Shortage> {
         if let (Operation::Store(store), None) = (&request.operation, &*filled)
-            && let Some((cas, before)) = self.set_in_place(cx, supply, hash, request.key.as_bytes(), store)
+            && let Some((cas, before)) = self.set_in_place(cx, hash, request.key.as_bytes(), store)
         {
             let items = Footprints { before: Some(before), after: Some(after_set(store, before.class)) };
             return Ok((None, Outcome::Answer(Answer::Stored { cas }, items)));
@@ -268,10 +268,9 @@ impl Partition {
     /// A set, the most frequent change of all, of an element whose chunk the new value fits: what [`Partition::execute`] would
     /// come to, without asking for what a set does not need. Returns the version as clients see it, and what was there.
     #[inline]
-    pub fn set_in_place<S: Supply>(
+    pub fn set_in_place(
         &mut self,
         cx: &Context<'_>,
-        _: &S,
         hash: u64,
         key: &[u8],
         store: &Store<'_>,
@@ -391,6 +390,9 @@ impl Partition {
             let class = ClassId::fitting(PIECE_HEADER_LEN + len).expect("a piece fits the largest chunk");
             match self.allocate(cx, supply, class) {
                 Ok(piece) => {
+                    if !header.is_large() {
+                        supply.count_in_pieces(value_len, true);
+                    }
                     cx.chunks.link_piece(piece, head, header.pieces.get(), len);
                     header.pieces.set(piece);
                 }
@@ -461,8 +463,9 @@ impl Partition {
             && self.table.uncounted(&memory.buckets).is_some_and(|len| memory.charge(len * size_of::<Slot>()));
         if grows {
             if self.is_unswept() {
-                // Nothing that was flushed moves to where the crawler may have been; it counts one bucket more to come round.
-                self.sweep(cx, supply, self.table.next_split());
+                // Nothing that was flushed moves to where the crawler may have been; it counts one bucket more to come round. What
+                // has expired stays: it may have been created just now, for a read that is still to be answered.
+                self.sweep(cx, supply, self.table.next_split(), |death| death == Death::Flushed);
                 self.unswept += 1;
             }
             self.table.grow(cx.chunks);
@@ -612,7 +615,7 @@ impl Partition {
             if self.crawl_bucket >= self.table.len() {
                 self.crawl_bucket = 0;
             }
-            freed += self.sweep(cx, supply, self.crawl_bucket);
+            freed += self.sweep(cx, supply, self.crawl_bucket, |_| true);
             self.crawl_bucket += 1;
             if self.unswept == 1 {
                 self.table.set_asked(&cx.chunks.memory.buckets, false);
@@ -622,15 +625,21 @@ impl Partition {
         freed
     }
 
-    /// Frees the dead elements of a bucket; returns how many.
-    fn sweep<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, bucket: usize) -> usize {
+    /// Frees the elements of a bucket that have died such a death; returns how many.
+    fn sweep<S: Supply>(
+        &mut self,
+        cx: &Context<'_>,
+        supply: &mut S,
+        bucket: usize,
+        is_meant: impl Fn(Death) -> bool,
+    ) -> usize {
         let mut freed = 0;
         let mut slot = self.table.first(&cx.chunks.memory.buckets, bucket);
         while let Some(at) = slot.some() {
             let header = cx.chunks.header(at);
             slot = header.link.get();
             self.counters.crawler_checked += 1;
-            if self.death(header, cx.now).is_some() {
+            if self.death(header, cx.now).is_some_and(&is_meant) {
                 self.counters.crawler_reclaimed += 1;
                 self.reclaim(cx, supply, at);
                 freed += 1;

@@ -122,8 +122,9 @@ impl Buckets {
 
     #[inline]
     fn probable(&self, partition: usize, hash: u64) -> &AtomicU32 {
-        // Only ever grows; an old one leads to a bucket all the same.
-        let len = self.lens[partition].load(Ordering::Relaxed) & !ASK;
+        // Acquire: pairs with the Release in `grow`; the last bucket is complete, though nobody has unlocked it before. It only ever
+        // grows; an old one leads to a bucket all the same.
+        let len = self.lens[partition].load(Ordering::Acquire) & !ASK;
         self.slot(partition, Self::bucket(len as usize, hash))
     }
 

@@ -1,6 +1,8 @@
 //! What is stored comes back, for as long as it should.
 
-use guira_item::{Answer, Delete, Engine, Expiry, Get, Key, Operation, Request, ScanCursor, Store, StoreMode, Time};
+use guira_item::{
+    Answer, Delete, Engine, Expiry, Get, Hit, Key, Operation, Request, ScanCursor, Store, StoreMode, Time,
+};
 
 use crate::{
     Subject,
@@ -67,6 +69,23 @@ pub fn a_flush_takes_what_was_there_and_nothing_else<E: Engine>(subject: &Subjec
     assert_eq!(run(&engine, &mut worker, then, b"after", Operation::Get(Get::PLAIN)), Reply::Other(Answer::Miss));
     let add = run(&engine, &mut worker, then, b"after", store(StoreMode::Add, b"4"));
     assert!(matches!(add, Reply::Other(Answer::Stored { .. })), "{add:?}");
+}
+
+/// What a read creates for it is there for that read, however short it is to live and whatever is tidied up meanwhile.
+pub fn a_read_finds_what_it_has_created_already_expired<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(64);
+    let mut worker = engine.worker();
+    let (flushed, created) = (2_000, 100_000);
+    assert!((0..flushed).all(|i| set(&engine, &mut worker, format!("flushed{i}").as_bytes(), b"x")));
+    engine.flush_all(NOW, NOW);
+    let get = Operation::Get(Get { wins: true, vivify: Some(Expiry::AT_ONCE), ..Get::PLAIN });
+    for i in 0..created {
+        let reply = run(&engine, &mut worker, NOW, format!("created{i}").as_bytes(), get);
+        assert!(
+            matches!(reply, Reply::Hit(Hit { created: true, .. }, ref value) if value.is_empty()),
+            "{i}: {reply:?}"
+        );
+    }
 }
 
 /// Whoever sends a large value keeps it from being freed.
