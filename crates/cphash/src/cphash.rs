@@ -341,7 +341,7 @@ impl Engine for Cphash {
         let shared = &self.owner.shared;
         let messages = MessageStats {
             server_threads: shared.crew.members(),
-            server_threads_active: shared.crew.awake(),
+            server_threads_awake: shared.crew.awake(),
             served: self.served().messages,
         };
         EngineStats { messages: Some(messages), ..shared.stats("cphash") }

@@ -15,13 +15,14 @@ use std::{
 use crossbeam_utils::CachePadded;
 use guira_sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    cycles,
     thread::{self, JoinHandle, Thread},
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::{config::ConfigError, modelled};
 
-/// Rounds without work between two looks at the clock.
+/// Rounds between two looks at the clock.
 const ROUNDS_PER_LOOK: u32 = modelled(64, 2) as u32;
 
 /// How long a thread looks for work before it sleeps: some times what the system takes to wake it.
@@ -60,8 +61,8 @@ pub(crate) enum Look {
 pub(crate) struct Member {
     pub is_asleep: AtomicBool,
     thread: OnceLock<Thread>,
-    /// Nanoseconds that it has served since the last review.
-    busy_ns: AtomicU64,
+    /// Cycles that it has served since the last review.
+    busy: AtomicU64,
 }
 
 impl Member {
@@ -70,40 +71,45 @@ impl Member {
     }
 }
 
-/// A time without a pause in which a member serves, or finds nothing to serve.
-struct Stint {
-    /// When it began, or was last counted.
-    since: Instant,
-    /// Rounds that served something, and that found nothing; not both.
-    busy_rounds: u32,
-    idle_rounds: u32,
+/// The rounds that a member makes of its stations.
+struct Rounds {
+    /// When the last one ended, or a pause after it, in cycles.
+    end: u64,
+    /// Cycles of those that served something, of which nobody has been told.
+    busy: u64,
+    /// Rounds so far.
+    count: u32,
+    /// Those since something was served.
+    idle: u32,
 }
 
-impl Stint {
-    fn begin(now: Instant) -> Self {
-        Self { since: now, busy_rounds: 0, idle_rounds: 0 }
+impl Rounds {
+    fn begin(now: u64) -> Self {
+        Self { end: now, busy: 0, count: 0, idle: 0 }
     }
 
-    /// A round has served something; now and then, for how long it has gone on so that nobody has counted yet.
-    fn count_busy(&mut self, now: impl Fn() -> Instant) -> Option<Duration> {
-        if self.idle_rounds > 0 {
-            *self = Self::begin(now());
+    /// A round has ended, which has served something or not; true now and then, when it is time to look at the clock.
+    fn count(&mut self, has_served: bool, now: u64) -> bool {
+        if has_served {
+            // Another core's clock may be behind by a little.
+            self.busy += now.saturating_sub(self.end);
+            self.idle = 0;
+        } else {
+            self.idle = self.idle.wrapping_add(1);
         }
-        self.busy_rounds += 1;
-        self.busy_rounds.is_multiple_of(ROUNDS_PER_LOOK).then(|| {
-            let now = now();
-            now - std::mem::replace(&mut self.since, now)
-        })
+        self.end = now;
+        self.count = self.count.wrapping_add(1);
+        self.count.is_multiple_of(ROUNDS_PER_LOOK)
     }
 
-    /// A round has found nothing; the first time, for how long others have served before that nobody has counted yet.
-    fn count_idle(&mut self, now: impl Fn() -> Instant) -> Option<Duration> {
-        let busy = (self.idle_rounds == 0).then(|| {
-            let before = std::mem::replace(self, Self::begin(now()));
-            if before.busy_rounds > 0 { self.since - before.since } else { Duration::ZERO }
-        });
-        self.idle_rounds += 1;
-        busy
+    /// The next round begins now, after a pause.
+    fn resume(&mut self, now: u64) {
+        (self.end, self.idle) = (now, 0);
+    }
+
+    /// Cycles that were served and that nobody has been told of.
+    fn take_busy(&mut self) -> u64 {
+        std::mem::take(&mut self.busy)
     }
 }
 
@@ -125,8 +131,9 @@ pub(crate) struct Crew {
     started: Instant,
     /// How long a member looks for work before it sleeps.
     pub patience: Duration,
-    /// When the load was last looked at, in nanoseconds since `started`.
+    /// When the load was last looked at, in nanoseconds since `started`, and in cycles.
     reviewed_ns: AtomicU64,
+    reviewed_cycles: AtomicU64,
     /// No thread is added before this, in nanoseconds since `started`.
     retreat_end_ns: AtomicU64,
     /// How long the next retreat is.
@@ -156,6 +163,7 @@ impl Crew {
             started: Instant::now(),
             patience: PATIENCE,
             reviewed_ns: AtomicU64::new(0),
+            reviewed_cycles: AtomicU64::new(cycles()),
             retreat_end_ns: AtomicU64::new(0),
             retreat_ns: AtomicU64::new(RETREAT_NS_MIN),
             preemptions: thread_preemptions,
@@ -234,18 +242,19 @@ impl Crew {
     }
 
     /// Counts what a member has served, and has more or fewer of them serve if it is time to look and the load has changed.
-    fn review(&self, number: usize, busy_ns: u64, preemptions: &mut Preemptions) {
-        self.members[number].busy_ns.fetch_add(busy_ns, Ordering::Relaxed);
+    fn review(&self, number: usize, busy: u64, preemptions: &mut Preemptions) {
+        self.members[number].busy.fetch_add(busy, Ordering::Relaxed);
         let (last, now) = (self.reviewed_ns.load(Ordering::Relaxed), self.now_ns());
-        let elapsed = now.saturating_sub(last);
         // One of them does it.
         let is_due = !self.is_fixed
-            && elapsed >= REVIEW_NS
+            && now.saturating_sub(last) >= REVIEW_NS
             && self.reviewed_ns.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !is_due {
             return;
         }
-        let busy: u64 = self.members.iter().map(|member| member.busy_ns.swap(0, Ordering::Relaxed)).sum();
+        let busy: u64 = self.members.iter().map(|member| member.busy.swap(0, Ordering::Relaxed)).sum();
+        let ended = cycles();
+        let elapsed = ended.saturating_sub(self.reviewed_cycles.swap(ended, Ordering::Relaxed)).max(1);
         let active = self.active();
         let before = std::mem::replace(preemptions, self.preemptions_now());
         let is_preempted = (preemptions.count - before.count) * REVIEW_NS
@@ -317,42 +326,48 @@ impl Crew {
     pub fn work(&self, number: usize, serve: impl Fn(usize) -> Look) {
         let member = self.begin(number);
         let mine = || (0..self.stations).filter(|station| self.owner(*station) == Some(number));
-        let mut stint = Stint::begin(Instant::now());
+        let mut rounds = Rounds::begin(cycles());
+        // When it was first seen that there is nothing to do.
+        let mut idle_since = Instant::now();
         let mut preemptions = self.preemptions_now();
         while !self.is_stopped() {
             let mut found = false;
             for station in mine() {
                 found |= serve(station) == Look::Served;
             }
-            let busy = if found { stint.count_busy(Instant::now) } else { stint.count_idle(Instant::now) };
-            if let Some(busy) = busy {
-                self.review(number, busy.as_nanos() as u64, &mut preemptions);
+            let is_look = rounds.count(found, cycles());
+            if is_look && rounds.busy > 0 {
+                self.review(number, rounds.take_busy(), &mut preemptions);
             }
             if found {
                 continue;
             }
             std::hint::spin_loop();
-            if stint.idle_rounds.is_multiple_of(ROUNDS_PER_LOOK) {
-                if stint.since.elapsed() < self.patience {
-                    // Somebody else may have something to do here.
-                    thread::yield_now();
-                    continue;
-                }
-                member.is_asleep.store(true, Ordering::Relaxed);
-                // SeqCst: pairs with the fence of whoever rings a bell; one of the two sees what the other has stored.
-                fence(Ordering::SeqCst);
-                let is_needed = mine().any(|station| serve(station) != Look::Nothing);
-                if is_needed {
-                    // Whoever has the station may need this core.
-                    thread::yield_now();
-                }
-                while !is_needed && !member.is_awake() && !self.is_stopped() {
-                    thread::park();
-                }
-                member.is_asleep.store(false, Ordering::Relaxed);
-                // It has not served while it slept.
-                stint = Stint::begin(Instant::now());
+            if !rounds.idle.is_multiple_of(ROUNDS_PER_LOOK) {
+                continue;
             }
+            if rounds.idle == ROUNDS_PER_LOOK {
+                idle_since = Instant::now();
+            }
+            if idle_since.elapsed() < self.patience {
+                // Somebody else may have something to do here.
+                thread::yield_now();
+                rounds.end = cycles();
+                continue;
+            }
+            member.is_asleep.store(true, Ordering::Relaxed);
+            // SeqCst: pairs with the fence of whoever rings a bell; one of the two sees what the other has stored.
+            fence(Ordering::SeqCst);
+            let needed = mine().map(&serve).find(|look| *look != Look::Nothing);
+            while needed.is_none() && !member.is_awake() && !self.is_stopped() {
+                thread::park();
+            }
+            member.is_asleep.store(false, Ordering::Relaxed);
+            if needed == Some(Look::Taken) {
+                // Whoever has the station may need this core.
+                thread::yield_now();
+            }
+            rounds.resume(cycles());
         }
     }
 
@@ -436,18 +451,22 @@ mod tests {
     }
 
     #[test]
-    fn only_time_that_was_served_counts_as_such() {
-        let begin = Instant::now();
-        let at = |ms: u64| move || begin + Duration::from_millis(ms);
-        let mut stint = Stint::begin(begin);
-        assert_eq!(stint.count_idle(at(7)), Some(Duration::ZERO), "it has served nothing");
-        assert_eq!(stint.count_idle(at(8)), None);
-        (1..ROUNDS_PER_LOOK).for_each(|_| assert_eq!(stint.count_busy(at(20)), None));
-        assert_eq!(stint.count_busy(at(25)), Some(Duration::from_millis(5)), "but for what it was idle before");
-        assert_eq!(stint.count_busy(at(26)), None);
-        assert_eq!(stint.count_idle(at(28)), Some(Duration::from_millis(3)), "but for what is counted");
-        assert_eq!(stint.count_busy(at(1_000)), None);
-        assert_eq!(stint.count_idle(at(1_002)), Some(Duration::from_millis(2)), "but for its sleep");
+    fn only_rounds_that_served_count_as_busy() {
+        let mut rounds = Rounds::begin(1_000);
+        assert!(!rounds.count(false, 1_700), "it has served nothing");
+        assert_eq!(rounds.take_busy(), 0);
+        for turn in 0..10 {
+            rounds.count(true, 1_705 + 7 * turn);
+            rounds.count(false, 1_707 + 7 * turn);
+        }
+        assert_eq!((rounds.take_busy(), rounds.idle), (50, 1), "but for what it was idle between");
+        rounds.count(true, 1_780);
+        rounds.resume(9_000);
+        rounds.count(true, 9_001);
+        rounds.count(true, 8_990);
+        assert_eq!(rounds.take_busy(), 11, "but for a pause, and for a clock that is behind");
+        let looks = (0..5 * ROUNDS_PER_LOOK).filter(|_| rounds.count(true, 9_001)).count();
+        assert_eq!(looks, 5);
     }
 
     /// Threads serve as they are needed, each station is looked at by one of them, and all end when they are told to.

@@ -190,7 +190,7 @@ pub struct MessageStats {
     /// Server threads there are.
     pub server_threads: usize,
     /// Of those, the ones that look for messages now.
-    pub server_threads_active: usize,
+    pub server_threads_awake: usize,
     /// Messages that server threads have served; what workers have served by themselves is not among them.
     pub served: u64,
 }

@@ -70,7 +70,7 @@ const GENERAL: &[(&str, &str, Kind, &str)] = &[
     ("hash_bytes", "memcached_hash_bytes", Gauge, "Bytes of the index"),
     // Beyond the exporter's names.
     ("cp_malformed", "guira_cp_malformed", Counter, "Connections closed for what is no request of CPSERVER's protocol"),
-    ("server_threads_active", "guira_server_threads_active", Gauge, "Server threads that look for messages now"),
+    ("server_threads_awake", "guira_server_threads_awake", Gauge, "Server threads that look for messages now"),
     ("messages_served", "guira_messages_served", Counter, "Messages that server threads have served"),
 ];
 

@@ -156,7 +156,7 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("hash_slots", engine.hash_slots);
     rows.add("cp_malformed", total("cp_malformed"));
     if let Some(messages) = &engine.messages {
-        rows.add("server_threads_active", messages.server_threads_active);
+        rows.add("server_threads_awake", messages.server_threads_awake);
         rows.add("messages_served", messages.served);
     }
     rows.0
