@@ -40,10 +40,10 @@ const RING_LINES: usize = modelled(128, 1);
 const WINDOW_LEN: usize = modelled(1_024, 4);
 
 /// Messages after which partitions are told that something has come, so that they are served while more are being sent.
-const SHOWN_AHEAD: usize = 128;
+const SHOWN_AHEAD: usize = modelled(128, 2);
 
 /// Requests whose replies are fetched, and their values asked for, before the first one is answered.
-const FETCHED_AHEAD: usize = 16;
+const FETCHED_AHEAD: usize = modelled(16, 2);
 
 /// Turns of waiting for a server thread after which a client serves the partition itself, if nobody does: some two microseconds.
 /// A client that has less to do than its server thread takes over partitions in this way until both have as much.

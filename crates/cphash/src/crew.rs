@@ -198,7 +198,12 @@ impl Crew {
 
     /// How many members look for messages now.
     pub fn awake(&self) -> usize {
-        self.members[..self.active()].iter().filter(|member| member.is_awake()).count()
+        self.awake_of(self.active())
+    }
+
+    /// How many of the first so many members would.
+    pub fn awake_of(&self, members: usize) -> usize {
+        self.members[..members].iter().filter(|member| member.is_awake()).count()
     }
 
     /// Wakes all members that serve, or the first one if clients serve by themselves and there may be a core.

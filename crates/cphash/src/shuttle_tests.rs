@@ -64,7 +64,7 @@ const SLEEPLESS: Ways = Ways { patience: Duration::MAX, ..SLEEPY };
 #[derive(Default)]
 struct Coverage {
     served: Tally,
-    met: Tally,
+    taken: Tally,
     by_clients: Tally,
     sleeps_ended: Tally,
 }
@@ -97,8 +97,8 @@ fn request<'a>(name: &'a str, operation: Operation<'a>) -> Request<'a> {
     Request { key: Key::new(name.as_bytes()).expect("a key"), operation }
 }
 
-/// Stores and reads its own keys, and reads the other client's, in each batch.
-fn send_batches(engine: &Cphash, client: usize) {
+/// Stores and reads its own keys, and reads the other client's, in each batch; whether it has served messages itself.
+fn send_batches(engine: &Cphash, client: usize) -> bool {
     let mut worker = engine.worker();
     let (own, others) = (names(engine, client), names(engine, 1 - client));
     let mut seen = [0; STATIONS];
@@ -125,6 +125,7 @@ fn send_batches(engine: &Cphash, client: usize) {
         }
         assert_eq!(answers.list.len(), requests.len());
     }
+    worker.cycles().serve > 0
 }
 
 fn play(ways: Ways, coverage: &Arc<Coverage>) {
@@ -140,7 +141,7 @@ fn play(ways: Ways, coverage: &Arc<Coverage>) {
                 let look = (ways.serve)(&shared, station);
                 match look {
                     Look::Served => coverage.served.count(),
-                    Look::Taken => coverage.met.count(),
+                    Look::Taken => coverage.taken.count(),
                     Look::Nothing => {}
                 }
                 look
@@ -150,17 +151,16 @@ fn play(ways: Ways, coverage: &Arc<Coverage>) {
     });
     let clients = [0, 1].map(|number| {
         let engine = engine.clone();
-        thread::spawn(move || send_batches(&engine, number))
+        let coverage = Arc::clone(coverage);
+        thread::spawn(move || {
+            let has_served = send_batches(&engine, number);
+            coverage.by_clients.add(has_served.into());
+        })
     });
     let crew = &engine.shared().crew;
     for _ in 0..ASSIGNMENTS {
-        if crew.awake() < crew.active() {
-            coverage.sleeps_ended.count();
-        }
         let wanted = thread_rng().gen_range(0..=MEMBERS);
-        if wanted == 0 {
-            coverage.by_clients.count();
-        }
+        coverage.sleeps_ended.add(wanted.saturating_sub(crew.awake_of(wanted)));
         crew.assign(wanted);
         thread::yield_now();
     }
@@ -179,12 +179,12 @@ fn passes(ways: Ways, scheduler: impl Scheduler + 'static) {
         least,
         &[
             (&coverage.served, "turns of server threads"),
-            (&coverage.met, "stations at which a server thread met a client"),
-            (&coverage.by_clients, "times at which nobody was to serve"),
+            (&coverage.taken, "stations at which a server thread found somebody else"),
+            (&coverage.by_clients, "clients that have served messages themselves"),
         ],
     );
     if ways.patience.is_zero() {
-        schedules::have_happened(least, &[(&coverage.sleeps_ended, "assignments while somebody slept")]);
+        schedules::have_happened(least, &[(&coverage.sleeps_ended, "sleeps that an assignment ended")]);
     }
 }
 
@@ -240,7 +240,7 @@ enum Fault {
     Late,
     /// A member looks at the stations that it had at first.
     Keeps,
-    /// It does not say that it sleeps.
+    /// It does not say that it sleeps, and wakes when it is decided anew who serves.
     Secret,
     /// It sleeps on when all are to end.
     Deaf,
@@ -269,7 +269,13 @@ fn work(crew: &Crew, number: usize, serve: &dyn Fn(usize) -> Look, fault: Fault)
         fence(Ordering::SeqCst);
         let is_needed = look() != Look::Nothing;
         let is_over = || fault != Fault::Deaf && crew.is_stopped();
-        while !is_needed && (fault == Fault::Secret || member.is_asleep.load(Ordering::Relaxed)) && !is_over() {
+        // Who does not say that it sleeps goes by what else may have happened when it is woken: a wake may be for nothing.
+        let active = crew.active();
+        let sleeps_on = || match fault {
+            Fault::Secret => crew.active() == active,
+            _ => member.is_asleep.load(Ordering::Relaxed),
+        };
+        while !is_needed && sleeps_on() && !is_over() {
             thread::park();
         }
         member.is_asleep.store(false, Ordering::Relaxed);
