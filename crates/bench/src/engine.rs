@@ -103,11 +103,15 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
     let bench = Bench { parameters: options.parameters, ..Bench::new(options.threads, &options.extent)? };
     bench.parameters.check(bench.cores.len())?;
     let mut report = Report::begin(Threads { cores: bench.cores.clone() }, bench.rounds, bench.measure);
-    for experiment in chosen {
+    let measured = chosen.iter().try_for_each(|experiment| {
         report.add((experiment.run)(&bench)?);
+        Ok(())
+    });
+    // One that fails does not take along what the others have found.
+    if !report.experiments.is_empty() {
+        report.keep(&options.extent)?;
     }
-    report.keep(&options.extent)?;
-    Ok(report)
+    measured.map(|()| report)
 }
 
 #[cfg(test)]

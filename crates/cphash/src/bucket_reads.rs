@@ -2,8 +2,8 @@
 //! `direct.rs`. A bucket's lock lies in the word that has to be looked at anyway, where a partition's is a line of its own; in turn the
 //! line of every bucket that is read has to belong to the reading core.
 //!
-//! Always true: a bucket is shut while an element of it is looked at or its short value copied, and never while anything else is
-//! waited for.
+//! Always true: a bucket is shut while an element of it is looked at or its short value copied; a reader that has shut one waits for
+//! nothing else.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn prefetch_bucket<H: Shards>(shards: &H, hash: u64, request: &Request<'_>) {
 fn prefetch_behind_first<H: Shards>(shards: &H, hash: u64) {
     let memory = &shards.common().memory;
     let Some(shut) = memory.buckets.try_shut(hash) else { return };
-    // SAFETY: the bucket is shut.
+    // SAFETY: the bucket is shut; of an element in its chain hash and link are read.
     let chunks = unsafe { memory.chunks() };
     if let Some(first) = shut.first().some()
         && chunks.header(first).hash.get() != hash

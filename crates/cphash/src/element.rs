@@ -282,10 +282,14 @@ impl Memory {
         Body { start: unsafe { header.add(LINE_LEN) }, memory: PhantomData }
     }
 
-    /// Headers and pages, for whoever is alone with those it touches.
+    /// Headers and pages, for whoever is alone with those it touches, but for readers of buckets.
     ///
     /// # Safety
-    /// As long as the result lives, no other thread may touch the headers and the pages that are touched through it.
+    /// As long as the result lives, what is touched through it is the caller's in one of two ways.
+    /// - It holds the partitions and the heaps to which headers and pages belong. While others may read an element's bucket under
+    ///   its lock, it shuts that bucket to write what they read: links of the chain, hash, version, expiry, lengths, pieces, flags,
+    ///   class, key and value. The rest they do not touch, but for marks and the time of use, which are atomic.
+    /// - It has shut a bucket, and of the elements in its chain only reads what was just named, or changes what is atomic.
     #[inline]
     pub unsafe fn chunks(&self) -> Chunks<'_> {
         Chunks { memory: self, not_shared: PhantomData }
@@ -350,7 +354,8 @@ impl<'a> Chunks<'a> {
     #[inline]
     pub fn header(&self, slot: Slot) -> &'a Header {
         // SAFETY: the slot lies in the arena (`start` asserts it) and is a line long, aligned as lines are; any bytes that chunks
-        // are given are a header; who made `self` is alone with it, and cells may change behind shared references.
+        // are given are a header; who made `self` promised not to touch it beside others
+        // ([`Memory::chunks`]), and cells may change behind shared references.
         unsafe { self.memory.start(slot).cast::<Header>().as_ref() }
     }
 
@@ -413,16 +418,17 @@ impl<'a> Body<'a> {
         self.word(1).load(Ordering::Relaxed) as u32 as usize
     }
 
-    /// The key. The caller holds a reference to the ready element, or its partition.
+    /// The key. The caller holds a reference to the ready element, or its partition, or has shut its bucket.
     #[inline]
     pub fn key(self) -> &'a [u8] {
         let len = self.key_len().min(KEY_LEN_MAX);
-        // SAFETY: the key lies in the element's chunk and does not change while the caller has a reference or the partition.
+        // SAFETY: the key lies in the element's chunk and does not change while the caller has a reference, the partition,
+        // or the bucket.
         unsafe { std::slice::from_raw_parts(self.start.add(BODY_HEADER_LEN).as_ptr(), len) }
     }
 
     /// The value that lies in the chunk. The caller holds a reference to the ready element, which is not large, or its
-    /// partition.
+    /// partition, or has shut its bucket.
     #[inline]
     pub fn value(self) -> &'a [u8] {
         let (key_len, len) = (self.key_len(), self.value_len().min(PAGE_LEN));

@@ -13,7 +13,8 @@
 //! - everything that grows with the number of items counts against `-m`: elements in the arena's pages, and the buckets;
 //! - whoever touches a partition's elements has the partition: as its server, or by its lock; a client that only has a reference
 //!   reads key and value, which do not change while it has it;
-//! - locks are taken in this order: partition or station, heap, pool of pages; of partitions one at a time, or a group's in order.
+//! - locks are taken in this order: partition or station, heap, pool of pages; of partitions one at a time, or a group's in order;
+//!   where buckets have locks see `lockhash`.
 
 #![cfg_attr(shuttle, allow(dead_code, reason = "a model uses what it is of"))]
 

@@ -5,7 +5,9 @@
 //! instead of the partition's: there is no order of use that it would have to change. Whoever changes an element takes both.
 //!
 //! Always true: a partition's lock is taken while holding none; its heap's is taken inside it; who needs a whole group takes the
-//! locks of its partitions in order, then the heap's. A bucket's comes after its partition's and before the heap's, one at a time.
+//! locks of its partitions in order, then the heap's. Buckets are shut one at a time, and only by who holds their partition or by
+//! readers, who wait for nothing then. Whoever frees an element does so with its bucket shut, and takes the heap's lock inside; who has
+//! a whole group shuts buckets while it has the heap: nobody else can wait for that heap then, since that takes one of the partitions.
 
 use std::sync::Arc;
 

@@ -115,10 +115,9 @@ impl Common {
     /// What an operation on partitions goes by.
     ///
     /// # Safety
-    /// As long as the result lives, what is touched through it must belong to partitions that the caller holds, and to their
-    /// heaps, while these are held: their elements, elements that the caller fills, free chunks and pages. Of an element in a bucket
-    /// that the caller has shut without holding the partition it may read what [`Partition`] shuts a bucket to change, and change
-    /// what is atomic.
+    /// As [`Memory::chunks`]: as long as the result lives, what is touched through it must belong to partitions that the caller holds,
+    /// and to their heaps, while these are held (their elements, elements that the caller fills, free chunks and pages), or to
+    /// a bucket that it has shut.
     #[inline]
     pub unsafe fn context(&self, now: Time) -> Context<'_> {
         // SAFETY: as the caller promises.

@@ -165,7 +165,7 @@ pub struct EngineStats {
     pub crawler_items_checked: u64,
     /// Requests refused for lack of memory.
     pub out_of_memory: u64,
-    /// Pages moved from one class to another.
+    /// Pages emptied to be used elsewhere: by another class, for what is lent, for a table, or not at all under a lower limit.
     pub slabs_moved: u64,
     /// Of an engine whose table is split.
     pub partitions: Option<PartitionStats>,

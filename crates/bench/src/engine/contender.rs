@@ -75,7 +75,7 @@ impl Contender {
         Lockhash::new(partitioned(bytes)).map(Self::Lockhash).map_err(|error| BenchError::Setting(error.to_string()))
     }
 
-    /// The first without huge pages, whose first use would be the longest wait.
+    /// memc3 without huge pages, whose first use would be the longest wait.
     pub fn memc3_on_small_pages(bytes: usize) -> Result<Self, BenchError> {
         let config = Config { hash_seed: 42, ..Config::new(bytes) };
         Memc3::new(config).map(Self::Memc3).map_err(|error| BenchError::Setting(error.to_string()))

@@ -88,6 +88,10 @@ fn bad_flags_are_told_in_one_line() {
         (["--huge-pages", "always"], "write auto or off"),
     ] {
         refuses(&arguments, about);
+        // Files and sockets are only looked for when they are needed.
+        if !["-P", "-s"].contains(&arguments[0]) {
+            refuses(&[&arguments[..], &["--print-config"]].concat(), about);
+        }
     }
 }
 

@@ -105,7 +105,22 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Extent;
+    use crate::{Extent, engine::Parameters};
+
+    #[test]
+    fn chosen_parameters_replace_the_usual_ones() {
+        let bench = Bench { cores: vec![0, 1], ..Bench::new(Some(1), &Extent::default()).expect("a core") };
+        let usual = Load::of(&bench, 16);
+        assert_eq!((usual.keys, usual.stored, usual.capacity), (2 << 20, 2 << 20, 2 << 20));
+        assert_eq!((usual.inserts, usual.batch.get(), usual.servers, usual.partitions), (0.3, 1_000, 1, None));
+        let (working_set, capacity, inserts, batch) = (Some(2), Some(25), Some(60), Some(50));
+        let (server_threads, eviction, partitions) = (Some(0), Some(Eviction::Random), Some(64));
+        let chosen = Parameters { working_set, capacity, inserts, batch, server_threads, eviction, partitions };
+        let load = Load::of(&Bench { parameters: chosen, ..bench }, 16);
+        assert_eq!((load.keys, load.stored, load.capacity), (256 << 10, 256 << 10, 64 << 10));
+        assert_eq!((load.inserts, load.batch.get(), load.servers, load.cores), (0.6, 50, 0, 2));
+        assert_eq!((load.eviction, load.partitions), (Eviction::Random, Some(64)));
+    }
 
     #[test]
     fn clients_and_servers_divide_the_cores_or_share_them() {

@@ -13,8 +13,10 @@ const WORKING_SET_MB_MAX: usize = 4 << 10;
 /// Largest batch.
 const BATCH_MAX: usize = 1 << 20;
 
-/// What holds for all of `working-sets`, `capacities`, `insert-ratios`, `batches`, `partitions`, `server-threads` and `cores`: the
-/// one that varies such a parameter has that one step.
+/// Most partitions.
+const PARTITIONS_MAX: usize = 1 << 15;
+
+/// What holds for all sweeps over CPHASH's parameters: the one that varies such a parameter has that one step.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Parameters {
     /// Distinct values in MB, of 8 bytes each [default: 1, 16 or 128, as the experiment says]
@@ -40,7 +42,8 @@ pub struct Parameters {
     pub partitions: Option<usize>,
 }
 
-const PARAMETERS: &str = "Parameters of working-sets, capacities, insert-ratios, batches, partitions, server-threads and cores\n(the one that varies such a parameter has that one step)";
+const PARAMETERS: &str = "Parameters of working-sets, capacities, insert-ratios, batches, partitions, server-threads and cores\n\
+                          (the one that varies such a parameter has that one step)";
 
 fn eviction(name: &str) -> Result<Eviction, String> {
     let all = [Eviction::Lru, Eviction::Random];
@@ -59,6 +62,7 @@ impl Parameters {
             ("--inserts", self.inserts, 0, 100),
             ("--batch", self.batch, 1, BATCH_MAX),
             ("--server-threads", self.server_threads, 0, cores),
+            ("--partitions", self.partitions, 1, PARTITIONS_MAX),
         ] {
             if let Some(given) = given.filter(|given| !(least..=most).contains(given)) {
                 return Err(BenchError::Setting(format!("{flag} {given}: write a number from {least} to {most}")));

@@ -32,13 +32,14 @@ impl Sweep {
         let load = Load::of(bench, self.working_set_mb);
         let steps = (self.steps)(bench, load);
         let words = format!(
-            "8 B keys and values, uniform, all stored before; unless told otherwise {} MB of values, {:.0} % inserts, batches of \
+            "8 B keys and values, uniform, all stored before; unless told otherwise {} of values, {:.0} % inserts, batches of \
              {}, {} eviction, room for {:.0} % and {} cores; cphash has server threads on {} of them and clients on the rest (or a \
              client on each core, where there are no server threads or one for each), the others have a thread that asks on each \
              (cphash, no servers: clients carry batches out partition by partition; cphash, by load: clients on all of them, and \
              as many server threads beside as are busy, after a second of the load); memc3 evicts by CLOCK whatever the others \
-             do, and has half their memory, as its items are half as large; dashmap stores no items",
-            (load.keys * VALUE_BYTES) >> 20,
+             do, and has half their memory, as its items are half as large; lockhash, bucket locks: random eviction only; dashmap \
+             stores no items",
+            bytes(load.keys * VALUE_BYTES),
             100.0 * load.inserts,
             load.batch,
             load.eviction.name(),
@@ -82,4 +83,9 @@ impl Sweep {
         }
         Ok(())
     }
+}
+
+/// A number of bytes in words.
+fn bytes(count: usize) -> String {
+    if count >= 1 << 20 { format!("{} MB", count >> 20) } else { format!("{} KB", count >> 10) }
 }
