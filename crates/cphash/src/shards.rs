@@ -209,12 +209,11 @@ pub(crate) trait Shards: Send + Sync {
         let common = self.common();
         let mut classes: Vec<ClassStats> = ClassId::all().map(|_| ClassStats::default()).collect();
         let mut sum = Counters::default();
-        let (mut items, mut buckets, mut pages_emptied, mut count) = (0, 0, 0, 0);
+        let (mut items, mut buckets, mut pages_emptied) = (0, 0, 0);
         for group in 0..self.groups() {
             self.with_group(group, common.now(), |group, _| {
                 group.heap.add_stats(&mut classes);
                 pages_emptied += group.heap.pages_emptied();
-                count += group.partitions.len();
                 for partition in group.partitions.iter() {
                     sum += &partition.counters;
                     items += partition.len() as u64;
@@ -243,7 +242,10 @@ pub(crate) trait Shards: Send + Sync {
             crawler_items_checked: sum.crawler_checked,
             out_of_memory: sum.out_of_memory,
             slabs_moved: pages_emptied,
-            partitions: Some(PartitionStats { count, has_bucket_locks: common.memory.buckets.are_shared() }),
+            partitions: Some(PartitionStats {
+                count: common.memory.buckets.partitions(),
+                has_bucket_locks: common.memory.buckets.are_shared(),
+            }),
             messages: None,
             classes,
         }
