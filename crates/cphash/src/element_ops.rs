@@ -167,6 +167,8 @@ pub(crate) fn info<'a>(cx: &Context<'a>, slot: Slot) -> ItemInfo<'a> {
         expiry: Expiry::from_raw(header.expiry.get()),
         idle_s: cx.now.0.saturating_sub(header.used_s()),
         fetched: header.has(mark::FETCHED),
+        stale: header.has(mark::STALE),
+        win_sent: header.has(mark::WON),
         class: u32::from(header.class.get()) + 1,
         total_len: header.total_len(),
         value_len: header.value_len.get() as usize,

@@ -9,7 +9,7 @@ use std::sync::{PoisonError, atomic::Ordering};
 
 use guira_arena::PAGE_LEN;
 use guira_item::{
-    Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, Request, Store,
+    Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, Request, Restore, Store,
     StoreMode, Time, apply,
 };
 use guira_sync::{LockedWord, prefetch_to_write};
@@ -34,6 +34,9 @@ const RANDOM_TRIES: usize = 16;
 
 /// Times that a change is begun again because making room for it took what was there.
 const ATTEMPTS_MAX: usize = 4;
+
+/// Largest version of what is put back: a body keeps 56 bits, and as many stores are to come.
+const VERSION_MAX: u64 = 1 << 55;
 
 /// Bytes of a value in a page of full pieces.
 const PAGE_VALUE_LEN: usize = PAGE_LEN / PIECE_LEN_MAX * PIECE_LEN_MAX;
@@ -185,7 +188,7 @@ impl Partition {
             let live = there.filter(|_| death.is_none());
             let number = live.and_then(|slot| number_text(cx, slot, &request.operation));
             let current = live.map(|slot| current(cx, slot, number.as_deref()));
-            let version = self.last_version + 1;
+            let version = self.version_of(&request.operation);
             let (change, answer) = apply(&request.operation, current.as_ref(), cx.now, cx.settings.shown(version));
             let items = footprints(cx.settings, request, current.as_ref(), &change);
             // Whoever has a reference reads the version it was given it with: the element gets a new one as a copy of itself.
@@ -214,7 +217,9 @@ impl Partition {
                         self.free_spare(cx, supply, spare);
                         return Ok((death, Outcome::Answer(Answer::TooLarge, Footprints::default())));
                     };
-                    let in_place = there.filter(|slot| !is_filled && is_replaceable(cx, *slot, shape, &value));
+                    // What is put back keeps its version, which what is written over does not.
+                    let may_replace = !is_filled && !matches!(request.operation, Operation::Restore(_));
+                    let in_place = there.filter(|slot| may_replace && is_replaceable(cx, *slot, shape, &value));
                     if let Some(slot) = in_place {
                         let header = cx.chunks.header(slot);
                         self.counters.bytes -= header.total_len() as u64;
@@ -250,10 +255,11 @@ impl Partition {
                         fill(cx, slot, key, flags, value_len, &value, live);
                         self.written += value_len as u64;
                     }
-                    let is_fetched =
-                        keeps_use(&value, current.as_ref()) || is_copied && current.is_some_and(|item| item.fetched);
+                    let is_fetched = keeps_use(&value, current.as_ref())
+                        || is_copied && current.is_some_and(|item| item.fetched)
+                        || matches!(request.operation, Operation::Restore(Restore { fetched: true, .. }));
                     set_marks(cx.chunks.header(slot), expiry, stale, win_sent, is_fetched);
-                    self.make_ready(cx, supply, slot, hash);
+                    self.make_ready(cx, supply, slot, hash, version);
                 }
             }
             self.free_spare(cx, supply, spare.take());
@@ -428,23 +434,36 @@ impl Partition {
         Err(Shortage { class, pages: 1 })
     }
 
-    /// An element that has been filled takes its place under its hash, with the next version, instead of what is there.
-    fn make_ready<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot, hash: u64) {
+    /// The version of what an operation stores: the next one, or the one that what is put back had, unless it would count as
+    /// flushed.
+    fn version_of(&self, operation: &Operation<'_>) -> u64 {
+        match operation {
+            Operation::Restore(Restore { version, .. })
+                if (self.flushed_version + 1..=VERSION_MAX).contains(version) =>
+            {
+                *version
+            }
+            _ => self.last_version + 1,
+        }
+    }
+
+    /// An element that has been filled takes its place under its hash, with a version, instead of what is there.
+    fn make_ready<S: Supply>(&mut self, cx: &Context<'_>, supply: &mut S, slot: Slot, hash: u64, version: u64) {
         // What is there goes, and this comes, at one moment for readers of the bucket.
         let shut = self.shut(cx, hash);
         if let Some(old) = self.table.find(cx.chunks, hash) {
             self.take_out(cx, supply, old);
         }
-        self.last_version += 1;
+        self.last_version = self.last_version.max(version);
         let (header, body) = (cx.chunks.header(slot), cx.chunks.memory.body(slot));
         header.set_kind(Kind::Ready);
         header.hash.set(hash);
-        header.version.set(self.last_version);
+        header.version.set(version);
         header.key_len.set(body.key_len() as u8);
         header.flags.set(body.flags());
         header.value_len.set(body.value_len() as u32);
         header.set_used(cx.now);
-        body.set_version(self.last_version);
+        body.set_version(version);
         self.table.insert(cx.chunks, slot);
         drop(shut);
         self.link_newest(cx, slot);

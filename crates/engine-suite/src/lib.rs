@@ -65,7 +65,7 @@ impl<E> Subject<E> {
 macro_rules! engine_suite {
     ($subject:expr) => {
         $crate::engine_suite! { @tests $subject;
-            values::{values_of_every_length_come_back, an_item_above_the_largest_is_refused, items_expire_and_the_crawler_takes_their_memory_back, a_flush_takes_what_was_there_and_nothing_else, a_read_finds_what_it_has_created_already_expired, a_value_being_sent_survives_its_own_replacement, a_scan_shows_every_item_once, every_read_tells_the_class_that_the_item_lies_in},
+            values::{values_of_every_length_come_back, an_item_above_the_largest_is_refused, items_expire_and_the_crawler_takes_their_memory_back, a_flush_takes_what_was_there_and_nothing_else, a_read_finds_what_it_has_created_already_expired, what_is_restored_is_as_it_was, a_value_being_sent_survives_its_own_replacement, a_scan_shows_every_item_once, every_read_tells_the_class_that_the_item_lies_in},
             memory::{a_full_cache_that_is_looked_after_keeps_its_items, background_work_leaves_a_balanced_cache_alone, memory_stays_under_the_limit_and_answers_stay_right, a_page_is_reassigned_but_for_no_item_that_must_stay, memory_is_lent_up_to_a_half_and_comes_back, what_is_lent_follows_a_lowered_limit, without_eviction_only_free_memory_is_lent, without_eviction_a_full_cache_refuses_and_loses_nothing, what_finds_no_memory_is_counted_once, a_long_value_is_counted_where_memory_is_short, without_eviction_what_is_dead_makes_room, a_cas_without_memory_leaves_the_item, touched_items_are_evicted_like_others},
             model::{behaves_as_the_operations_say, batches_behave_as_their_operations_one_by_one},
             stress::{no_value_is_torn_under_stress, no_key_is_lost_while_the_index_grows, batches_of_many_threads_read_what_they_wrote},

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Change, Current, Delete, Engine, Expiry, Get, Hit, Invalidate, Key,
-    Operation, Request, Store, StoreMode, Time, apply,
+    Operation, Request, Restore, Store, StoreMode, Time, apply,
 };
 use proptest::{prelude::*, test_runner::TestRunner};
 
@@ -147,6 +147,9 @@ fn any_operation() -> impl Strategy<Value = OwnedOperation> {
         StoreMode::Prepend,
     ]);
     let expiry = prop_oneof![Just(Expiry::NEVER), (0u32..40).prop_map(|s| Expiry::at(Time(NOW.0 + s)))];
+    let restore = (0u32..3, expiry.clone(), 0u64..20, any::<[bool; 3]>(), value.clone()).prop_map(
+        |(flags, expiry, version, marks, value)| OwnedOperation::Restore { flags, expiry, version, marks, value },
+    );
     let get = (any::<[bool; 3]>(), prop::option::of(expiry.clone()), prop::option::of(expiry.clone())).prop_map(
         |([wins, value, bump], touch, vivify)| {
             OwnedOperation::Get(Get { value, bump, wins, touch, vivify, ..Get::PLAIN })
@@ -160,6 +163,7 @@ fn any_operation() -> impl Strategy<Value = OwnedOperation> {
         2 => (0u8..3, any::<bool>()).prop_map(|(cas, stale)| OwnedOperation::Delete { cas, stale }),
         2 => (any::<bool>(), 0u64..50, any::<bool>()).prop_map(|(up, delta, create)| OwnedOperation::Arithmetic { up, delta, create }),
         1 => expiry.prop_map(OwnedOperation::Touch),
+        1 => restore,
     ]
 }
 
@@ -171,6 +175,7 @@ enum OwnedOperation {
     Delete { cas: u8, stale: bool },
     Arithmetic { up: bool, delta: u64, create: bool },
     Touch(Expiry),
+    Restore { flags: u32, expiry: Expiry, version: u64, marks: [bool; 3], value: Vec<u8> },
 }
 
 impl OwnedOperation {
@@ -210,6 +215,11 @@ impl OwnedOperation {
                 create: create.then_some((5, Expiry::NEVER)),
             }),
             Self::Touch(expiry) => Operation::Touch(*expiry),
+            Self::Restore { flags, expiry, version, marks: [fetched, stale, win_sent], value } => {
+                let (flags, expiry, version) = (*flags, *expiry, *version);
+                let (fetched, stale, win_sent) = (*fetched, *stale, *win_sent);
+                Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value })
+            }
         }
     }
 }

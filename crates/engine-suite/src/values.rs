@@ -1,7 +1,8 @@
 //! What is stored comes back, for as long as it should.
 
 use guira_item::{
-    Answer, Delete, Engine, Expiry, Get, Hit, Key, Operation, Request, ScanCursor, Store, StoreMode, Time,
+    Answer, CasRule, Delete, Engine, Expiry, Get, Hit, Key, Operation, Request, Restore, ScanCursor, Store, StoreMode,
+    Time,
 };
 
 use crate::{
@@ -85,6 +86,64 @@ pub fn a_read_finds_what_it_has_created_already_expired<E: Engine>(subject: &Sub
             matches!(reply, Reply::Hit(Hit { created: true, .. }, ref value) if value.is_empty()),
             "{i}: {reply:?}"
         );
+    }
+}
+
+/// What is put back is as it was: its value, its marks, its version, which no later store gives again.
+pub fn what_is_restored_is_as_it_was<E: Engine>(subject: &Subject<E>) {
+    let engine = subject.engine(64);
+    let mut worker = engine.worker();
+    let key = |i: u64| format!("key{i}").into_bytes();
+    let (count, versions) = (2_000u64, 5_000_000);
+    let value = |i: u64| vec![i as u8; if i.is_multiple_of(100) { 100_000 } else { i as usize % 300 }];
+    for i in 0..count {
+        let expiry = if i.is_multiple_of(2) { Expiry::NEVER } else { Expiry::at(Time(NOW.0 + 100)) };
+        let (flags, version, value) = (i as u32, versions - i, &value(i)[..]);
+        let (fetched, stale, win_sent) = (i.is_multiple_of(3), i.is_multiple_of(5), i.is_multiple_of(7));
+        let item = Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value });
+        let stored = run(&engine, &mut worker, NOW, &key(i), item);
+        assert_eq!(stored, Reply::Other(Answer::Stored { cas: version }));
+        assert_eq!(run(&engine, &mut worker, NOW, &key(i), item), Reply::Other(Answer::NotStored), "it is there");
+    }
+    let mut seen = 0;
+    let mut cursor = Some(ScanCursor::default());
+    while let Some(at) = cursor {
+        cursor = engine.scan(at, 1_000, NOW, &mut |item| {
+            let i = u64::from(item.flags);
+            let marks = (item.fetched, item.stale, item.win_sent);
+            assert_eq!(
+                (item.key, item.cas, marks),
+                (&key(i)[..], versions - i, (i.is_multiple_of(3), i.is_multiple_of(5), i.is_multiple_of(7)))
+            );
+            seen += 1;
+        });
+    }
+    assert_eq!(seen, count);
+    for i in 0..count {
+        assert_eq!(get(&engine, &mut worker, &key(i)), Some(value(i)));
+        let rule = |expected| Some(CasRule { expected, or_stale: false });
+        let cas = |expected| {
+            Operation::Store(Store {
+                mode: StoreMode::Set,
+                flags: 0,
+                expiry: Expiry::NEVER,
+                cas: rule(expected),
+                vivify: None,
+                value: b"new",
+            })
+        };
+        let stored = run(&engine, &mut worker, NOW, &key(i), cas(versions - i));
+        let Reply::Other(Answer::Stored { cas: version }) = stored else { panic!("{stored:?}") };
+        assert!(version > versions - i, "{version} may have been handed out before");
+        assert_eq!(run(&engine, &mut worker, NOW, &key(i), cas(versions - i)), Reply::Other(Answer::Exists));
+    }
+    // A version that no engine can have is a new one.
+    for version in [0, u64::MAX] {
+        let (flags, expiry, value) = (0, Expiry::NEVER, &b"x"[..]);
+        let (fetched, stale, win_sent) = (false, false, false);
+        let item = Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value });
+        let stored = run(&engine, &mut worker, NOW, format!("odd{version}").as_bytes(), item);
+        assert!(matches!(stored, Reply::Other(Answer::Stored { cas }) if cas != version), "{stored:?}");
     }
 }
 

@@ -3,12 +3,36 @@
 use std::sync::Arc;
 
 use guira_item::{Engine, Immediate};
-use guira_server::{Listeners, Server, Settings};
+use guira_persist::{Loaded, MemoryFile, MemoryFileError, Saved};
+use guira_server::{Listeners, Server, Settings, Watch};
 
 use crate::{cores, options::Options};
 
-/// Starts a server on an engine that is ready to serve; called once privileges are given up.
-pub(crate) type Start = Box<dyn FnOnce(Settings, Listeners) -> std::io::Result<Server>>;
+/// An engine that is ready to serve.
+pub(crate) trait Ready {
+    /// Loads what a file has; `None` if there is none. Before it serves.
+    fn load(&self, file: &MemoryFile, watch: &Watch, evicts: bool) -> Result<Option<Loaded>, MemoryFileError>;
+
+    /// Starts a server on it; called once privileges are given up.
+    fn start(&self, settings: Settings, listeners: Listeners) -> std::io::Result<Server>;
+
+    /// Saves its items. When it does not serve any more.
+    fn save(&self, file: MemoryFile, watch: &Watch) -> Result<Saved, MemoryFileError>;
+}
+
+impl<E: Engine> Ready for Arc<E> {
+    fn load(&self, file: &MemoryFile, watch: &Watch, evicts: bool) -> Result<Option<Loaded>, MemoryFileError> {
+        file.load(&**self, watch.clock(), watch.now(), evicts)
+    }
+
+    fn start(&self, settings: Settings, listeners: Listeners) -> std::io::Result<Server> {
+        Server::start(settings, listeners, Immediate(Self::clone(self)))
+    }
+
+    fn save(&self, file: MemoryFile, watch: &Watch) -> Result<Saved, MemoryFileError> {
+        file.save(&**self, watch.clock(), watch.now())
+    }
+}
 
 /// As many as `-t` allows.
 const SERVER_THREADS_MAX: usize = 1024;
@@ -22,13 +46,13 @@ struct Wanted<'o> {
 }
 
 /// Makes an engine ready to serve.
-type Build = fn(&Wanted<'_>) -> Result<Start, String>;
+type Build = fn(&Wanted<'_>) -> Result<Box<dyn Ready>, String>;
 
 /// The engines by name. Another one is one line.
 const ENGINES: [(&str, Build); 3] = [("memc3", memc3), ("cphash", cphash), ("lockhash", lockhash)];
 
 /// Makes the engine the options ask for.
-pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize) -> Result<Start, String> {
+pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize) -> Result<Box<dyn Ready>, String> {
     let (_, build) = named("--engine", "engine", &options.engine, &ENGINES, |(name, _)| name)?;
     if options.store != "memory" {
         return Err(format!("--store {}: not built yet, use memory", options.store));
@@ -64,11 +88,11 @@ fn policy<T: Copy>(wanted: &Wanted<'_>, all: &[T], name: fn(T) -> &'static str) 
     named("--eviction", &what, chosen, &names, |(name, _)| name).map(|(_, policy)| *policy)
 }
 
-fn serve<E: Engine>(engine: E) -> Start {
-    Box::new(|settings, listeners| Server::start(settings, listeners, Immediate(Arc::new(engine))))
+fn ready<E: Engine>(engine: E) -> Box<dyn Ready> {
+    Box::new(Arc::new(engine))
 }
 
-fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
+fn memc3(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
     use guira_memc3::{Config, Eviction, Memc3};
     let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
     has_none("memc3", "--partitions", options.partitions.as_ref(), "cphash or lockhash")?;
@@ -86,7 +110,7 @@ fn memc3(wanted: &Wanted<'_>) -> Result<Start, String> {
         chunk_len_min: options.slab_min_size.map_or(defaults.chunk_len_min, |len| len.max(defaults.chunk_len_min)),
         ..defaults
     };
-    Memc3::new(config).map(serve).map_err(|error| error.to_string())
+    Memc3::new(config).map(ready).map_err(|error| error.to_string())
 }
 
 /// Refuses what is said about something that an engine does not have.
@@ -121,7 +145,7 @@ fn partitioned(wanted: &Wanted<'_>) -> Result<guira_cphash::Config, String> {
     })
 }
 
-fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
+fn cphash(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
     has_no_bucket_locks("cphash", wanted.options)?;
     if let Some(number) = wanted.options.server_threads.filter(|number| *number > SERVER_THREADS_MAX) {
         return Err(format!("--server-threads {number}: at most {SERVER_THREADS_MAX} threads"));
@@ -132,16 +156,16 @@ fn cphash(wanted: &Wanted<'_>) -> Result<Start, String> {
     }
     let server_cores = list.map(cores::parse).transpose().map_err(|told| format!("--server-cores {told}"))?;
     let config = guira_cphash::Config { server_cores: server_cores.unwrap_or_default(), ..partitioned(wanted)? };
-    guira_cphash::Cphash::new(config).map(serve).map_err(|error| error.to_string())
+    guira_cphash::Cphash::new(config).map(ready).map_err(|error| error.to_string())
 }
 
-fn lockhash(wanted: &Wanted<'_>) -> Result<Start, String> {
+fn lockhash(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
     has_no_server_threads("lockhash", wanted.options)?;
     let config = partitioned(wanted)?;
     let made = if wanted.options.bucket_locks {
-        guira_cphash::BucketLockhash::new(config).map(serve)
+        guira_cphash::BucketLockhash::new(config).map(ready)
     } else {
-        guira_cphash::Lockhash::new(config).map(serve)
+        guira_cphash::Lockhash::new(config).map(ready)
     };
     made.map_err(|error| error.to_string())
 }

@@ -12,6 +12,7 @@ mod engine;
 mod extended;
 mod health;
 mod help;
+mod kept;
 mod lock_memory;
 mod mistake;
 mod options;

@@ -133,7 +133,7 @@ options! {
     maybe [short = 'Y', long, env = "GUIRA_AUTH_FILE"]
         auth_file: PathBuf, "user:password lines; clients must authenticate.";
     maybe [short = 'e', long, env = "GUIRA_MEMORY_FILE"]
-        memory_file: PathBuf, "Not supported.";
+        memory_file: PathBuf, "Keeps the items over a restart: written at a stop, loaded and removed at the next start.";
     maybe [short = 'N', long, env = "GUIRA_NAPI_IDS"]
         napi_ids: u32, "Without a meaning here.";
     maybe [long, env = "GUIRA_EVICTION"]

@@ -11,6 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
 use crate::extended::Extended;
+use crate::kept::Kept;
 use crate::lock_memory::Locking;
 use crate::options::{Flags, Options};
 use crate::pidfile::{Pidfile, write_ports};
@@ -71,7 +72,7 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 4 * settings.listen.len();
     guira_server::allow_open_files(settings.connections_max, files as u64).map_err(|error| error.to_string())?;
     let locking = if options.lock_memory { Some(Locking::begin(memory_limit)?) } else { None };
-    let start = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
+    let engine = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
     warnings.extend(locking.and_then(Locking::finish));
     let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
     let pidfile =
@@ -84,7 +85,18 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let on_hangup = reload(options.auth_file.as_deref(), settings.protocol.auth.clone())?;
     let mut greeting: String = warnings.iter().map(|line| format!("guira: {line}\n")).collect();
     greeting += &greet(&listeners, &settings);
-    let server = start(settings, listeners).map_err(|error| cannot("start", &error))?;
+    let watch = settings.watch;
+    let kept = settings.shown.memory_file.as_deref().map(Kept::claim).transpose()?;
+    if let Some(kept) = &kept {
+        greeting += &format!("guira: {}\n", kept.load(&*engine, &watch, !options.disable_evictions)?);
+    }
+    let server = match engine.start(settings, listeners) {
+        Ok(server) => server,
+        Err(error) => {
+            kept.map_or(Ok(()), |kept| kept.save(&*engine, &watch))?;
+            return Err(cannot("start", &error));
+        }
+    };
     signals.pass_on(server.stopper(), on_hangup).map_err(|error| cannot("watch signals", &error))?;
     if daemon::is_daemon() {
         daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
@@ -93,8 +105,10 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
         let _ = std::io::stderr().write_all(greeting.as_bytes());
     }
     let ended = server.join().map_err(|error| error.to_string());
+    // What a bug has left is not worth keeping.
+    let saved = kept.filter(|_| ended.is_ok()).map_or(Ok(()), |kept| kept.save(&*engine, &watch));
     drop(pidfile);
-    ended
+    ended.and(saved)
 }
 
 /// What could not be done, and what helps if a limit is why.
@@ -190,7 +204,6 @@ fn check(holds: bool, line: impl FnOnce() -> String) -> Result<(), String> {
 fn refuse(options: &Options) -> Result<(), String> {
     check(!options.enable_sasl, || "-S: SASL needs the binary protocol, which is not supported: use -Y".into())?;
     check(!options.enable_ssl, || "-Z: TLS is not supported yet: put a TLS proxy in front".into())?;
-    check(options.memory_file.is_none(), || "-e: a memory file is not supported: leave it out".into())?;
     match options.protocol.as_str() {
         "ascii" | "auto" => Ok(()),
         "binary" => Err("-B binary: the deprecated binary protocol is not supported: use ascii or auto".into()),
@@ -292,6 +305,7 @@ fn settings(
             growth_factor: options.slab_growth_factor.unwrap_or(defaults.shown.growth_factor),
             chunk_size_min: options.slab_min_size.unwrap_or(defaults.shown.chunk_size_min),
             prefix_delimiter: delimiter.unwrap_or(defaults.shown.prefix_delimiter),
+            memory_file: options.memory_file.as_deref().map(absolute).transpose()?,
         },
         ..defaults
     })

@@ -4,7 +4,9 @@
 //! Always true: `apply` sees only live items (expired or flushed ones are passed as `None`), and an answer that says
 //! "changed" comes with a change that changes.
 
-use crate::{Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Hit, Operation, Store, StoreMode, Time};
+use crate::{
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Hit, Operation, Restore, Store, StoreMode, Time,
+};
 
 /// Digits of the largest 64-bit number.
 const DECIMAL_LEN_MAX: usize = 20;
@@ -177,6 +179,12 @@ pub fn apply<'a>(
             Some(item) if expiry.is_past(now) && *expiry == item.expiry => (Change::Keep, Err(Answer::Touched)),
             Some(item) => (touched(item, *expiry), Err(Answer::Touched)),
         },
+        Operation::Restore(_) if current.is_some() => (Change::Keep, Err(Answer::NotStored)),
+        Operation::Restore(Restore { flags, expiry, stale, win_sent, value, .. }) => {
+            let (value, flags, expiry) = (NewValue::Bytes(value), *flags, *expiry);
+            let change = Change::Rewrite { value, flags, expiry, stale: *stale, win_sent: *win_sent };
+            (change, Err(Answer::Stored { cas: next_cas }))
+        }
     }
 }
 

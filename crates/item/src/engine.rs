@@ -92,6 +92,10 @@ pub struct ItemInfo<'a> {
     pub idle_s: u32,
     /// Has been read since it was stored.
     pub fetched: bool,
+    /// Is marked stale.
+    pub stale: bool,
+    /// A client has been told that it won.
+    pub win_sent: bool,
     /// Slab class.
     pub class: u32,
     /// Header, key and value, in bytes.

@@ -24,7 +24,8 @@ pub use engine::{
 };
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use operation::{
-    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Store, StoreMode,
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Restore, Store,
+    StoreMode,
 };
 pub use service::{Immediate, Service, Ticket, Wake};
 pub use sink::{Death, Footprint, Footprints, PinnedValue, Sink, VALUE_SLACK_LEN};

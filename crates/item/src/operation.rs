@@ -24,6 +24,8 @@ pub enum Operation<'a> {
     Arithmetic(Arithmetic),
     /// Set the expiry. (touch)
     Touch(Expiry),
+    /// Put an item back that was kept elsewhere, as it was; only if nothing is there. No command of a client's.
+    Restore(Restore<'a>),
 }
 
 impl Operation<'_> {
@@ -41,6 +43,7 @@ impl Operation<'_> {
             Self::Delete(_) => "delete",
             Self::Arithmetic(_) => "arithmetic",
             Self::Touch(_) => "touch",
+            Self::Restore(_) => "restore",
         }
     }
 }
@@ -114,6 +117,25 @@ pub struct Store<'a> {
     pub cas: Option<CasRule>,
     /// Create with this expiry if append or prepend finds nothing (ms flag N).
     pub vivify: Option<Expiry>,
+    /// The bytes.
+    pub value: &'a [u8],
+}
+
+/// An item as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restore<'a> {
+    /// The client's flags.
+    pub flags: u32,
+    /// When it ends.
+    pub expiry: Expiry,
+    /// The version it had; 0, or one that the engine cannot have, gives it a new one.
+    pub version: u64,
+    /// Had been read.
+    pub fetched: bool,
+    /// Was marked stale.
+    pub stale: bool,
+    /// A client had been told that it won.
+    pub win_sent: bool,
     /// The bytes.
     pub value: &'a [u8],
 }

@@ -11,7 +11,7 @@ use guira_arena::{Arena, PAGE_LEN, Place, Words};
 use guira_cuckoo::{Index, LockedPayload, Probe, SEGMENT_BYTES, SegmentSource};
 use guira_item::{
     ClassStats, Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation,
-    ReassignError, Request, ScanCursor, Sink, Time,
+    ReassignError, Request, Restore, ScanCursor, Sink, Time,
 };
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
@@ -217,6 +217,24 @@ impl Shared {
     /// Notes that `version` is in use. The caller holds the stripe.
     pub fn use_version(&self, probe: &Probe, version: u64) {
         self.index.stripe_data(self.index.stripe_of(probe)).put(version, || self.sweep.is_over());
+    }
+
+    /// The version of what an operation stores under the probe's stripe, which the caller holds: the next one, or the one that
+    /// what is put back had.
+    pub fn version_of(&self, probe: &Probe, operation: &Operation<'_>) -> u64 {
+        match operation {
+            Operation::Restore(Restore { version, .. })
+                if self.index.stripe_data(self.index.stripe_of(probe)).is_admissible(*version) =>
+            {
+                *version
+            }
+            _ => self.next_version(probe),
+        }
+    }
+
+    /// Notes that `version`, which is not the next one, is in use. The caller holds the stripe.
+    pub fn admit_version(&self, probe: &Probe, version: u64) {
+        self.index.stripe_data(self.index.stripe_of(probe)).admit(version, || self.sweep.is_over());
     }
 
     /// Carries out a flush that is due.

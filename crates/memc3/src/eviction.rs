@@ -220,6 +220,8 @@ impl Shared {
             expiry: more.expiry,
             idle_s: self.slabs.idle_s(page, now),
             fetched: header.is_fetched(),
+            stale: more.stale,
+            win_sent: more.win_sent,
             class: self.slabs.class_of(page).map_or(0, ClassId::number),
             total_len: self.total_len(header, words),
             value_len: self.value_len(header, words),

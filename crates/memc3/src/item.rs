@@ -127,6 +127,10 @@ impl Header {
         Self(self.0 | RECENT)
     }
 
+    pub fn fetched(self) -> Self {
+        Self(self.0 | FETCHED)
+    }
+
     #[inline]
     pub fn version(self) -> u64 {
         self.0 >> VERSION_SHIFT

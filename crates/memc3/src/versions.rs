@@ -62,6 +62,18 @@ impl StripeVersions {
         self.last.store(highest << VERSION_BITS | version, Relaxed);
     }
 
+    /// Notes that an item has been put back with `version`, which it had in another time: what is stored from now on has later ones.
+    pub fn admit(&self, version: u64, is_swept: impl FnOnce() -> bool) {
+        if version > self.last() {
+            self.put(version, is_swept);
+        }
+    }
+
+    /// Whether a version may be given to what is put back: it does not count as flushed, and others come after it.
+    pub fn is_admissible(&self, version: u64) -> bool {
+        (1..VERSION_TURN).contains(&version) && !self.is_flushed(version)
+    }
+
     /// Sweeps away all that is there.
     pub fn flush(&self) {
         let all = self.last().max(self.highest());

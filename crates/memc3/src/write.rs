@@ -90,6 +90,8 @@ struct Next<'v> {
     version: u64,
     /// It stays the same item for clients, as used as it was.
     keeps_use: bool,
+    /// It had been read before it came.
+    is_fetched: bool,
 }
 
 impl Next<'_> {
@@ -341,7 +343,7 @@ impl Shared {
                 total_len: self.total_len(found.header, found.words),
             }
         });
-        let version = self.next_version(probe);
+        let version = self.version_of(probe, &request.operation);
         let (change, answer) = apply(&request.operation, current.as_ref(), now, self.shown(version));
         let items = self.footprints(request, current.as_ref(), &change);
         let dead = found.as_ref().filter(|found| !found.is_live);
@@ -375,7 +377,8 @@ impl Shared {
                     found.words.store(0, found.header.with_version(version).0);
                 } else if more.is_needed() {
                     // The item has no room for a second word: it moves to a chunk that has.
-                    let next = Next { value: NewValue::Append(&[]), more, version, keeps_use: true };
+                    let value = NewValue::Append(&[]);
+                    let next = Next { value, more, version, keeps_use: true, is_fetched: false };
                     match self.rewrite(worker, &mut locked, probe, request, Some(found), spare, &next) {
                         Ok(replaced) => old = replaced,
                         Err(Attempt::Done) => unreachable!("a mark makes no item too large: `shape` does not count it"),
@@ -395,7 +398,12 @@ impl Shared {
                 // A number that keeps its length is changed in place for clients too: it stays as used as it was.
                 let keeps_use = matches!(&value, NewValue::Number(number)
                     if found.as_ref().is_some_and(|found| number.padded_len() == found.value_len));
-                let next = Next { value, more, version, keeps_use };
+                let restored = match &request.operation {
+                    Operation::Restore(restored) => Some(restored),
+                    _ => None,
+                };
+                let is_fetched = restored.is_some_and(|restored| restored.fetched);
+                let next = Next { value, more, version, keeps_use, is_fetched };
                 match self.rewrite(worker, &mut locked, probe, request, found.as_ref(), spare, &next) {
                     Ok(replaced) => old = replaced,
                     Err(Attempt::Done) => {
@@ -409,7 +417,11 @@ impl Shared {
                     }
                     Err(attempt) => return attempt,
                 }
-                self.use_version(probe, version);
+                if restored.is_some() {
+                    self.admit_version(probe, version);
+                } else {
+                    self.use_version(probe, version);
+                }
                 worker.station.counters.total_items(1);
                 is_stored = true;
             }
@@ -537,6 +549,7 @@ impl Shared {
             None => Header::new(key_len, value_len, more, version),
             Some(_) => Header::new_large(key_len, more, version),
         };
+        let header = if next.is_fetched { header.fetched() } else { header };
         let new_len = header.chunk_len() + shape.large_len.unwrap_or(0);
         if let Some(found) = found
             && shape.large_len.is_none()

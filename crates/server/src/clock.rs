@@ -8,7 +8,7 @@ use guira_item::{Clock, Time};
 
 /// When the server started, by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     started: Instant,
     clock: Clock,
 }
@@ -23,7 +23,8 @@ pub(crate) struct Reading {
 }
 
 impl Watch {
-    pub(crate) fn start() -> Self {
+    /// Starts it.
+    pub fn start() -> Self {
         Self { started: Instant::now(), clock: Clock::starting_at(wall_clock().as_secs()) }
     }
 
@@ -34,8 +35,14 @@ impl Watch {
         Reading { time: self.clock.time(elapsed.as_secs()), elapsed_ms }
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
+    /// Ties its time to Unix time.
+    pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The time, as commands count it.
+    pub fn now(&self) -> Time {
+        self.read().time
     }
 
     /// Seconds since the server started.

@@ -44,6 +44,7 @@ mod udp;
 mod watchers;
 mod worker;
 
+pub use clock::Watch;
 pub use limits::{TooFewFiles, allow_open_files};
 pub use listener::{ListenError, Listeners};
 pub use server::{Server, Stopper, WorkerPanicked};

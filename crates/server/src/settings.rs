@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Watch;
+
 /// Called when a client changes the verbosity, with the new level (as many as `-v` were given).
 pub type VerbosityHook = Arc<dyn Fn(u32) + Send + Sync>;
 
@@ -66,6 +68,8 @@ pub struct Settings {
     pub track_sizes: bool,
     /// What `stats settings` shows of the engine's options.
     pub shown: Shown,
+    /// The server's time; it begins with the settings, so that what is loaded before the server starts goes by it.
+    pub watch: Watch,
 }
 
 /// Options that only `stats settings` shows: they mean something to the engine or the operator, not to the server.
@@ -81,6 +85,8 @@ pub struct Shown {
     pub chunk_size_min: usize,
     /// `-D`: what a prefix ends with.
     pub prefix_delimiter: u8,
+    /// `-e`.
+    pub memory_file: Option<PathBuf>,
 }
 
 /// The version of memcached whose behaviour is spoken. Bare digits, because clients and proxies parse it.
@@ -116,7 +122,9 @@ impl Default for Settings {
                 growth_factor: 1.25,
                 chunk_size_min: 48,
                 prefix_delimiter: b':',
+                memory_file: None,
             },
+            watch: Watch::start(),
         }
     }
 }

@@ -121,7 +121,7 @@ impl<S: Service> Shared<S> {
     ) -> Self {
         Self {
             service,
-            watch: Watch::start(),
+            watch: settings.watch,
             tallies: Tallies::new(mailboxes.len()),
             mailboxes,
             watchers: Watchers::new(settings.watcher_queue_len_max),

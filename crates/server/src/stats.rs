@@ -233,7 +233,8 @@ pub(crate) fn settings<S: Service>(shared: &Shared<S>) -> Vec<Row> {
     rows.add("inline_ascii_response", "no");
     rows.add("ssl_enabled", "no");
     rows.add("num_napi_ids", "(null)");
-    rows.add("memory_file", "(null)");
+    let memory_file = settings.shown.memory_file.as_ref();
+    rows.add("memory_file", memory_file.map_or("(null)".into(), |path| path.display().to_string()));
     rows.add("engine", engine.engine);
     rows.add("eviction_policy", engine.eviction);
     if let Some(partitions) = &engine.partitions {

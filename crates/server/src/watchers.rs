@@ -268,7 +268,7 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
                 }
                 Operation::Store(_) => counts.sets += 1,
                 Operation::Delete(_) => counts.deletes += 1,
-                Operation::Arithmetic(_) | Operation::Touch(_) => {}
+                Operation::Arithmetic(_) | Operation::Touch(_) | Operation::Restore(_) => {}
             });
         }
     }
@@ -304,7 +304,11 @@ impl<'s, 'b, T: Sink> Observed<'s, 'b, T> {
                 self.looked_for(index, None);
                 ("stored", "add")
             }
-            Operation::Get(_) | Operation::Arithmetic(_) | Operation::Delete(_) | Operation::Touch(_) => return,
+            Operation::Get(_)
+            | Operation::Arithmetic(_)
+            | Operation::Delete(_)
+            | Operation::Touch(_)
+            | Operation::Restore(_) => return,
         };
         let (key, fd) = (UriText(self.requests[index].key.as_bytes()), self.fd);
         let (ttl, class, len) = items

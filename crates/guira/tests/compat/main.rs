@@ -21,3 +21,4 @@ mod normalise;
 mod server;
 mod startup;
 mod uploads;
+mod warm_restart;

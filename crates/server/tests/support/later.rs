@@ -7,7 +7,7 @@ use std::thread;
 
 use guira_item::{
     Answer, Death, Engine, EngineStats, EvictionLog, Footprints, Hit, ItemInfo, Key, MemoryLimitError, Operation,
-    PinnedValue, Request, ScanCursor, Service, Sink, Store, Ticket, Time, Wake,
+    PinnedValue, Request, Restore, ScanCursor, Service, Sink, Store, Ticket, Time, Wake,
 };
 
 use super::reference::Reference;
@@ -27,6 +27,7 @@ impl Owned {
             Operation::Delete(delete) => (Operation::Delete(delete), Vec::new()),
             Operation::Arithmetic(arithmetic) => (Operation::Arithmetic(arithmetic), Vec::new()),
             Operation::Touch(expiry) => (Operation::Touch(expiry), Vec::new()),
+            Operation::Restore(item) => (Operation::Restore(Restore { value: &[], ..item }), item.value.to_vec()),
         };
         Self { key: request.key.as_bytes().to_vec(), operation, value }
     }
@@ -34,6 +35,7 @@ impl Owned {
     fn request(&self) -> Request<'_> {
         let operation = match self.operation {
             Operation::Store(store) => Operation::Store(Store { value: &self.value, ..store }),
+            Operation::Restore(item) => Operation::Restore(Restore { value: &self.value, ..item }),
             other => other,
         };
         Request { key: Key::new(&self.key).unwrap(), operation }

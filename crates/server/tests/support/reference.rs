@@ -168,6 +168,8 @@ fn info<'a>(key: &'a [u8], item: &Item) -> ItemInfo<'a> {
         expiry: item.expiry,
         idle_s: 0,
         fetched: item.fetched,
+        stale: item.stale,
+        win_sent: item.win_sent,
         class: 1,
         total_len: key.len() + item.value.len(),
         value_len: item.value.len(),

@@ -1,0 +1,245 @@
+//! Items of real engines, over a restart.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use guira_cphash::{Cphash, Lockhash};
+use guira_item::{CasRule, Store, StoreMode};
+use guira_memc3::Memc3;
+
+use super::*;
+
+/// When servers start that save, and that load, by Unix time.
+const FIRST_UNIX_S: u64 = 1_700_000_000;
+const SECOND_UNIX_S: u64 = FIRST_UNIX_S + 1_000;
+
+const NOW: Time = Time(500);
+
+fn clock(unix_s: u64) -> Clock {
+    Clock::starting_at(unix_s)
+}
+
+/// Answers as text.
+#[derive(Default)]
+struct Told {
+    room: Vec<u8>,
+    list: Vec<Result<(Hit, Vec<u8>), Answer>>,
+}
+
+impl Sink for Told {
+    fn reserve(&mut self, _: usize, hit: &Hit) -> &mut [u8] {
+        self.room = vec![0; VALUE_SLACK_LEN + hit.value_len + VALUE_SLACK_LEN];
+        &mut self.room
+    }
+
+    fn commit(&mut self, _: usize, hit: &Hit) {
+        self.list.push(Ok((*hit, self.room[VALUE_SLACK_LEN..][..hit.value_len].to_vec())));
+    }
+
+    fn pinned(&mut self, _: usize, hit: &Hit, value: Box<dyn PinnedValue>) {
+        let mut bytes = Vec::new();
+        while bytes.len() < value.len() {
+            bytes.extend_from_slice(value.piece(bytes.len()));
+        }
+        self.list.push(Ok((*hit, bytes)));
+    }
+
+    fn metadata(&mut self, _: usize, hit: &Hit) {
+        self.list.push(Ok((*hit, Vec::new())));
+    }
+
+    fn answer(&mut self, _: usize, answer: Answer) {
+        self.list.push(Err(answer));
+    }
+}
+
+fn ask<E: Engine>(engine: &E, now: Time, key: &str, operation: Operation<'_>) -> Result<(Hit, Vec<u8>), Answer> {
+    let (mut worker, mut told) = (engine.worker(), Told::default());
+    let request = Request { key: Key::new(key.as_bytes()).expect("a key"), operation };
+    engine.execute(&mut worker, now, &[request], &mut told);
+    told.list.pop().expect("an answer")
+}
+
+fn set(value: &[u8], flags: u32, expiry: Expiry) -> Operation<'_> {
+    Operation::Store(Store { mode: StoreMode::Set, flags, expiry, cas: None, vivify: None, value })
+}
+
+/// All that is to be known of an item.
+const LOOK: Operation<'static> = Operation::Get(Get { value: true, bump: false, wins: true, ..Get::PLAIN });
+
+fn value(i: u32) -> Vec<u8> {
+    (0..if i.is_multiple_of(50) { 200_000 + i } else { i % 900 }).map(|at| (at / 3 + i) as u8).collect()
+}
+
+/// A thousand items: every third expires a hundred seconds after the file was saved, every seventh long after.
+fn fill<E: Engine>(engine: &E) {
+    for i in 0..1_000u32 {
+        let expiry = match i {
+            i if i.is_multiple_of(3) => Expiry::at(Time(NOW.0 + 100)),
+            i if i.is_multiple_of(7) => Expiry::at(Time(NOW.0 + 10_000)),
+            _ => Expiry::NEVER,
+        };
+        let stored = ask(engine, NOW, &format!("key{i}"), set(&value(i), i, expiry));
+        assert!(matches!(stored, Err(Answer::Stored { .. })), "{stored:?}");
+        if i.is_multiple_of(4) {
+            ask(engine, NOW, &format!("key{i}"), Operation::Get(Get::PLAIN)).expect("just stored");
+        }
+    }
+}
+
+/// What `first` has is what `second` has after a restart, but for what expired meanwhile.
+fn items_survive<A: Engine, B: Engine>(first: &A, second: &B) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items");
+    let file = || MemoryFile::claim(&path).expect("nobody has it");
+    fill(first);
+    assert_eq!(file().load(first, &clock(FIRST_UNIX_S), NOW, true).expect("nothing there"), None);
+    let saved = file().save(first, &clock(FIRST_UNIX_S), NOW).expect("disk");
+    assert_eq!((saved.items, saved.bytes), (1_000, fs::metadata(&path).expect("there").len()));
+    // Five hundred seconds later.
+    let now = Time(2);
+    let loaded = file().load(second, &clock(SECOND_UNIX_S), now, true).expect("sound").expect("there");
+    assert_eq!(loaded, Loaded { items: 666, expired: 334, too_large: 0, no_room: 0 });
+    for i in 0..1_000u32 {
+        let key = format!("key{i}");
+        let found = ask(second, now, &key, LOOK);
+        if i.is_multiple_of(3) {
+            assert_eq!(found, Err(Answer::Miss), "{key}");
+            continue;
+        }
+        let (hit, bytes) = found.expect("it is there");
+        assert!(bytes == value(i), "{key}");
+        let (before, _) = ask(first, NOW, &key, LOOK).expect("it was there");
+        assert_eq!((hit.flags, hit.cas, hit.fetched), (i, before.cas, i.is_multiple_of(4)), "{key}");
+        let expected = i.is_multiple_of(7).then_some(10_000 - 500);
+        let left = (hit.expiry != Expiry::NEVER).then(|| hit.expiry.to_raw() - now.0);
+        // A clock begins two seconds before its server.
+        assert!(
+            left.zip(expected).map_or(left == expected, |(left, told)| left.abs_diff(told) <= 2),
+            "{key}: {left:?}"
+        );
+        // The version that a client has still fits, once.
+        let rule = Some(CasRule { expected: before.cas, or_stale: false });
+        let (mode, flags, expiry, vivify, value) = (StoreMode::Set, 0, Expiry::NEVER, None, &b"new"[..]);
+        let cas = Operation::Store(Store { mode, flags, expiry, cas: rule, vivify, value });
+        assert!(matches!(ask(second, now, &key, cas), Err(Answer::Stored { .. })), "{key}");
+        assert_eq!(ask(second, now, &key, cas), Err(Answer::Exists), "{key}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing else is left");
+}
+
+fn memc3(megabytes: usize) -> Memc3 {
+    Memc3::new(guira_memc3::Config::new(megabytes << 20)).expect("memory")
+}
+
+fn cphash(megabytes: usize) -> Cphash {
+    Cphash::new(guira_cphash::Config::new(megabytes << 20)).expect("memory")
+}
+
+fn lockhash(megabytes: usize) -> Lockhash {
+    Lockhash::new(guira_cphash::Config { partitions: Some(1), ..guira_cphash::Config::new(megabytes << 20) })
+        .expect("memory")
+}
+
+#[test]
+fn items_survive_in_every_engine_and_from_each_to_the_next() {
+    items_survive(&memc3(64), &memc3(64));
+    items_survive(&memc3(64), &cphash(64));
+    items_survive(&cphash(64), &lockhash(64));
+    items_survive(&lockhash(64), &memc3(64));
+}
+
+/// In a smaller memory those stay that were used last.
+#[test]
+fn the_oldest_go_where_there_is_less_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items");
+    let first = lockhash(32);
+    let value = vec![7; 1_000];
+    let count = 20_000u32;
+    let at = |i: u32| Time(10 + i / 100);
+    for i in 0..count {
+        ask(&first, at(i), &format!("key{i}"), set(&value, 0, Expiry::NEVER)).expect_err("stored");
+    }
+    let now = at(count);
+    // The first thousand are used again at the end.
+    (0..1_000).for_each(|i| drop(ask(&first, now, &format!("key{i}"), Operation::Get(Get::PLAIN)).expect("there")));
+    MemoryFile::claim(&path).expect("free").save(&first, &clock(FIRST_UNIX_S), now).expect("disk");
+    let second = lockhash(8);
+    let file = MemoryFile::claim(&path).expect("free");
+    let loaded = file.load(&second, &clock(SECOND_UNIX_S), Time(2), true).expect("sound").expect("there");
+    assert_eq!(loaded.items + loaded.no_room, count.into());
+    assert_eq!(second.stats().curr_items, loaded.items);
+    assert!((5_000..8_000).contains(&loaded.items), "{loaded:?}");
+    let is_there = |i: u32| ask(&second, Time(2), &format!("key{i}"), LOOK).is_ok();
+    assert!((0..1_000).all(is_there), "used last");
+    assert!((count - 2_000..count).all(is_there), "stored last");
+    assert!(!(1_000..10_000).any(is_there), "the oldest");
+    // Where nothing may be evicted all of it must fit.
+    let config = guira_cphash::Config { evictions_enabled: false, ..guira_cphash::Config::new(8 << 20) };
+    let strict = Lockhash::new(config).expect("memory");
+    let refused = file.load(&strict, &clock(SECOND_UNIX_S), Time(2), false).expect_err("no room");
+    assert!(refused.to_string().contains("raise -m"), "{refused}");
+    assert!(path.exists());
+}
+
+#[test]
+fn a_file_that_is_damaged_is_left_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items");
+    let first = memc3(64);
+    fill(&first);
+    let file = || MemoryFile::claim(&path).expect("free");
+    file().save(&first, &clock(FIRST_UNIX_S), NOW).expect("disk");
+    let mut bytes = fs::read(&path).expect("there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, &bytes).expect("disk");
+    let refused = file().load(&memc3(64), &clock(SECOND_UNIX_S), NOW, true).expect_err("damaged");
+    assert_eq!(refused.to_string(), "is cut short or damaged (items)");
+    assert!(fs::read(&path).expect("there") == bytes);
+}
+
+#[test]
+fn one_server_at_a_time_has_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items");
+    let file = MemoryFile::claim(&path).expect("free");
+    assert!(matches!(MemoryFile::claim(&path), Err(MemoryFileError::InUse)));
+    drop(file);
+    let file = MemoryFile::claim(&path).expect("free again");
+    file.forget().expect("nothing there is no error");
+    let engine = memc3(64);
+    file.save(&engine, &clock(FIRST_UNIX_S), NOW).expect("disk");
+    let file = MemoryFile::claim(&path).expect("free again");
+    let loaded = file.load(&engine, &clock(SECOND_UNIX_S), NOW, true).expect("sound");
+    assert_eq!(loaded, Some(Loaded::default()));
+    file.forget().expect("removed");
+    assert_eq!(file.load(&engine, &clock(SECOND_UNIX_S), NOW, true).expect("gone"), None);
+    let nowhere = MemoryFile::claim(&folder.path().join("no/such/folder"));
+    assert!(matches!(nowhere, Err(MemoryFileError::Format(FormatError::Io(_)))));
+}
+
+/// Many claim, save and let go at the same time: whoever has the file is alone with it.
+#[test]
+fn claims_do_not_overlap() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items");
+    let (is_held, engine) = (AtomicBool::new(false), memc3(64));
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (is_held, engine, path) = (&is_held, &engine, &path);
+            scope.spawn(move || {
+                let mut claimed = 0;
+                while claimed < 50 {
+                    let Ok(file) = MemoryFile::claim(path) else { continue };
+                    claimed += 1;
+                    assert!(!is_held.swap(true, Ordering::SeqCst), "another has it");
+                    is_held.store(false, Ordering::SeqCst);
+                    if (claimed + number) % 2 == 0 {
+                        file.save(engine, &clock(FIRST_UNIX_S), NOW).expect("disk");
+                    }
+                }
+            });
+        }
+    });
+}
