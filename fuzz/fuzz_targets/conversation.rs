@@ -128,6 +128,7 @@ fn answer(index: usize, request: &Request<'_>, sink: &mut impl Sink) {
             sink.answer(index, answer);
         }
         Operation::Touch(_) => sink.answer(index, Answer::Touched),
+        Operation::Restore(_) => unreachable!("no client can ask for that"),
     }
 }
 

@@ -26,6 +26,7 @@ mod lookup_factors;
 mod partitions;
 mod rings;
 mod scaling;
+mod warm_restart;
 
 use crate::error::BenchError;
 use crate::event_count::EventCount;
@@ -36,7 +37,7 @@ use crate::{crew, in_process, memory_speed, metric};
 
 pub use partitions::Parameters;
 
-const EXPERIMENTS: [Experiment<Bench>; 18] = [
+const EXPERIMENTS: [Experiment<Bench>; 19] = [
     Experiment { name: construction::NAME, run: construction::run },
     Experiment { name: cache_space::NAME, run: cache_space::run },
     Experiment { name: insert_cost::NAME, run: insert_cost::run },
@@ -55,6 +56,7 @@ const EXPERIMENTS: [Experiment<Bench>; 18] = [
     Experiment { name: partitions::CORES.name, run: |bench| partitions::CORES.run(bench) },
     Experiment { name: partitions::breakdown::NAME, run: partitions::breakdown::run },
     Experiment { name: rings::NAME, run: rings::run },
+    Experiment { name: warm_restart::NAME, run: warm_restart::run },
 ];
 
 /// Flags of `guira bench engine`.

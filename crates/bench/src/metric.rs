@@ -133,6 +133,14 @@ metrics! {
     MISS_SHARE: "misses", "of gets", Neither;
 }
 
+// Restarts.
+metrics! {
+    /// Time to save what an engine has.
+    SAVE: "save", "s", Less;
+    /// Time to load it into a new one.
+    LOAD: "load", "s", Less;
+}
+
 // Messages between cores.
 metrics! {
     /// From the first message of a window to its last reply, for each message of it.

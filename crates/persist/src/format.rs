@@ -9,7 +9,8 @@
 //!          key | value
 //! ```
 //! Numbers are little-endian. Always true: every byte is covered by a checksum or compared with what it has to be, and no length is
-//! believed that reaches beyond the file, so that a damaged file is told from a sound one, and costs no more memory than it is long.
+//! believed that reaches beyond the file, so that a damaged file is told from a sound one, and costs a few times as much memory as it
+//! is long at most.
 
 use std::{
     fmt,

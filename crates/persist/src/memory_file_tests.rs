@@ -148,6 +148,38 @@ fn items_survive_in_every_engine_and_from_each_to_the_next() {
     items_survive(&lockhash(64), &memc3(64));
 }
 
+/// The wall clock decides, wherever it has been set to.
+#[test]
+fn a_clock_that_was_set_moves_the_end_of_items() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("items");
+    let first = memc3(64);
+    // Half an hour.
+    ask(&first, NOW, "key", set(b"x", 0, Expiry::at(Time(NOW.0 + 1_800)))).expect_err("stored");
+    ask(&first, NOW, "forever", set(b"x", 0, Expiry::NEVER)).expect_err("stored");
+    MemoryFile::claim(&path).expect("free").save(&first, &clock(FIRST_UNIX_S), NOW).expect("disk");
+    let saved_unix_s = clock(FIRST_UNIX_S).to_unix_s(NOW);
+    for (started_unix_s, left_s) in [
+        (saved_unix_s - 3_600, Some(5_400)),
+        (saved_unix_s + 600, Some(1_200)),
+        (saved_unix_s + 3_600, None),
+        (0, None),
+    ] {
+        let (second, now) = (memc3(64), Time(2));
+        let file = MemoryFile::claim(&path).expect("free");
+        file.load(&second, &clock(started_unix_s), now, true).expect("sound").expect("there");
+        let found = ask(&second, now, "key", LOOK);
+        let left = found.map(|(hit, _)| hit.expiry.to_raw() - now.0).ok();
+        if started_unix_s == 0 {
+            // Before all time: it lasts as long as an item can.
+            assert_eq!(left, Some(Expiry::MAX.to_raw() - now.0));
+        } else {
+            assert!(left.zip(left_s).map_or(left == left_s, |(left, told)| left.abs_diff(told) <= 2), "{left:?}");
+        }
+        assert!(ask(&second, now, "forever", LOOK).is_ok());
+    }
+}
+
 /// In a smaller memory those stay that were used last.
 #[test]
 fn the_oldest_go_where_there_is_less_room() {
