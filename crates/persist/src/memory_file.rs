@@ -23,7 +23,7 @@ use crate::format::{Age, FormatError, Item, Reader, Writer};
 const PLACES: usize = 1_024;
 
 /// Items that an engine is asked for, or given, together.
-const BATCH_LEN: usize = 64;
+const BATCH_LEN: usize = 512;
 
 /// What was saved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
