@@ -143,11 +143,14 @@ impl MemoryFile {
         now: Time,
         evicts: bool,
     ) -> Result<Option<Loaded>, MemoryFileError> {
-        let file = match File::open(&self.path) {
-            Ok(file) => file,
+        match fs::metadata(&self.path) {
+            // Opening a pipe would wait for somebody to write to it.
+            Ok(found) if !found.is_file() => return Err(FormatError::NotOne.into()),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
-        };
+        }
+        let file = File::open(&self.path)?;
         let mut worker = engine.worker();
         let mut outcome = Outcome::default();
         Reader::open(BufReader::new(file))?.read::<MemoryFileError>(|items| {

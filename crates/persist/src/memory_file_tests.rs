@@ -247,6 +247,9 @@ fn one_server_at_a_time_has_a_file() {
     assert_eq!(loaded, Some(Loaded::default()));
     file.forget().expect("removed");
     assert_eq!(file.load(&engine, &clock(SECOND_UNIX_S), NOW, true).expect("gone"), None);
+    let own = MemoryFile::claim(folder.path()).expect("beside it");
+    let refused = own.load(&engine, &clock(SECOND_UNIX_S), NOW, true).expect_err("a folder");
+    assert_eq!(refused.to_string(), "is no memory file of guira's");
     let nowhere = MemoryFile::claim(&folder.path().join("no/such/folder"));
     assert!(matches!(nowhere, Err(MemoryFileError::Format(FormatError::Io(_)))));
 }
