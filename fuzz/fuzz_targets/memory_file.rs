@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((count, block)) = data.split_first() else { return };
     let Ok(items) = read(&file(u64::from(*count), block)) else { return };
     assert_eq!(items.len(), usize::from(*count));
-    let mut writer = Writer::begin(Vec::new(), 1).expect("memory");
+    let mut writer = Writer::begin(Vec::new(), 1, 2).expect("memory");
     for item in &items {
         let item = item.as_item();
         writer.put(Age::of(7), &item, item.value.len(), std::iter::once(item.value)).expect("as long as before");
@@ -27,6 +27,7 @@ fn file(count: u64, block: &[u8]) -> Vec<u8> {
     let mut bytes = b"GUIRAMEM".to_vec();
     bytes.extend_from_slice(&1u32.to_le_bytes());
     bytes.extend_from_slice(&7u64.to_le_bytes());
+    bytes.extend_from_slice(&8u64.to_le_bytes());
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     let at = bytes.len() as u64;
     bytes.extend_from_slice(block);

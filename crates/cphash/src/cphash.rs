@@ -379,6 +379,14 @@ impl Engine for Cphash {
         self.owner.shared.maintain(now)
     }
 
+    fn last_version(&self) -> u64 {
+        self.owner.shared.last_version()
+    }
+
+    fn skip_versions(&self, last: u64) {
+        self.owner.shared.skip_versions(last);
+    }
+
     fn log_evictions(&self, log: Option<EvictionLog>) {
         self.owner.shared.log_evictions(log);
     }

@@ -241,6 +241,14 @@ impl<const BUCKET_LOCKS: bool> Engine for LockedPartitions<BUCKET_LOCKS> {
         self.shared.maintain(now)
     }
 
+    fn last_version(&self) -> u64 {
+        self.shared.last_version()
+    }
+
+    fn skip_versions(&self, last: u64) {
+        self.shared.skip_versions(last);
+    }
+
     fn log_evictions(&self, log: Option<EvictionLog>) {
         self.shared.log_evictions(log);
     }

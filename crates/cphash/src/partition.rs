@@ -89,6 +89,18 @@ impl Partition {
         self.len
     }
 
+    /// The version that was handed out last.
+    pub fn last_version(&self) -> u64 {
+        self.last_version
+    }
+
+    /// Goes on behind a version.
+    pub fn skip_versions(&mut self, last: u64) {
+        if last <= VERSION_MAX {
+            self.last_version = self.last_version.max(last);
+        }
+    }
+
     /// Bytes of values written so far, by which a turn with the partition is measured.
     #[inline]
     pub fn written(&self) -> u64 {

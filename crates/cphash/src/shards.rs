@@ -403,6 +403,23 @@ pub(crate) trait Shards: Send + Sync {
         moved
     }
 
+    /// See [`guira_item::Engine::last_version`].
+    fn last_version(&self) -> u64 {
+        let of_group = |group: &mut Group<'_>, _: &Context<'_>| {
+            group.partitions.iter().map(|partition| partition.last_version()).max().unwrap_or(0)
+        };
+        (0..self.groups()).map(|group| self.with_group(group, self.common().now(), of_group)).max().unwrap_or(0)
+    }
+
+    /// See [`guira_item::Engine::skip_versions`].
+    fn skip_versions(&self, last: u64) {
+        for group in 0..self.groups() {
+            self.with_group(group, self.common().now(), |group, _| {
+                group.partitions.iter_mut().for_each(|partition| partition.skip_versions(last));
+            });
+        }
+    }
+
     /// See [`guira_item::Engine::log_evictions`].
     fn log_evictions(&self, log: Option<EvictionLog>) {
         self.common().settings.set_log(log);

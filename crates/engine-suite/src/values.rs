@@ -137,6 +137,15 @@ pub fn what_is_restored_is_as_it_was<E: Engine>(subject: &Subject<E>) {
         assert!(version > versions - i, "{version} may have been handed out before");
         assert_eq!(run(&engine, &mut worker, NOW, &key(i), cas(versions - i)), Reply::Other(Answer::Exists));
     }
+    // Nor is one given again that was skipped.
+    let last = engine.last_version();
+    assert!(last >= versions, "{last}");
+    engine.skip_versions(last + 1_000);
+    for i in 0..100 {
+        let stored = run(&engine, &mut worker, NOW, format!("new{i}").as_bytes(), store(StoreMode::Set, b"x"));
+        assert!(matches!(stored, Reply::Other(Answer::Stored { cas }) if cas > last + 1_000), "{stored:?}");
+    }
+    engine.skip_versions(1);
     // A version that no engine can have is a new one.
     for version in [0, u64::MAX] {
         let (flags, expiry, value) = (0, Expiry::NEVER, &b"x"[..]);

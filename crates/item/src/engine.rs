@@ -63,6 +63,12 @@ pub trait Engine: Send + Sync + 'static {
     /// A slice of background work (expired items, index growth, memory between classes). Returns whether more is waiting.
     fn maintain(&self, worker: &mut Self::Worker, now: Time) -> bool;
 
+    /// The highest version that it has given to an item.
+    fn last_version(&self) -> u64;
+
+    /// From now on what is stored gets higher versions than `last`, if the engine has so many.
+    fn skip_versions(&self, last: u64);
+
     /// Starts (`Some`) or ends (`None`) the reporting of evictions, for `watch evictions`.
     fn log_evictions(&self, log: Option<EvictionLog>);
 }

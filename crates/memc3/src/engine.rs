@@ -455,6 +455,23 @@ impl Engine for Memc3 {
         self.shared.maintain(worker, now)
     }
 
+    fn last_version(&self) -> u64 {
+        let index = &self.shared.index;
+        (0..index.stripes()).map(|stripe| index.stripe_data(stripe).highest_so_far()).max().unwrap_or(0)
+    }
+
+    fn skip_versions(&self, last: u64) {
+        let Shared { index, sweep, .. } = &*self.shared;
+        for stripe in 0..index.stripes() {
+            let versions = index.stripe_data(stripe);
+            index.with_stripe(stripe, || {
+                if versions.is_admissible(last) {
+                    versions.admit(last, || sweep.is_over());
+                }
+            });
+        }
+    }
+
     fn log_evictions(&self, log: Option<EvictionLog>) {
         self.shared.is_logging.store(log.is_some(), Ordering::Relaxed);
         *self.shared.eviction_log.lock().unwrap_or_else(PoisonError::into_inner) = log;

@@ -62,6 +62,11 @@ impl StripeVersions {
         self.last.store(highest << VERSION_BITS | version, Relaxed);
     }
 
+    /// The highest version that has been handed out, or one that is a little higher.
+    pub fn highest_so_far(&self) -> u64 {
+        self.last().max(self.highest())
+    }
+
     /// Notes that an item has been put back with `version`, which it had in another time: what is stored from now on has later ones.
     pub fn admit(&self, version: u64, is_swept: impl FnOnce() -> bool) {
         if version > self.last() {
@@ -76,7 +81,7 @@ impl StripeVersions {
 
     /// Sweeps away all that is there.
     pub fn flush(&self) {
-        let all = self.last().max(self.highest());
+        let all = self.highest_so_far();
         self.flushed.store(all, Relaxed);
         self.last.store(self.last.load(Relaxed) & !VERSION_MAX | all, Relaxed);
     }

@@ -1,7 +1,7 @@
 //! The memory file: items in blocks by age, so that they can be loaded oldest first though they were found in any order.
 //!
 //! ```text
-//! header   "GUIRAMEM" | version u32 | saved, Unix time in seconds u64 | crc u32 of that
+//! header   "GUIRAMEM" | version u32 | saved, Unix time in seconds u64 | last version of an item u64 | crc u32 of that
 //! blocks   items one after the other, all of one age
 //! index    for each block: offset u64 | length u64 | items u64 | age u8 | crc u32 of the block
 //! footer   offset of the index u64 | blocks u64 | crc u32 of the index and of these two | "GUIRAEND"
@@ -25,7 +25,7 @@ const END_MAGIC: &[u8; 8] = b"GUIRAEND";
 /// The version of the format that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-const HEADER_LEN: usize = 8 + 4 + 8 + 4;
+const HEADER_LEN: usize = 8 + 4 + 8 + 8 + 4;
 const ENTRY_LEN: usize = 8 + 8 + 8 + 1 + 4;
 const FOOTER_LEN: usize = 8 + 8 + 4 + 8;
 const ITEM_HEADER_LEN: usize = 1 + 1 + 4 + 8 + 8 + 4;
@@ -153,15 +153,16 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file of what is there at `saved_unix_s`.
+    /// Begins a file of what is there at `saved_unix_s`, when items had been given versions up to `last_version`.
     ///
     /// # Errors
     /// Whatever `to` says.
-    pub fn begin(mut to: W, saved_unix_s: u64) -> io::Result<Self> {
+    pub fn begin(mut to: W, saved_unix_s: u64, last_version: u64) -> io::Result<Self> {
         let mut header = Vec::with_capacity(HEADER_LEN);
         header.extend_from_slice(MAGIC);
         header.extend_from_slice(&VERSION.to_le_bytes());
         header.extend_from_slice(&saved_unix_s.to_le_bytes());
+        header.extend_from_slice(&last_version.to_le_bytes());
         header.extend_from_slice(&crc32fast::hash(&header).to_le_bytes());
         to.write_all(&header)?;
         let blocks = (0..Age::COUNT).map(|_| Block::default()).collect();
@@ -237,6 +238,7 @@ impl<W: Write> Writer<W> {
 pub struct Reader<R> {
     from: R,
     saved_unix_s: u64,
+    last_version: u64,
     /// The oldest first.
     index: Vec<Entry>,
     bytes: Vec<u8>,
@@ -261,18 +263,25 @@ impl<R: Read + Seek> Reader<R> {
         if version != VERSION {
             return Err(FormatError::OtherVersion(version));
         }
-        let (Some(saved_unix_s), Some(crc)) = (bytes.u64(), bytes.u32()) else { return Err(cut) };
+        let (Some(saved_unix_s), Some(last_version), Some(crc)) = (bytes.u64(), bytes.u64(), bytes.u32()) else {
+            return Err(cut);
+        };
         if crc != crc32fast::hash(&header[..HEADER_LEN - 4]) {
             return Err(cut);
         }
         let mut index = read_index(&mut from, len)?;
         index.sort_by_key(|entry| std::cmp::Reverse(entry.age));
-        Ok(Self { from, saved_unix_s, index, bytes: Vec::new() })
+        Ok(Self { from, saved_unix_s, last_version, index, bytes: Vec::new() })
     }
 
     /// When it was saved, Unix time in seconds.
     pub fn saved_unix_s(&self) -> u64 {
         self.saved_unix_s
+    }
+
+    /// The highest version that any item had been given, those included that were gone by then.
+    pub fn last_version(&self) -> u64 {
+        self.last_version
     }
 
     /// Items there are.
@@ -411,7 +420,7 @@ mod tests {
 
     /// A file of items of many lengths and ages, and the items.
     fn file(count: u32) -> (Vec<u8>, Vec<Parts>) {
-        let mut writer = Writer::begin(Vec::new(), 1_700_000_000).expect("memory");
+        let mut writer = Writer::begin(Vec::new(), 1_700_000_000, 77).expect("memory");
         let items: Vec<_> = (0..count)
             .map(|i| {
                 let value = vec![i as u8; if i % 97 == 5 { 300_000 } else { i as usize % 700 }];
@@ -459,7 +468,8 @@ mod tests {
     fn items_come_back_the_oldest_first() {
         let (bytes, mut items) = file(3_000);
         items.sort_by_key(|(age, ..)| std::cmp::Reverse(*age));
-        assert_eq!(Reader::open(Cursor::new(&bytes)).expect("sound").len(), 3_000);
+        let reader = Reader::open(Cursor::new(&bytes)).expect("sound");
+        assert_eq!((reader.len(), reader.saved_unix_s(), reader.last_version()), (3_000, 1_700_000_000, 77));
         assert!(read(&bytes).expect("sound") == items);
         let (empty, _) = file(0);
         assert!(Reader::open(Cursor::new(&empty)).expect("sound").is_empty());

@@ -153,7 +153,10 @@ impl MemoryFile {
         let file = File::open(&self.path)?;
         let mut worker = engine.worker();
         let mut outcome = Outcome::default();
-        Reader::open(BufReader::new(file))?.read::<MemoryFileError>(|items| {
+        let reader = Reader::open(BufReader::new(file))?;
+        // What is stored under a key that was deleted must not get a version that a client has seen there.
+        engine.skip_versions(reader.last_version());
+        reader.read::<MemoryFileError>(|items| {
             for batch in items.chunks(BATCH_LEN) {
                 let requests: Vec<Request<'_>> = batch.iter().filter_map(|item| put_back(item, clock, now)).collect();
                 outcome.loaded.expired += (batch.len() - requests.len()) as u64;
@@ -186,7 +189,7 @@ impl MemoryFile {
     pub fn save<E: Engine>(mut self, engine: &E, clock: &Clock, now: Time) -> Result<Saved, MemoryFileError> {
         // Somebody may have left something there.
         self.next.set_len(0)?;
-        let mut writer = Writer::begin(&self.next, clock.to_unix_s(now))?;
+        let mut writer = Writer::begin(&self.next, clock.to_unix_s(now), engine.last_version())?;
         let mut worker = engine.worker();
         let mut cursor = Some(ScanCursor::default());
         while let Some(at) = cursor {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use guira_cphash::{Cphash, Lockhash};
-use guira_item::{CasRule, Store, StoreMode};
+use guira_item::{CasRule, Delete, Store, StoreMode};
 use guira_memc3::Memc3;
 
 use super::*;
@@ -63,6 +63,14 @@ fn set(value: &[u8], flags: u32, expiry: Expiry) -> Operation<'_> {
     Operation::Store(Store { mode: StoreMode::Set, flags, expiry, cas: None, vivify: None, value })
 }
 
+/// The version that a set gets.
+fn stored<E: Engine>(engine: &E, now: Time, key: &str) -> u64 {
+    match ask(engine, now, key, set(b"x", 0, Expiry::NEVER)) {
+        Err(Answer::Stored { cas }) => cas,
+        other => panic!("not stored: {other:?}"),
+    }
+}
+
 /// All that is to be known of an item.
 const LOOK: Operation<'static> = Operation::Get(Get { value: true, bump: false, wins: true, ..Get::PLAIN });
 
@@ -92,6 +100,9 @@ fn items_survive<A: Engine, B: Engine>(first: &A, second: &B) {
     let path = folder.path().join("items");
     let file = || MemoryFile::claim(&path).expect("nobody has it");
     fill(first);
+    // Many times, and deleted in the end.
+    let seen = (0..3_000).map(|_| stored(first, NOW, "deleted")).max();
+    ask(first, NOW, "deleted", Operation::Delete(Delete { cas: None, invalidate: None })).expect_err("deleted");
     assert_eq!(file().load(first, &clock(FIRST_UNIX_S), NOW, true).expect("nothing there"), None);
     let saved = file().save(first, &clock(FIRST_UNIX_S), NOW).expect("disk");
     assert_eq!((saved.items, saved.bytes), (1_000, fs::metadata(&path).expect("there").len()));
@@ -124,6 +135,7 @@ fn items_survive<A: Engine, B: Engine>(first: &A, second: &B) {
         assert!(matches!(ask(second, now, &key, cas), Err(Answer::Stored { .. })), "{key}");
         assert_eq!(ask(second, now, &key, cas), Err(Answer::Exists), "{key}");
     }
+    assert!(Some(stored(second, now, "deleted")) > seen, "a client may have that version still");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing else is left");
 }
 

@@ -248,6 +248,14 @@ impl Engine for Reference {
         false
     }
 
+    fn last_version(&self) -> u64 {
+        self.next_cas.load(Relaxed)
+    }
+
+    fn skip_versions(&self, last: u64) {
+        self.next_cas.fetch_max(last, Relaxed);
+    }
+
     fn log_evictions(&self, log: Option<EvictionLog>) {
         *self.log.lock().unwrap() = log;
     }
