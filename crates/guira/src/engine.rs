@@ -30,7 +30,7 @@ impl<E: Engine> Ready for Arc<E> {
     }
 
     fn save(&self, file: MemoryFile, watch: &Watch) -> Result<Saved, MemoryFileError> {
-        file.save(&**self, watch.clock(), watch.now())
+        file.save(&**self, &watch.clock_by_now(), watch.now())
     }
 }
 

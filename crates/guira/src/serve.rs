@@ -90,23 +90,25 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     if let Some(kept) = &kept {
         greeting += &format!("guira: {}\n", kept.load(&*engine, &watch, !options.disable_evictions)?);
     }
-    let server = match engine.start(settings, listeners) {
-        Ok(server) => server,
-        Err(error) => {
-            kept.map_or(Ok(()), |kept| kept.save(&*engine, &watch))?;
-            return Err(cannot("start", &error));
+    let mut is_sound = true;
+    let serve = || {
+        let server = engine.start(settings, listeners).map_err(|error| cannot("start", &error))?;
+        signals.pass_on(server.stopper(), on_hangup).map_err(|error| cannot("watch signals", &error))?;
+        if daemon::is_daemon() {
+            daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
+        } else {
+            // A closed standard error is no reason to end.
+            let _ = std::io::stderr().write_all(greeting.as_bytes());
         }
+        server.join().map_err(|error| {
+            // What a bug has left is not worth keeping.
+            is_sound = false;
+            error.to_string()
+        })
     };
-    signals.pass_on(server.stopper(), on_hangup).map_err(|error| cannot("watch signals", &error))?;
-    if daemon::is_daemon() {
-        daemon::tell_ready(options.enable_coredumps, options.verbose > 0)?;
-    } else {
-        // A closed standard error is no reason to end.
-        let _ = std::io::stderr().write_all(greeting.as_bytes());
-    }
-    let ended = server.join().map_err(|error| error.to_string());
-    // What a bug has left is not worth keeping.
-    let saved = kept.filter(|_| ended.is_ok()).map_or(Ok(()), |kept| kept.save(&*engine, &watch));
+    let ended = serve();
+    // What was loaded has no file any more, however this has ended.
+    let saved = kept.filter(|_| is_sound).map_or(Ok(()), |kept| kept.save(&*engine, &watch));
     drop(pidfile);
     ended.and(saved)
 }

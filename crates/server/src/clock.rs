@@ -40,6 +40,11 @@ impl Watch {
         &self.clock
     }
 
+    /// The same by what the wall clock says now: it may have been set since the start.
+    pub fn clock_by_now(&self) -> Clock {
+        Clock::starting_at(wall_clock().as_secs().saturating_sub(self.uptime_s()))
+    }
+
     /// The time, as commands count it.
     pub fn now(&self) -> Time {
         self.read().time
