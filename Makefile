@@ -9,6 +9,10 @@ THREADS ?= $(shell nproc)
 # rustup's place, for a shell that was open when `scripts/install` put Rust there.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
+# Where `scripts/install` puts RocksDB, so that it is built once and not for every profile.
+export ROCKSDB_LIB_DIR := $(shell scripts/rocksdb --folder)
+export ROCKSDB_STATIC := 1
+
 .PHONY: run test
 
 run:

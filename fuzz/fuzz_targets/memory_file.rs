@@ -4,7 +4,8 @@
 
 use std::io::Cursor;
 
-use guira_persist::format::{Age, FormatError, Item, Reader, Writer};
+use guira_item::Rank;
+use guira_persist::format::{FormatError, Head, Item, Reader, VERSION, Writer};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let _ = read(data);
@@ -12,10 +13,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((count, block)) = data.split_first() else { return };
     let Ok(items) = read(&file(u64::from(*count), block)) else { return };
     assert_eq!(items.len(), usize::from(*count));
-    let mut writer = Writer::begin(Vec::new(), 1, 2).expect("memory");
+    let mut writer = Writer::begin(Vec::new(), &Head::default()).expect("memory");
     for item in &items {
         let item = item.as_item();
-        writer.put(Age::of(7), &item, item.value.len(), std::iter::once(item.value)).expect("as long as before");
+        writer.put(Rank::default(), &item, item.value.len(), std::iter::once(item.value)).expect("as long as before");
     }
     let (written, bytes) = writer.finish().expect("memory");
     assert_eq!(written, items.len() as u64);
@@ -25,9 +26,10 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
 /// A sound file with one block.
 fn file(count: u64, block: &[u8]) -> Vec<u8> {
     let mut bytes = b"GUIRAMEM".to_vec();
-    bytes.extend_from_slice(&1u32.to_le_bytes());
-    bytes.extend_from_slice(&7u64.to_le_bytes());
-    bytes.extend_from_slice(&8u64.to_le_bytes());
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    for number in [7u64, 8, 9] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     let at = bytes.len() as u64;
     bytes.extend_from_slice(block);
@@ -51,8 +53,8 @@ fn file(count: u64, block: &[u8]) -> Vec<u8> {
 struct Owned {
     key: Vec<u8>,
     value: Vec<u8>,
-    numbers: (u32, u64, u64),
-    marks: [bool; 3],
+    numbers: (u32, u64, u64, u32),
+    marks: [bool; 5],
 }
 
 impl Owned {
@@ -60,15 +62,16 @@ impl Owned {
         Self {
             key: item.key.as_bytes().to_vec(),
             value: item.value.to_vec(),
-            numbers: (item.flags, item.expires_unix_s, item.version),
-            marks: [item.fetched, item.stale, item.win_sent],
+            numbers: (item.flags, item.expires_unix_s, item.version, item.idle_s),
+            marks: [item.fetched, item.stale, item.win_sent, item.recent, item.spared],
         }
     }
 
     fn as_item(&self) -> Item<'_> {
         let key = guira_item::Key::new(&self.key).expect("it was one");
-        let ((flags, expires_unix_s, version), [fetched, stale, win_sent]) = (self.numbers, self.marks);
-        Item { key, flags, expires_unix_s, version, fetched, stale, win_sent, value: &self.value }
+        let ((flags, expires_unix_s, version, idle_s), value) = (self.numbers, &self.value[..]);
+        let [fetched, stale, win_sent, recent, spared] = self.marks;
+        Item { key, flags, expires_unix_s, version, idle_s, fetched, stale, win_sent, recent, spared, value }
     }
 }
 

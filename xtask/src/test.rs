@@ -22,6 +22,22 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
         tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "400000");
         run.step(&format!("the running program with --engine {engine}"), tests)?;
     }
+    // And with a store behind every server. What is left out is about the engine's memory and what is said of it.
+    let left_out = [
+        "crash::",
+        "crowd::",
+        "uploads::",
+        "administration::",
+        "startup::",
+        "hostile::who_leaves_in_the_middle_leaves_nothing_behind",
+    ];
+    let skipped: String = left_out.iter().map(|name| format!(" --skip {name}")).collect();
+    for engine in ["memc3", "lockhash"] {
+        let mut tests = run.command(&format!("cargo test --locked --package guira --test compat --{skipped}"));
+        tests.env("GUIRA_ENGINE", engine).env("GUIRA_TEST_STORE", "rocksdb");
+        tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "200000").env("GUIRA_KILL_CYCLES", "100");
+        run.step(&format!("the running program with --engine {engine} --store rocksdb"), tests)?;
+    }
     model::model(run)?;
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.

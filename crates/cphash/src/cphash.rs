@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, ReassignError, Request,
-    ScanCursor, Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats, OrderCursor, ReassignError,
+    Request, ScanCursor, Sink, Standing, Time,
 };
 use guira_sync::{
     SpinGuard, SpinLock,
@@ -337,6 +337,10 @@ impl Engine for Cphash {
         self.owner.shared.flush_all(at, now);
     }
 
+    fn flush_due(&self) -> Option<Time> {
+        self.owner.shared.flush_due()
+    }
+
     fn stats(&self) -> EngineStats {
         let shared = &self.owner.shared;
         let messages = MessageStats {
@@ -355,6 +359,16 @@ impl Engine for Cphash {
         visit: &mut dyn FnMut(&ItemInfo<'_>),
     ) -> Option<ScanCursor> {
         self.owner.shared.scan(cursor, limit, now, visit)
+    }
+
+    fn scan_in_order(
+        &self,
+        cursor: OrderCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        self.owner.shared.scan_in_order(cursor, limit, now, visit)
     }
 
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {

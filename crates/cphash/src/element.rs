@@ -98,7 +98,7 @@ pub(crate) struct Header {
     pub references: Cell<u32>,
     /// As [`guira_item::Expiry::to_raw`] says.
     pub expiry: Cell<u32>,
-    /// When it was last used, in seconds of the server's time.
+    /// When it was last used, as [`Time::since_s`] understands it.
     used_s: AtomicU32,
     pub flags: Cell<u32>,
     pub value_len: Cell<u32>,
@@ -147,16 +147,16 @@ impl Header {
         self.marks.store(0, Ordering::Relaxed);
     }
 
-    /// When it was last used, in seconds of the server's time.
+    /// Seconds since it was last used.
     #[inline]
-    pub fn used_s(&self) -> u32 {
-        self.used_s.load(Ordering::Relaxed)
+    pub fn idle_s(&self, now: Time) -> u32 {
+        now.since_s(Time(self.used_s.load(Ordering::Relaxed)))
     }
 
-    /// It is used now.
+    /// It was used at `at`: now, or, if it is put back, at some time before.
     #[inline]
-    pub fn set_used(&self, now: Time) {
-        self.used_s.store(now.0, Ordering::Relaxed);
+    pub fn set_used(&self, at: Time) {
+        self.used_s.store(at.0, Ordering::Relaxed);
     }
 
     pub fn is_large(&self) -> bool {

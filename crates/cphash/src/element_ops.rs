@@ -152,7 +152,7 @@ pub(crate) fn current<'a>(cx: &Context<'_>, slot: Slot, value: Option<&'a [u8]>)
         fetched: header.has(mark::FETCHED),
         stale: header.has(mark::STALE),
         win_sent: header.has(mark::WON),
-        idle_s: cx.now.0.saturating_sub(header.used_s()),
+        idle_s: header.idle_s(cx.now),
         class: u32::from(header.class.get()) + 1,
         total_len: header.total_len(),
     }
@@ -165,8 +165,9 @@ pub(crate) fn info<'a>(cx: &Context<'a>, slot: Slot) -> ItemInfo<'a> {
         cas: cx.settings.shown(header.version.get()),
         flags: header.flags.get(),
         expiry: Expiry::from_raw(header.expiry.get()),
-        idle_s: cx.now.0.saturating_sub(header.used_s()),
+        idle_s: header.idle_s(cx.now),
         fetched: header.has(mark::FETCHED),
+        recent: false,
         stale: header.has(mark::STALE),
         win_sent: header.has(mark::WON),
         class: u32::from(header.class.get()) + 1,
@@ -200,5 +201,5 @@ pub(crate) fn footprints(
 /// Whether a read asks for a value and what a plain `get` shows of it; whether it counts as a use is told by [`Get::bump`].
 #[inline]
 pub(crate) fn is_plain(get: &Get) -> bool {
-    get.value && !get.wins && get.touch.is_none() && get.vivify.is_none() && get.recache.is_none()
+    get.value && !get.wins && !get.tells && get.touch.is_none() && get.vivify.is_none() && get.recache.is_none()
 }

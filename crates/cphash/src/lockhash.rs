@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use guira_item::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor, Sink, Time,
+    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, OrderCursor, ReassignError, Request,
+    ScanCursor, Sink, Standing, Time,
 };
 use guira_sync::{SpinGuard, SpinLock};
 
@@ -211,6 +212,10 @@ impl<const BUCKET_LOCKS: bool> Engine for LockedPartitions<BUCKET_LOCKS> {
         self.shared.flush_all(at, now);
     }
 
+    fn flush_due(&self) -> Option<Time> {
+        self.shared.flush_due()
+    }
+
     fn stats(&self) -> EngineStats {
         self.shared.stats("lockhash")
     }
@@ -223,6 +228,16 @@ impl<const BUCKET_LOCKS: bool> Engine for LockedPartitions<BUCKET_LOCKS> {
         visit: &mut dyn FnMut(&ItemInfo<'_>),
     ) -> Option<ScanCursor> {
         self.shared.scan(cursor, limit, now, visit)
+    }
+
+    fn scan_in_order(
+        &self,
+        cursor: OrderCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        self.shared.scan_in_order(cursor, limit, now, visit)
     }
 
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {

@@ -9,8 +9,8 @@ use std::sync::{PoisonError, atomic::Ordering};
 
 use guira_arena::PAGE_LEN;
 use guira_item::{
-    Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, Request, Restore, Store,
-    StoreMode, Time, apply,
+    Answer, Change, Death, Expiry, Footprint, Footprints, Hit, ItemInfo, NewValue, Operation, OrderCursor, Request,
+    Restore, Standing, Store, StoreMode, Time, apply,
 };
 use guira_sync::{LockedWord, prefetch_to_write};
 
@@ -272,6 +272,9 @@ impl Partition {
                         || matches!(request.operation, Operation::Restore(Restore { fetched: true, .. }));
                     set_marks(cx.chunks.header(slot), expiry, stale, win_sent, is_fetched);
                     self.make_ready(cx, supply, slot, hash, version);
+                    if let Operation::Restore(Restore { idle_s, .. }) = &request.operation {
+                        cx.chunks.header(slot).set_used(cx.now.minus_s(*idle_s));
+                    }
                 }
             }
             self.free_spare(cx, supply, spare.take());
@@ -677,6 +680,28 @@ impl Partition {
             }
         }
         freed
+    }
+
+    /// Shows up to `limit` live elements in their order of use, the oldest first, from `from` on; where the next ones are, if there
+    /// are any.
+    pub fn visit_in_order(
+        &self,
+        cx: &Context<'_>,
+        from: OrderCursor,
+        limit: usize,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        let mut slot = if from.before == 0 { self.oldest } else { Slot(from.at as u32) };
+        for _ in 0..limit {
+            let header = cx.chunks.header(slot.some()?);
+            if self.death(header, cx.now).is_none() {
+                // Partitions go back to different times: that of the last use is what they have in common.
+                let info = info(cx, slot);
+                visit(&info, Standing::by_age(&info));
+            }
+            slot = header.newer.get();
+        }
+        slot.some().map(|slot| OrderCursor { at: slot.0.into(), before: from.before + limit as u64, ..from })
     }
 
     /// Shows the live elements of a bucket.

@@ -10,15 +10,15 @@ use std::sync::{
 
 use guira_arena::{Arena, PAGE_LEN, PageId, PageLoan};
 use guira_item::{
-    ClassStats, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, PartitionStats, ReassignError, ScanCursor,
-    Time,
+    ClassStats, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, OrderCursor, PartitionStats, ReassignError,
+    ScanCursor, Standing, Time,
 };
 use guira_sync::prefetch;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::{
     balance::Balance,
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, Eviction},
     context::{Context, Counters, Settings, Shortage, Supply},
     element::Memory,
     group::Group,
@@ -52,6 +52,7 @@ pub(crate) struct Common {
     pub memory: Memory,
     pub settings: Settings,
     secrets: RapidSecrets,
+    /// Second at which a flush is due; 0: none.
     flush_at_s: AtomicU32,
     now_s: AtomicU32,
     /// The partition where the crawler goes on.
@@ -195,6 +196,12 @@ pub(crate) trait Shards: Send + Sync {
         self.flush(now);
     }
 
+    /// See [`guira_item::Engine::flush_due`].
+    fn flush_due(&self) -> Option<Time> {
+        let due = self.common().flush_at_s.load(Ordering::Relaxed);
+        (due != 0).then_some(Time(due))
+    }
+
     /// Nothing that is there is visible from now on.
     fn flush(&self, now: Time) {
         for group in 0..self.groups() {
@@ -247,6 +254,7 @@ pub(crate) trait Shards: Send + Sync {
                 has_bucket_locks: common.memory.buckets.are_shared(),
             }),
             messages: None,
+            store: None,
             classes,
         }
     }
@@ -283,6 +291,27 @@ pub(crate) trait Shards: Send + Sync {
             (group, partition) = (group + 1, 0);
         }
         None
+    }
+
+    /// See [`guira_item::Engine::scan_in_order`]. An order is a partition's.
+    fn scan_in_order(
+        &self,
+        cursor: OrderCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        let common = self.common();
+        if common.settings.config.eviction == Eviction::Random {
+            let next = self.scan(ScanCursor(cursor.at), limit, now, &mut |item| visit(item, Standing::by_age(item)));
+            return next.map(OrderCursor::unordered);
+        }
+        let number = cursor.order as usize;
+        let next = self.with_group(self.group_of(number), now, |group, cx| {
+            group.partitions[number - group.first].visit_in_order(cx, cursor, limit, visit)
+        });
+        let is_last = number + 1 == common.memory.buckets.partitions();
+        next.or_else(|| (!is_last).then(|| OrderCursor::of(cursor.order + 1)))
     }
 
     /// See [`guira_item::Engine::set_memory_limit`].

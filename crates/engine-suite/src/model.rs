@@ -218,7 +218,19 @@ impl OwnedOperation {
             Self::Restore { flags, expiry, version, marks: [fetched, stale, win_sent], value } => {
                 let (flags, expiry, version) = (*flags, *expiry, *version);
                 let (fetched, stale, win_sent) = (*fetched, *stale, *win_sent);
-                Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value })
+                Operation::Restore(Restore {
+                    replaces: false,
+                    flags,
+                    expiry,
+                    version,
+                    fetched,
+                    stale,
+                    win_sent,
+                    idle_s: 7,
+                    recent: false,
+                    spared: false,
+                    value,
+                })
             }
         }
     }

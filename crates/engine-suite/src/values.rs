@@ -100,7 +100,20 @@ pub fn what_is_restored_is_as_it_was<E: Engine>(subject: &Subject<E>) {
         let expiry = if i.is_multiple_of(2) { Expiry::NEVER } else { Expiry::at(Time(NOW.0 + 100)) };
         let (flags, version, value) = (i as u32, versions - i, &value(i)[..]);
         let (fetched, stale, win_sent) = (i.is_multiple_of(3), i.is_multiple_of(5), i.is_multiple_of(7));
-        let item = Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value });
+        let idle_s = (count - i) as u32;
+        let item = Operation::Restore(Restore {
+            replaces: false,
+            flags,
+            expiry,
+            version,
+            fetched,
+            stale,
+            win_sent,
+            idle_s,
+            recent: false,
+            spared: false,
+            value,
+        });
         let stored = run(&engine, &mut worker, NOW, &key(i), item);
         assert_eq!(stored, Reply::Other(Answer::Stored { cas: version }));
         assert_eq!(run(&engine, &mut worker, NOW, &key(i), item), Reply::Other(Answer::NotStored), "it is there");
@@ -115,6 +128,8 @@ pub fn what_is_restored_is_as_it_was<E: Engine>(subject: &Subject<E>) {
                 (item.key, item.cas, marks),
                 (&key(i)[..], versions - i, (i.is_multiple_of(3), i.is_multiple_of(5), i.is_multiple_of(7)))
             );
+            // As coarsely as the engine knows: as long as some item near it.
+            assert!((1..=count as u32).contains(&item.idle_s), "{}", item.idle_s);
             seen += 1;
         });
     }
@@ -150,7 +165,19 @@ pub fn what_is_restored_is_as_it_was<E: Engine>(subject: &Subject<E>) {
     for version in [0, u64::MAX] {
         let (flags, expiry, value) = (0, Expiry::NEVER, &b"x"[..]);
         let (fetched, stale, win_sent) = (false, false, false);
-        let item = Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value });
+        let item = Operation::Restore(Restore {
+            replaces: false,
+            flags,
+            expiry,
+            version,
+            fetched,
+            stale,
+            win_sent,
+            idle_s: 0,
+            recent: false,
+            spared: false,
+            value,
+        });
         let stored = run(&engine, &mut worker, NOW, format!("odd{version}").as_bytes(), item);
         assert!(matches!(stored, Reply::Other(Answer::Stored { cas }) if cas != version), "{stored:?}");
     }

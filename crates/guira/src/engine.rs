@@ -1,4 +1,4 @@
-//! Wiring: from the options to an engine behind the server's `Service`.
+//! Wiring: from the options to an engine, with a store behind it or not, behind the server's `Service`.
 
 use std::sync::Arc;
 
@@ -6,18 +6,33 @@ use guira_item::{Engine, Immediate};
 use guira_persist::{Loaded, MemoryFile, MemoryFileError, Saved};
 use guira_server::{Listeners, Server, Settings, Watch};
 
-use crate::{cores, options::Options};
+use crate::{
+    cores,
+    options::Options,
+    store::{Behind, Chosen},
+};
 
 /// An engine that is ready to serve.
 pub(crate) trait Ready {
-    /// Loads what a file has; `None` if there is none. Before it serves.
+    /// Opens the store behind it, if there is to be one; returns what the user is to know. Once privileges are given up, and
+    /// before anything else.
+    fn open(&mut self, _settings: &Settings) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    /// Loads what a file has; `None` if there is none. Before it serves; not with a store.
     fn load(&self, file: &MemoryFile, watch: &Watch, evicts: bool) -> Result<Option<Loaded>, MemoryFileError>;
 
     /// Starts a server on it; called once privileges are given up.
     fn start(&self, settings: Settings, listeners: Listeners) -> std::io::Result<Server>;
 
-    /// Saves its items. When it does not serve any more.
+    /// Saves its items. When it does not serve any more; not with a store.
     fn save(&self, file: MemoryFile, watch: &Watch) -> Result<Saved, MemoryFileError>;
+
+    /// Closes the store behind it, if there is one. When it does not serve any more.
+    fn close(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl<E: Engine> Ready for Arc<E> {
@@ -40,6 +55,8 @@ const SERVER_THREADS_MAX: usize = 1024;
 /// What the options say to every engine.
 struct Wanted<'o> {
     options: &'o Options,
+    store: Chosen,
+    /// For the engine alone.
     memory_limit: usize,
     item_len_max: usize,
     huge_pages: bool,
@@ -54,15 +71,14 @@ const ENGINES: [(&str, Build); 3] = [("memc3", memc3), ("cphash", cphash), ("loc
 /// Makes the engine the options ask for.
 pub(crate) fn build(options: &Options, memory_limit: usize, item_len_max: usize) -> Result<Box<dyn Ready>, String> {
     let (_, build) = named("--engine", "engine", &options.engine, &ENGINES, |(name, _)| name)?;
-    if options.store != "memory" {
-        return Err(format!("--store {}: not built yet, use memory", options.store));
-    }
+    let store = Chosen::of(options, memory_limit)?;
+    let memory_limit = memory_limit - store.memory_bytes();
     let huge_pages = match options.huge_pages.as_str() {
         "auto" => true,
         "off" => options.enable_largepages,
         other => return Err(format!("--huge-pages {other}: write auto or off")),
     };
-    build(&Wanted { options, memory_limit, item_len_max, huge_pages })
+    build(&Wanted { options, store, memory_limit, item_len_max, huge_pages })
 }
 
 /// The one of `all` that is called `wanted`.
@@ -88,13 +104,18 @@ fn policy<T: Copy>(wanted: &Wanted<'_>, all: &[T], name: fn(T) -> &'static str) 
     named("--eviction", &what, chosen, &names, |(name, _)| name).map(|(_, policy)| *policy)
 }
 
-fn ready<E: Engine>(engine: E) -> Box<dyn Ready> {
-    Box::new(Arc::new(engine))
+/// The engine, with a store behind it if that is wanted.
+fn ready<E: Engine>(wanted: &Wanted<'_>, engine: E) -> Box<dyn Ready> {
+    let engine = Arc::new(engine);
+    match &wanted.store {
+        Chosen::Memory => Box::new(engine),
+        Chosen::Rocks(rocks) => Box::new(Behind::new(engine, rocks.clone(), wanted.item_len_max)),
+    }
 }
 
 fn memc3(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
     use guira_memc3::{Config, Eviction, Memc3};
-    let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
+    let Wanted { options, memory_limit, item_len_max, huge_pages, .. } = *wanted;
     has_none("memc3", "--partitions", options.partitions.as_ref(), "cphash or lockhash")?;
     has_no_server_threads("memc3", options)?;
     has_no_bucket_locks("memc3", options)?;
@@ -110,7 +131,7 @@ fn memc3(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
         chunk_len_min: options.slab_min_size.map_or(defaults.chunk_len_min, |len| len.max(defaults.chunk_len_min)),
         ..defaults
     };
-    Memc3::new(config).map(ready).map_err(|error| error.to_string())
+    Memc3::new(config).map(|engine| ready(wanted, engine)).map_err(|error| error.to_string())
 }
 
 /// Refuses what is said about something that an engine does not have.
@@ -132,7 +153,7 @@ fn has_no_server_threads(engine: &str, options: &Options) -> Result<(), String> 
 /// The settings of `cphash` and `lockhash`.
 fn partitioned(wanted: &Wanted<'_>) -> Result<guira_cphash::Config, String> {
     use guira_cphash::{Config, Eviction};
-    let Wanted { options, memory_limit, item_len_max, huge_pages } = *wanted;
+    let Wanted { options, memory_limit, item_len_max, huge_pages, .. } = *wanted;
     Ok(Config {
         item_len_max,
         eviction: policy(wanted, &[Eviction::Lru, Eviction::Random], Eviction::name)?,
@@ -156,16 +177,16 @@ fn cphash(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
     }
     let server_cores = list.map(cores::parse).transpose().map_err(|told| format!("--server-cores {told}"))?;
     let config = guira_cphash::Config { server_cores: server_cores.unwrap_or_default(), ..partitioned(wanted)? };
-    guira_cphash::Cphash::new(config).map(ready).map_err(|error| error.to_string())
+    guira_cphash::Cphash::new(config).map(|engine| ready(wanted, engine)).map_err(|error| error.to_string())
 }
 
 fn lockhash(wanted: &Wanted<'_>) -> Result<Box<dyn Ready>, String> {
     has_no_server_threads("lockhash", wanted.options)?;
     let config = partitioned(wanted)?;
     let made = if wanted.options.bucket_locks {
-        guira_cphash::BucketLockhash::new(config).map(ready)
+        guira_cphash::BucketLockhash::new(config).map(|engine| ready(wanted, engine))
     } else {
-        guira_cphash::Lockhash::new(config).map(ready)
+        guira_cphash::Lockhash::new(config).map(|engine| ready(wanted, engine))
     };
     made.map_err(|error| error.to_string())
 }

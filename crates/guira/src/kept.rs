@@ -57,10 +57,11 @@ fn told(path: &Path, what: &str, error: &MemoryFileError) -> String {
 }
 
 fn summary(loaded: &Loaded) -> String {
-    let Loaded { items, expired, too_large, no_room } = *loaded;
+    let Loaded { items, expired, flushed, too_large, no_room } = *loaded;
     let mut text = format!("{items} {} back", if items == 1 { "item is" } else { "items are" });
     for (count, why) in [
         (expired, "had expired"),
+        (flushed, "went with a flush_all that came due"),
         (no_room, "of the oldest found no room: raise -m to keep all"),
         (too_large, "are larger than -I allows"),
     ] {
@@ -77,11 +78,14 @@ mod tests {
 
     #[test]
     fn what_became_of_all_items_is_told() {
-        let loaded = |items, expired, too_large, no_room| summary(&Loaded { items, expired, too_large, no_room });
-        assert_eq!(loaded(0, 0, 0, 0), "0 items are back");
-        assert_eq!(loaded(1, 2, 0, 0), "1 item is back, 2 had expired");
+        let told = |loaded| summary(&loaded);
+        let none = Loaded::default();
+        assert_eq!(told(none), "0 items are back");
+        assert_eq!(told(Loaded { items: 1, expired: 2, ..none }), "1 item is back, 2 had expired");
+        let flushed = Loaded { flushed: 7, ..none };
+        assert_eq!(told(flushed), "0 items are back, 7 went with a flush_all that came due");
         assert_eq!(
-            loaded(5, 1, 2, 3),
+            told(Loaded { items: 5, expired: 1, too_large: 2, no_room: 3, ..none }),
             "5 items are back, 1 had expired, 3 of the oldest found no room: raise -m to keep all, 2 are larger than -I allows"
         );
     }

@@ -19,6 +19,7 @@ mod options;
 mod pidfile;
 mod serve;
 mod size;
+mod store;
 mod user;
 
 use std::process::ExitCode;

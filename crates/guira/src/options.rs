@@ -116,7 +116,7 @@ options! {
     value [long, env = "GUIRA_HUGE_PAGES"]
         huge_pages: String = "auto".into(), "auto: where the system gives them; off.";
     value [long, env = "GUIRA_STORE"]
-        store: String = "memory".into(), "Where items last.";
+        store: String = "memory".into(), "Where items last: memory, or rocksdb:PATH, with the engine as a cache before it.";
 
     maybe [short = 's', long, env = "GUIRA_UNIX_SOCKET"]
         unix_socket: PathBuf, "A Unix socket instead of TCP and UDP.";
@@ -138,6 +138,10 @@ options! {
         napi_ids: u32, "Without a meaning here.";
     maybe [long, env = "GUIRA_EVICTION"]
         eviction: String, "Which item goes when memory is full; without it, as the engine likes it.";
+    maybe [long, env = "GUIRA_DURABILITY"]
+        durability: String, "When a change counts as stored, for --store: always (on disk), interval:MS or os.";
+    maybe [long, env = "GUIRA_STORE_MEMORY"]
+        store_memory: usize, "Megabytes of -m for the store; without it, a quarter.";
     maybe [long, env = "GUIRA_PARTITIONS"]
         partitions: usize, "Parts of the table, for the engines that have them.";
     maybe [long, env = "GUIRA_SERVER_THREADS"]

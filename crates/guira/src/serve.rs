@@ -69,10 +69,14 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
         setrlimit(Resource::Core, Rlimit { current: maximum, maximum })
             .map_err(|error| format!("-r: cannot raise the limit on core files: {error}"))?;
     }
-    let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 4 * settings.listen.len();
+    let store_files = if options.store == "memory" { 0 } else { guira_persist::rocks::OPEN_FILES_MAX };
+    let files = settings.connections_max
+        + guira_server::reserved_fds(settings.threads)
+        + 4 * settings.listen.len()
+        + store_files;
     guira_server::allow_open_files(settings.connections_max, files as u64).map_err(|error| error.to_string())?;
     let locking = if options.lock_memory { Some(Locking::begin(memory_limit)?) } else { None };
-    let engine = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
+    let mut engine = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
     warnings.extend(locking.and_then(Locking::finish));
     let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
     let pidfile =
@@ -86,6 +90,9 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let mut greeting: String = warnings.iter().map(|line| format!("guira: {line}\n")).collect();
     greeting += &greet(&listeners, &settings);
     let watch = settings.watch;
+    if let Some(line) = engine.open(&settings)? {
+        greeting += &format!("guira: {line}\n");
+    }
     let kept = settings.shown.memory_file.as_deref().map(Kept::claim).transpose()?;
     if let Some(kept) = &kept {
         greeting += &format!("guira: {}\n", kept.load(&*engine, &watch, !options.disable_evictions)?);
@@ -109,8 +116,9 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
     let ended = serve();
     // What was loaded has no file any more, however this has ended.
     let saved = kept.filter(|_| is_sound).map_or(Ok(()), |kept| kept.save(&*engine, &watch));
+    let closed = engine.close();
     drop(pidfile);
-    ended.and(saved)
+    ended.and(saved).and(closed)
 }
 
 /// What could not be done, and what helps if a limit is why.

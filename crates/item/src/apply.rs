@@ -179,7 +179,7 @@ pub fn apply<'a>(
             Some(item) if expiry.is_past(now) && *expiry == item.expiry => (Change::Keep, Err(Answer::Touched)),
             Some(item) => (touched(item, *expiry), Err(Answer::Touched)),
         },
-        Operation::Restore(_) if current.is_some() => (Change::Keep, Err(Answer::NotStored)),
+        Operation::Restore(restore) if current.is_some() && !restore.replaces => (Change::Keep, Err(Answer::NotStored)),
         Operation::Restore(Restore { flags, expiry, stale, win_sent, value, .. }) => {
             let (value, flags, expiry) = (NewValue::Bytes(value), *flags, *expiry);
             let change = Change::Rewrite { value, flags, expiry, stale: *stale, win_sent: *win_sent };

@@ -1,6 +1,6 @@
 //! An engine: holds items in memory and answers at once.
 
-use crate::{Expiry, Request, Sink, Time};
+use crate::{Expiry, OrderCursor, Request, Sink, Standing, Time, store::StoreStats};
 
 /// A store in memory that answers every request at once.
 pub trait Engine: Send + Sync + 'static {
@@ -20,6 +20,9 @@ pub trait Engine: Send + Sync + 'static {
     /// From `at` on, nothing stored before `at` is visible. A second call replaces one that has not taken effect.
     fn flush_all(&self, at: Time, now: Time);
 
+    /// When a flush is still to take effect, if one is.
+    fn flush_due(&self) -> Option<Time>;
+
     /// Numbers about memory and items.
     fn stats(&self) -> EngineStats;
 
@@ -32,6 +35,19 @@ pub trait Engine: Send + Sync + 'static {
         now: Time,
         visit: &mut dyn FnMut(&ItemInfo<'_>),
     ) -> Option<ScanCursor>;
+
+    /// Visits items as [`Engine::scan`] does, but those of one order of eviction (a class's, or a partition's) in that order: the one
+    /// that would go first comes first. Nobody changes the engine between the first step and the last.
+    fn scan_in_order(
+        &self,
+        cursor: OrderCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        let next = self.scan(ScanCursor(cursor.at), limit, now, &mut |item| visit(item, Standing::by_age(item)));
+        next.map(OrderCursor::unordered)
+    }
 
     /// Changes the memory limit (`cache_memlimit`).
     ///
@@ -98,6 +114,8 @@ pub struct ItemInfo<'a> {
     pub idle_s: u32,
     /// Has been read since it was stored.
     pub fetched: bool,
+    /// Has been read since the eviction hand last came by, where there is one.
+    pub recent: bool,
     /// Is marked stale.
     pub stale: bool,
     /// A client has been told that it won.
@@ -181,6 +199,8 @@ pub struct EngineStats {
     pub partitions: Option<PartitionStats>,
     /// Of an engine whose requests go to threads of its own as messages.
     pub messages: Option<MessageStats>,
+    /// Of the store behind the engine.
+    pub store: Option<StoreStats>,
     /// Per class: those that have pages, or counts from when they had.
     pub classes: Vec<ClassStats>,
 }

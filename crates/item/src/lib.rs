@@ -3,8 +3,10 @@
 //! - [`Key`], [`Time`], [`Expiry`]: the small types every layer speaks.
 //! - [`Request`], [`Operation`], [`Answer`], [`Hit`]: what is asked of one item and what comes back.
 //! - [`apply()`]: the pure function that gives every operation its meaning once, for all engines and stores.
+//! - [`Rank`], [`Standing`]: which of an engine's items would go before which.
 //! - [`Engine`] (in memory, answers at once) and [`Service`] (a batch of requests in, answers in order, at once or
 //!   later), and the [`Sink`] into which answers go.
+//! - [`store::Store`]: keeps items where they outlive the process, completes later.
 //!
 //! Always true: nothing here does I/O, allocates per request, or knows a wire format.
 #![forbid(unsafe_code)]
@@ -13,8 +15,10 @@ mod apply;
 mod engine;
 mod key;
 mod operation;
+mod order;
 mod service;
 mod sink;
+pub mod store;
 mod time;
 
 pub use apply::{Change, Current, Decimal, NewValue, apply};
@@ -27,6 +31,7 @@ pub use operation::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Restore, Store,
     StoreMode,
 };
+pub use order::{OrderCursor, Rank, Standing};
 pub use service::{Immediate, Service, Ticket, Wake};
 pub use sink::{Death, Footprint, Footprints, PinnedValue, Sink, VALUE_SLACK_LEN};
 pub use time::{Clock, Expiry, Time};

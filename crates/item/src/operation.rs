@@ -24,7 +24,7 @@ pub enum Operation<'a> {
     Arithmetic(Arithmetic),
     /// Set the expiry. (touch)
     Touch(Expiry),
-    /// Put an item back that was kept elsewhere, as it was; only if nothing is there. No command of a client's.
+    /// Put an item back that was kept elsewhere, as it was. No command of a client's.
     Restore(Restore<'a>),
 }
 
@@ -65,6 +65,8 @@ pub struct Get {
     pub recache: Option<Expiry>,
     /// Judge `recache` by the expiry after `touch`, not before it.
     pub recache_after_touch: bool,
+    /// All that is known about the item is wanted, not only what the classic get shows: flags, version, length.
+    pub tells: bool,
 }
 
 impl Get {
@@ -77,6 +79,7 @@ impl Get {
         vivify: None,
         recache: None,
         recache_after_touch: false,
+        tells: false,
     };
 }
 
@@ -124,6 +127,8 @@ pub struct Store<'a> {
 /// An item as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Restore<'a> {
+    /// Also if something is there, which it replaces then.
+    pub replaces: bool,
     /// The client's flags.
     pub flags: u32,
     /// When it ends.
@@ -136,6 +141,12 @@ pub struct Restore<'a> {
     pub stale: bool,
     /// A client had been told that it won.
     pub win_sent: bool,
+    /// Seconds since it was last used.
+    pub idle_s: u32,
+    /// Had been read since the eviction hand came by.
+    pub recent: bool,
+    /// Had been spared by its policy ([`Standing`](crate::Standing)).
+    pub spared: bool,
     /// The bytes.
     pub value: &'a [u8],
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor, Sink, Time,
+    Answer, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request, ScanCursor,
+    Sink, Time,
 };
 
 /// Names a batch whose answers come later.
@@ -49,8 +50,9 @@ pub trait Service: Send + Sync + 'static {
     /// Nobody waits for this ticket any more.
     fn abandon(&self, worker: &mut Self::Worker, ticket: Ticket);
 
-    /// See [`Engine::flush_all`].
-    fn flush_all(&self, at: Time, now: Time);
+    /// See [`Engine::flush_all`]. Answers [`Answer::Deleted`] or [`Answer::Failed`], at once or, if it returns `None`, later: as the
+    /// first and only answer of the ticket.
+    fn flush_all(&self, worker: &mut Self::Worker, at: Time, now: Time, ticket: Ticket) -> Option<Answer>;
 
     /// See [`Engine::stats`].
     fn stats(&self) -> EngineStats;
@@ -135,8 +137,9 @@ impl<E: Engine> Service for Immediate<E> {
 
     fn abandon(&self, _worker: &mut E::Worker, _ticket: Ticket) {}
 
-    fn flush_all(&self, at: Time, now: Time) {
+    fn flush_all(&self, _worker: &mut E::Worker, at: Time, now: Time, _ticket: Ticket) -> Option<Answer> {
         self.0.flush_all(at, now);
+        Some(Answer::Deleted)
     }
 
     fn stats(&self) -> EngineStats {

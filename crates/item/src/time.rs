@@ -7,6 +7,22 @@
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u32);
 
+impl Time {
+    /// So many seconds earlier, 68 years at most. That may be before the server started: the number wraps around then, and only
+    /// [`Time::since_s`] understands it.
+    #[must_use]
+    pub const fn minus_s(self, seconds: u32) -> Self {
+        Self(self.0.wrapping_sub(if seconds > i32::MAX as u32 { i32::MAX as u32 } else { seconds }))
+    }
+
+    /// Seconds since `earlier`; 0 if that is later, since not every thread sees a second begin at the same moment.
+    #[inline]
+    pub const fn since_s(self, earlier: Self) -> u32 {
+        let seconds = self.0.wrapping_sub(earlier.0);
+        if seconds > i32::MAX as u32 { 0 } else { seconds }
+    }
+}
+
 /// The second from which on an item is gone; 0 means never. 30 bits: 34 years of uptime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Expiry(u32);
@@ -88,6 +104,17 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_count_from_before_the_server_started() {
+        let now = Time(500);
+        for idle_s in [0, 1, 499, 500, 501, 1_000_000_000] {
+            assert_eq!(now.since_s(now.minus_s(idle_s)), idle_s);
+            assert_eq!(Time(510).since_s(now.minus_s(idle_s)), idle_s + 10);
+        }
+        assert_eq!(now.since_s(now.minus_s(u32::MAX)), i32::MAX as u32);
+        assert_eq!(now.since_s(Time(501)), 0);
+    }
 
     #[test]
     fn exptimes_mean_what_memcached_says() {

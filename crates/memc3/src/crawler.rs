@@ -3,7 +3,7 @@
 
 use guira_arena::{PageId, Place};
 use guira_cuckoo::{GrowError, Growth};
-use guira_item::{ItemInfo, ScanCursor, Time};
+use guira_item::{ItemInfo, OrderCursor, ScanCursor, Standing, Time};
 
 use crate::{
     counters::Counters,
@@ -11,6 +11,7 @@ use crate::{
     eviction::Verdict,
     item::{Header, More},
     magazine::Station,
+    policy::Ordered,
 };
 
 /// Pages looked through for expired items in one slice: 4 MiB, so that the slice is over before another thread misses
@@ -184,6 +185,31 @@ impl Shared {
             }
             page.0 += 1;
             index = 0;
+        }
+        None
+    }
+
+    /// See [`guira_item::Engine::scan_in_order`]. An order is a class's; a large item is shown in the one in which it is aged.
+    pub(crate) fn scan_in_order(
+        &self,
+        cursor: OrderCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        let mut from = cursor;
+        for class in self.slabs.ids().skip(cursor.order as usize).filter(|class| self.slabs.has_pages(*class)) {
+            if u32::from(class.0) != from.order {
+                from = OrderCursor::of(class.0.into());
+            }
+            let mut found = Vec::new();
+            let next = self.slabs.in_order(&self.arena, &self.slabs.lock(class), from, limit, &mut found);
+            for Ordered { item, standing } in found {
+                self.visit(item, now, &mut |info| visit(info, standing));
+            }
+            if next.is_some() {
+                return next;
+            }
         }
         None
     }

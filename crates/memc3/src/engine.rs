@@ -10,8 +10,8 @@ use std::sync::{
 use guira_arena::{Arena, PAGE_LEN, Place, Words};
 use guira_cuckoo::{Index, LockedPayload, Probe, SEGMENT_BYTES, SegmentSource};
 use guira_item::{
-    ClassStats, Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation,
-    ReassignError, Request, Restore, ScanCursor, Sink, Time,
+    ClassStats, Death, Engine, EngineStats, EvictionLog, ItemInfo, Key, Loan, MemoryLimitError, Operation, OrderCursor,
+    ReassignError, Request, Restore, ScanCursor, Sink, Standing, Time,
 };
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
@@ -377,6 +377,11 @@ impl Engine for Memc3 {
         }
     }
 
+    fn flush_due(&self) -> Option<Time> {
+        let due = self.shared.flush_at_s.load(Ordering::Relaxed);
+        (due != 0).then_some(Time(due))
+    }
+
     fn stats(&self) -> EngineStats {
         let shared = &self.shared;
         let totals = shared.totals();
@@ -413,6 +418,7 @@ impl Engine for Memc3 {
             slabs_moved: shared.slabs.pages_moved.load(Ordering::Relaxed),
             partitions: None,
             messages: None,
+            store: None,
             classes,
         }
     }
@@ -425,6 +431,16 @@ impl Engine for Memc3 {
         visit: &mut dyn FnMut(&ItemInfo<'_>),
     ) -> Option<ScanCursor> {
         self.shared.scan(cursor, limit, now, visit)
+    }
+
+    fn scan_in_order(
+        &self,
+        cursor: OrderCursor,
+        limit: usize,
+        now: Time,
+        visit: &mut dyn FnMut(&ItemInfo<'_>, Standing),
+    ) -> Option<OrderCursor> {
+        self.shared.scan_in_order(cursor, limit, now, visit)
     }
 
     fn set_memory_limit(&self, bytes: usize) -> Result<(), MemoryLimitError> {

@@ -220,6 +220,7 @@ impl Shared {
             expiry: more.expiry,
             idle_s: self.slabs.idle_s(page, now),
             fetched: header.is_fetched(),
+            recent: header.is_recent(),
             stale: more.stale,
             win_sent: more.win_sent,
             class: self.slabs.class_of(page).map_or(0, ClassId::number),

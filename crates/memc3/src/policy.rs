@@ -12,6 +12,7 @@ mod s3fifo;
 mod sieve;
 
 use guira_arena::{Place, Words};
+use guira_item::{OrderCursor, Standing};
 
 use crate::{config::Eviction, item::Header, large, slabs::ClassMemory};
 
@@ -21,6 +22,13 @@ pub(crate) trait Policy: Send + std::fmt::Debug {
     /// nodes.
     fn stored(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
         let _ = (memory, chunk);
+    }
+
+    /// An item was put back in `chunk`, as it had been shown by [`Policy::in_order`], or its judged piece; in the same order. Only
+    /// called if the policy keeps nodes.
+    fn restored(&mut self, memory: &ClassMemory<'_>, chunk: Place, is_spared: bool) {
+        let _ = is_spared;
+        self.stored(memory, chunk);
     }
 
     /// `chunk` has no item any more. Only called if the policy keeps nodes.
@@ -42,6 +50,16 @@ pub(crate) trait Policy: Send + std::fmt::Debug {
     /// Appends up to `wanted` items that should go, each by its chunk or its head's, the first one first.
     fn victims(&mut self, memory: &ClassMemory<'_>, wanted: usize, victims: &mut Vec<Place>);
 
+    /// Appends the items of up to `limit` chunks, from `from` on, in the order in which they would go if nobody used any of them; where
+    /// the next ones are, if there are any.
+    fn in_order(
+        &self,
+        memory: &ClassMemory<'_>,
+        from: OrderCursor,
+        limit: usize,
+        found: &mut Vec<Ordered>,
+    ) -> Option<OrderCursor>;
+
     /// Page `index` of the class is taken from it, and the last one takes its number.
     fn page_left(&mut self, index: usize) {
         let _ = index;
@@ -51,6 +69,21 @@ pub(crate) trait Policy: Send + std::fmt::Debug {
     #[cfg(test)]
     fn nodes(&self) -> usize {
         0
+    }
+}
+
+/// An item in its order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordered {
+    pub item: Place,
+    pub standing: Standing,
+}
+
+impl Ordered {
+    /// The item that is judged in a chunk, and aged there: each is in one chunk of all.
+    fn at(memory: &ClassMemory<'_>, chunk: Place, standing: Standing) -> Option<Self> {
+        let judged = Judged::at(memory, chunk).filter(|judged| judged.is_aged_here)?;
+        Some(Self { item: judged.item, standing })
     }
 }
 

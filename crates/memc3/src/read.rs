@@ -66,7 +66,7 @@ impl Shared {
             let value_len = header.value_len();
             let value = header.key_offset() + header.key_len();
             // The classic commands tell nothing that would need another cache line.
-            hit = if get.wins || !get.value {
+            hit = if get.tells || !get.value {
                 self.hit(place, header, more, value_len, header.chunk_len(), now)
             } else {
                 Hit {

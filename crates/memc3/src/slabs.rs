@@ -16,7 +16,7 @@ use std::{
 };
 
 use guira_arena::{Arena, PAGE_LEN, PageId, Place, Words};
-use guira_item::{ClassStats, Time};
+use guira_item::{ClassStats, OrderCursor, Time};
 use guira_sync::{
     order::{Held, Rank},
     reuse,
@@ -27,7 +27,7 @@ use crate::{
     item::Header,
     large,
     page_set::PageSet,
-    policy::{self, Policy},
+    policy::{self, Ordered, Policy},
     size_classes::{ClassId, SizeClasses},
 };
 
@@ -56,7 +56,7 @@ struct Page {
     fresh: AtomicU16,
     /// 1 if an item with an expiry has been stored in the page since it was cut.
     expiring: AtomicU8,
-    /// When the eviction hand last left the page, or when it was cut.
+    /// When the eviction hand last left the page, or when it was cut, as [`Time::since_s`] understands it.
     swept_at_s: AtomicU32,
     /// The same in turns of any hand, or when an item was last stored in the page, or a large one in it sent.
     swept_turn: AtomicU64,
@@ -190,7 +190,12 @@ impl Slabs {
     /// bound for one that is not.
     #[inline]
     pub fn idle_s(&self, page: PageId, now: Time) -> u32 {
-        now.0.saturating_sub(self.page(page).swept_at_s.load(Ordering::Relaxed))
+        now.since_s(Time(self.page(page).swept_at_s.load(Ordering::Relaxed)))
+    }
+
+    /// Has the page count as so long not passed by the hand: what is put back in it had been used that long ago.
+    pub fn set_idle(&self, page: PageId, idle_s: u32, now: Time) {
+        self.page(page).swept_at_s.store(now.minus_s(idle_s).0, Ordering::Relaxed);
     }
 
     /// Notes that the page has an item that expires.
@@ -442,6 +447,7 @@ impl Slabs {
         let memory = ClassMemory { slabs: self, arena, class: id, pages: class.pages.ids() };
         match event {
             Event::Stored => class.policy.stored(&memory, place),
+            Event::Restored { is_spared } => class.policy.restored(&memory, place, is_spared),
             // From another class's order it comes as a new one.
             Event::MovedFrom(from) if self.class_of(arena.locate(from).0) != Some(id) => {
                 class.policy.stored(&memory, place);
@@ -455,6 +461,20 @@ impl Slabs {
     pub fn victims(&self, arena: &Arena, class: &mut Class, wanted: usize, victims: &mut Vec<Place>) {
         let memory = ClassMemory { slabs: self, arena, class: class.id, pages: class.pages.ids() };
         class.policy.victims(&memory, wanted, victims);
+    }
+
+    /// Appends what the class's policy would name, up to `limit` chunks from `from` on, the first to go first; where the next ones are,
+    /// if there are any.
+    pub fn in_order(
+        &self,
+        arena: &Arena,
+        class: &Class,
+        from: OrderCursor,
+        limit: usize,
+        found: &mut Vec<Ordered>,
+    ) -> Option<OrderCursor> {
+        let memory = ClassMemory { slabs: self, arena, class: class.id, pages: class.pages.ids() };
+        class.policy.in_order(&memory, from, limit, found)
     }
 
     /// Turns since the hand of the class passed the oldest of some of its pages: how long items last there. `None` without pages.
@@ -495,7 +515,7 @@ impl Slabs {
         let mut oldest_s = vec![0; self.classes.len()];
         for page in &self.pages {
             if let Some(class) = oldest_s.get_mut(usize::from(page.class.load(Ordering::Relaxed))) {
-                *class = (*class).max(now.0.saturating_sub(page.swept_at_s.load(Ordering::Relaxed)));
+                *class = (*class).max(now.since_s(Time(page.swept_at_s.load(Ordering::Relaxed))));
             }
         }
         oldest_s
@@ -549,6 +569,10 @@ impl DerefMut for ClassGuard<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     Stored,
+    /// Put back, after it had been spared in another time, or not.
+    Restored {
+        is_spared: bool,
+    },
     MovedFrom(Place),
     Used,
 }

@@ -90,8 +90,9 @@ struct Next<'v> {
     version: u64,
     /// It stays the same item for clients, as used as it was.
     keeps_use: bool,
-    /// It had been read before it came.
+    /// It had been read before it came, and lately.
     is_fetched: bool,
+    is_recent: bool,
 }
 
 impl Next<'_> {
@@ -378,7 +379,7 @@ impl Shared {
                 } else if more.is_needed() {
                     // The item has no room for a second word: it moves to a chunk that has.
                     let value = NewValue::Append(&[]);
-                    let next = Next { value, more, version, keeps_use: true, is_fetched: false };
+                    let next = Next { value, more, version, keeps_use: true, is_fetched: false, is_recent: false };
                     match self.rewrite(worker, &mut locked, probe, request, Some(found), spare, &next) {
                         Ok(replaced) => old = replaced,
                         Err(Attempt::Done) => unreachable!("a mark makes no item too large: `shape` does not count it"),
@@ -403,7 +404,8 @@ impl Shared {
                     _ => None,
                 };
                 let is_fetched = restored.is_some_and(|restored| restored.fetched);
-                let next = Next { value, more, version, keeps_use, is_fetched };
+                let is_recent = restored.is_some_and(|restored| restored.recent);
+                let next = Next { value, more, version, keeps_use, is_fetched, is_recent };
                 match self.rewrite(worker, &mut locked, probe, request, found.as_ref(), spare, &next) {
                     Ok(replaced) => old = replaced,
                     Err(Attempt::Done) => {
@@ -417,8 +419,11 @@ impl Shared {
                     }
                     Err(attempt) => return attempt,
                 }
-                if restored.is_some() {
+                if let Some(restored) = restored {
                     self.admit_version(probe, version);
+                    if let Some(stored) = self.find(&locked, probe, request.key, now) {
+                        self.slabs.set_idle(self.arena.locate(stored.place).0, restored.idle_s, now);
+                    }
                 } else {
                     self.use_version(probe, version);
                 }
@@ -458,7 +463,11 @@ impl Shared {
             // Each class has an order of its own: to another class the item comes as a new one.
             let class_of = |place: Place| self.slabs.class_of(self.arena.locate(place).0);
             let moved_from = moved_from.filter(|from| class_of(*from) == class_of(place));
-            let event = moved_from.map_or(Event::Stored, Event::MovedFrom);
+            let event = match (&request.operation, moved_from) {
+                (Operation::Restore(restored), _) => Event::Restored { is_spared: restored.spared },
+                (_, Some(from)) => Event::MovedFrom(from),
+                (_, None) => Event::Stored,
+            };
             self.slabs.tell(&self.arena, place, event);
         }
         used.into_iter().flatten().for_each(|place| self.slabs.tell(&self.arena, place, Event::Used));
@@ -550,6 +559,7 @@ impl Shared {
             Some(_) => Header::new_large(key_len, more, version),
         };
         let header = if next.is_fetched { header.fetched() } else { header };
+        let header = if next.is_recent { header.recent() } else { header };
         let new_len = header.chunk_len() + shape.large_len.unwrap_or(0);
         if let Some(found) = found
             && shape.large_len.is_none()

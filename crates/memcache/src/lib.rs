@@ -50,7 +50,7 @@ pub use dialect::Dialect;
 pub use foresight::Guess;
 pub use guira_cpwire::Malformed;
 pub use output::Output;
-pub use replies::Replies;
+pub use replies::{Replies, failure};
 pub use scratch::Scratch;
 pub use session::{LINE_LEN_MAX, Next, Parsed, Session};
 pub use settings::Settings;

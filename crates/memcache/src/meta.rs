@@ -32,6 +32,7 @@ pub(crate) fn get<'a>(context: &mut Context<'_, 'a>, line: Line<'a>) -> Step<'a>
         vivify: flags.creation(),
         recache: flags.recache,
         recache_after_touch: flags.recache_after_touch,
+        tells: true,
     });
     let command = MetaCommand::Get { touches: flags.touch.is_some() };
     ask(context, line, 2, &flags, operation, command);

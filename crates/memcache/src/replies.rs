@@ -431,7 +431,8 @@ fn store_error(answer: Answer) -> &'static [u8] {
     }
 }
 
-fn failure(unknown: bool) -> &'static [u8] {
+/// The line that says that the backend failed, and whether what was asked for may have taken place.
+pub fn failure(unknown: bool) -> &'static [u8] {
     if unknown { FAILED_UNKNOWN } else { FAILED }
 }
 

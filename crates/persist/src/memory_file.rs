@@ -6,24 +6,32 @@
 use std::{
     collections::VecDeque,
     fmt,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError},
     io::{self, BufReader},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use guira_item::{
-    Answer, Clock, Engine, Expiry, Get, Hit, ItemInfo, Key, Operation, PinnedValue, Request, Restore, ScanCursor, Sink,
-    Time, VALUE_SLACK_LEN,
+    Answer, Clock, Engine, Expiry, Get, Hit, ItemInfo, Key, Operation, OrderCursor, PinnedValue, Request, Restore,
+    Sink, Standing, Time, VALUE_SLACK_LEN,
 };
 
-use crate::format::{Age, FormatError, Item, Reader, Writer};
+use rustix::{fs::OFlags, io::Errno, process::geteuid};
 
-/// Places of the index that are looked at together.
+use crate::format::{FormatError, Head, Item, Reader, Writer};
+
+/// Items that are looked at together.
 const PLACES: usize = 1_024;
 
 /// Items that an engine is asked for, or given, together.
 const BATCH_LEN: usize = 512;
+
+/// Symbolic links that are followed to a file, as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
+/// Who may read and write a file with items: its owner.
+const MODE: u32 = 0o600;
 
 /// What was saved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +49,11 @@ pub struct Loaded {
     pub items: u64,
     /// Items that had expired meanwhile.
     pub expired: u64,
+    /// Items that a flush would have taken that came due meanwhile.
+    pub flushed: u64,
     /// Items that are larger than the engine's largest.
     pub too_large: u64,
-    /// Items, the oldest, for which there is no memory now.
+    /// Items, those that would have gone first, for which there is no memory now.
     pub no_room: u64,
 }
 
@@ -54,6 +64,8 @@ pub enum MemoryFileError {
     Format(FormatError),
     /// Another process has it.
     InUse,
+    /// What has the name of the file that is still to be written is not a file of this user's alone.
+    Foreign(PathBuf),
     /// The engine evicts nothing, and has not the memory for all of the file.
     NoRoom,
 }
@@ -64,6 +76,13 @@ impl fmt::Display for MemoryFileError {
             Self::Format(error) => error.fmt(f),
             Self::InUse => {
                 f.write_str("is another server's, which runs or is still saving: wait for it, or choose another file")
+            }
+            Self::Foreign(next) => {
+                write!(
+                    f,
+                    "is written as {} first, which is there and no file of this user's: remove that",
+                    next.display()
+                )
             }
             Self::NoRoom => {
                 f.write_str("has more items than there is memory for, and -M lets none go: raise -m or leave out -M")
@@ -106,32 +125,46 @@ impl Drop for MemoryFile {
 }
 
 impl MemoryFile {
-    /// Claims a file, which need not be there yet.
+    /// Claims a file, which need not be there yet. If its name is a symbolic link's it is the file that this names.
     ///
     /// # Errors
-    /// [`MemoryFileError::InUse`], or what the system says to a file beside it.
+    /// [`MemoryFileError::InUse`], [`MemoryFileError::Foreign`], or what the system says to a file beside it.
     pub fn claim(path: &Path) -> Result<Self, MemoryFileError> {
+        let path = target(path)?;
         let mut next_path = path.as_os_str().to_owned();
         next_path.push(".next");
         let next_path = PathBuf::from(next_path);
         loop {
-            let next = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&next_path)?;
+            // Whoever may write to the folder could have put something there: a link to what it would be written over, or a pipe.
+            let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(MODE).custom_flags(flags);
+            let is_foreign = || fs::symlink_metadata(&next_path).is_ok_and(|there| !is_own(&there));
+            let next = match options.open(&next_path) {
+                Err(_) if is_foreign() => return Err(MemoryFileError::Foreign(next_path)),
+                next => next?,
+            };
+            let own = next.metadata()?;
+            if !is_own(&own) {
+                return Err(MemoryFileError::Foreign(next_path));
+            }
             match next.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(MemoryFileError::InUse),
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
             // Whoever had it may have given it its final name, or removed it, before it was locked here.
-            let is_it = fs::metadata(&next_path).is_ok_and(|there| {
-                next.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-            });
+            let is_it = fs::symlink_metadata(&next_path)
+                .is_ok_and(|there| (own.dev(), own.ino()) == (there.dev(), there.ino()));
             if is_it {
-                return Ok(Self { path: path.to_owned(), next, next_path, is_saved: false });
+                next.set_permissions(Permissions::from_mode(MODE))?;
+                return Ok(Self { path, next, next_path, is_saved: false });
             }
         }
     }
 
-    /// Loads its items into an engine that nobody uses meanwhile, the oldest first; `None` if there is no file.
+    /// Loads its items into an engine that nobody uses meanwhile, those first that would be evicted first; `None` if there is no file. A flush that was
+    /// still to come when they were saved takes them all if it has come due since, and is due in the engine otherwise.
     ///
     /// # Errors
     /// [`MemoryFileError`]: the file cannot be read, is damaged or of another version; there is no memory for all of it and `evicts`
@@ -154,16 +187,26 @@ impl MemoryFile {
         let mut worker = engine.worker();
         let mut outcome = Outcome::default();
         let reader = Reader::open(BufReader::new(file))?;
+        let (head, now_unix_s) = (reader.head(), clock.to_unix_s(now));
         // What is stored under a key that was deleted must not get a version that a client has seen there.
-        engine.skip_versions(reader.last_version());
+        engine.skip_versions(head.last_version);
+        let flush_due = head.flush_unix_s != 0;
+        if flush_due && head.flush_unix_s <= now_unix_s {
+            return Ok(Some(Loaded { flushed: reader.len(), ..Loaded::default() }));
+        }
+        let down_s = u32::try_from(now_unix_s.saturating_sub(head.saved_unix_s)).unwrap_or(u32::MAX);
         reader.read::<MemoryFileError>(|items| {
             for batch in items.chunks(BATCH_LEN) {
-                let requests: Vec<Request<'_>> = batch.iter().filter_map(|item| put_back(item, clock, now)).collect();
+                let requests: Vec<_> = batch.iter().filter_map(|item| put_back(item, down_s, clock, now)).collect();
                 outcome.loaded.expired += (batch.len() - requests.len()) as u64;
                 engine.execute(&mut worker, now, &requests, &mut outcome);
             }
             if !evicts && outcome.loaded.no_room > 0 { Err(MemoryFileError::NoRoom) } else { Ok(()) }
         })?;
+        if flush_due {
+            let left_s = u32::try_from(head.flush_unix_s - now_unix_s).unwrap_or(u32::MAX);
+            engine.flush_all(Time(now.0.saturating_add(left_s)), now);
+        }
         let mut loaded = outcome.loaded;
         // What had come before made room for what came later.
         let evicted = engine.stats().evictions.min(loaded.items);
@@ -189,12 +232,17 @@ impl MemoryFile {
     pub fn save<E: Engine>(mut self, engine: &E, clock: &Clock, now: Time) -> Result<Saved, MemoryFileError> {
         // Somebody may have left something there.
         self.next.set_len(0)?;
-        let mut writer = Writer::begin(&self.next, clock.to_unix_s(now), engine.last_version())?;
+        let head = Head {
+            saved_unix_s: clock.to_unix_s(now),
+            last_version: engine.last_version(),
+            flush_unix_s: engine.flush_due().map_or(0, |due| clock.to_unix_s(due)),
+        };
+        let mut writer = Writer::begin(&self.next, &head)?;
         let mut worker = engine.worker();
-        let mut cursor = Some(ScanCursor::default());
+        let mut cursor = Some(OrderCursor::default());
         while let Some(at) = cursor {
             let mut found = Vec::new();
-            cursor = engine.scan(at, PLACES, now, &mut |item| found.push(Known::of(item)));
+            cursor = engine.scan_in_order(at, PLACES, now, &mut |item, standing| found.push(Known::of(item, standing)));
             for batch in found.chunks(BATCH_LEN) {
                 keep(engine, &mut worker, now, batch, clock, &mut writer)?;
             }
@@ -213,6 +261,25 @@ impl MemoryFile {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()
     }
+}
+
+/// The file that a path names, which need not be there: what it links to, if it is a symbolic link, so that saving replaces that
+/// and not the link.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if !fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink()) {
+            return Ok(path);
+        }
+        let link = fs::read_link(&path)?;
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Whether it is a file that this user has, under no other name too.
+fn is_own(there: &Metadata) -> bool {
+    there.is_file() && there.uid() == geteuid().as_raw() && there.nlink() <= 1
 }
 
 /// Has the values of items read and written.
@@ -240,11 +307,13 @@ struct Known {
     fetched: bool,
     stale: bool,
     win_sent: bool,
-    age: Age,
+    recent: bool,
+    idle_s: u32,
+    standing: Standing,
 }
 
 impl Known {
-    fn of(item: &ItemInfo<'_>) -> Self {
+    fn of(item: &ItemInfo<'_>, standing: Standing) -> Self {
         Self {
             key: item.key.to_vec(),
             flags: item.flags,
@@ -253,7 +322,9 @@ impl Known {
             fetched: item.fetched,
             stale: item.stale,
             win_sent: item.win_sent,
-            age: Age::of(item.idle_s),
+            recent: item.recent,
+            idle_s: item.idle_s,
+            standing,
         }
     }
 }
@@ -279,11 +350,12 @@ impl<W: io::Write> Keeper<'_, W> {
             Expiry::NEVER => 0,
             expiry => self.clock.to_unix_s(Time(expiry.to_raw())),
         };
-        let Known { flags, version, fetched, stale, win_sent, .. } = *known;
-        let key = key_of(known);
-        let item = Item { key, flags, expires_unix_s, version, fetched, stale, win_sent, value: &[] };
+        let Known { flags, version, idle_s, fetched, stale, win_sent, recent, standing, .. } = *known;
+        let (key, spared, value) = (key_of(known), standing.is_spared, &[][..]);
+        let item =
+            Item { key, flags, expires_unix_s, version, idle_s, fetched, stale, win_sent, recent, spared, value };
         if self.error.is_none() {
-            self.error = self.writer.put(known.age, &item, value_len, pieces).err();
+            self.error = self.writer.put(standing.rank, &item, value_len, pieces).err();
         }
     }
 }
@@ -320,8 +392,8 @@ impl<W: io::Write> Sink for Keeper<'_, W> {
     }
 }
 
-/// The request that puts an item back; `None` if it has expired.
-fn put_back<'i>(item: &Item<'i>, clock: &Clock, now: Time) -> Option<Request<'i>> {
+/// The request that puts an item back which was saved `down_s` seconds ago; `None` if it has expired.
+fn put_back<'i>(item: &Item<'i>, down_s: u32, clock: &Clock, now: Time) -> Option<Request<'i>> {
     let expiry = match item.expires_unix_s {
         0 => Expiry::NEVER,
         unix_s => {
@@ -329,8 +401,11 @@ fn put_back<'i>(item: &Item<'i>, clock: &Clock, now: Time) -> Option<Request<'i>
             Expiry::at(Time(u32::try_from(left_s).unwrap_or(u32::MAX).saturating_add(now.0)))
         }
     };
-    let Item { key, flags, version, fetched, stale, win_sent, value, .. } = *item;
-    let operation = Operation::Restore(Restore { flags, expiry, version, fetched, stale, win_sent, value });
+    let Item { key, flags, version, fetched, stale, win_sent, recent, spared, value, .. } = *item;
+    let idle_s = item.idle_s.saturating_add(down_s);
+    let restore =
+        Restore { replaces: false, flags, expiry, version, fetched, stale, win_sent, idle_s, recent, spared, value };
+    let operation = Operation::Restore(restore);
     Some(Request { key, operation })
 }
 
@@ -372,3 +447,7 @@ impl Sink for Outcome {
 #[cfg(test)]
 #[path = "memory_file_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod order_tests;

@@ -42,7 +42,8 @@ impl Watch {
 
     /// The same by what the wall clock says now: it may have been set since the start.
     pub fn clock_by_now(&self) -> Clock {
-        Clock::starting_at(wall_clock().as_secs().saturating_sub(self.uptime_s()))
+        // To the fraction of a second, or it would say one thing now and another half a second later.
+        Clock::starting_at(wall_clock().saturating_sub(self.started.elapsed()).as_secs())
     }
 
     /// The time, as commands count it.

@@ -48,6 +48,11 @@ enum Doing {
     Commands,
     /// Waiting for the rest of a batch's answers.
     Later,
+    /// Waiting for the answer to a `flush_all`.
+    Flush {
+        /// It is not to be told.
+        noreply: bool,
+    },
     /// Waiting for the list of all connections.
     RollCall,
     /// Sending a dump of the items.
@@ -162,7 +167,7 @@ impl Connection {
     }
 
     pub(crate) fn waits_for_answers(&self) -> bool {
-        matches!(self.doing, Doing::Later)
+        matches!(self.doing, Doing::Later | Doing::Flush { .. })
     }
 
     /// Whether silence counts: it does not while the server is the one that is late, nor for watchers.
@@ -188,7 +193,7 @@ impl Connection {
             _ if self.backlog.is_some() => "conn_mwrite",
             Doing::Commands if self.pending.is_empty() => "conn_read",
             Doing::Commands => "conn_nread",
-            Doing::Later => "conn_io_queue",
+            Doing::Later | Doing::Flush { .. } => "conn_io_queue",
             Doing::RollCall => "conn_parse_cmd",
             Doing::Dump(_) | Doing::Watch(_) => "conn_watch",
         }
@@ -238,14 +243,18 @@ impl Connection {
             Doing::Commands => self.closing.is_none() && (self.readable || self.unparsed),
             Doing::Dump(_) => true,
             Doing::Watch(_) => self.readable,
-            Doing::Later | Doing::RollCall => false,
+            Doing::Later | Doing::Flush { .. } | Doing::RollCall => false,
         };
         if let Some(ended) = self.closing
             && idle
         {
             return Err(ended);
         }
-        if idle && self.last_orders && !busy && !matches!(self.doing, Doing::Later | Doing::RollCall) {
+        if idle
+            && self.last_orders
+            && !busy
+            && !matches!(self.doing, Doing::Later | Doing::Flush { .. } | Doing::RollCall)
+        {
             return Err(Ended::Normal);
         }
         Ok(if idle && busy { After::Again } else { After::Wait })
@@ -253,7 +262,7 @@ impl Connection {
 
     fn work<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<(), Ended> {
         match &mut self.doing {
-            Doing::Later | Doing::RollCall => Ok(()),
+            Doing::Later | Doing::Flush { .. } | Doing::RollCall => Ok(()),
             Doing::Dump(dump) => {
                 if dump.step(&desk.shared.service, desk.now.time, desk.shared.watch.clock(), &mut desk.outbox) {
                     self.doing = Doing::Commands;
@@ -273,12 +282,22 @@ impl Connection {
 
     /// The rest of the open batch's answers have come.
     pub(crate) fn deliver<S: Service>(&mut self, desk: &mut Desk<S>) -> Result<After, Ended> {
-        if !matches!(self.doing, Doing::Later) {
-            return Ok(After::Wait);
-        }
+        let flush = match self.doing {
+            Doing::Later => None,
+            Doing::Flush { noreply } => Some(noreply),
+            _ => return Ok(After::Wait),
+        };
         self.doing = Doing::Commands;
         self.open_backlog(desk);
-        self.parse_pending(desk)?;
+        if let Some(noreply) = flush {
+            let answer = desk.take_flush_answer(self.ticket());
+            if !noreply {
+                desk.outbox.push(control::flush_answer(answer));
+            }
+            self.unparsed = !self.pending.is_empty();
+        } else {
+            self.parse_pending(desk)?;
+        }
         self.refuse_if_over_bound(desk)?;
         self.send(desk)?;
         self.turn(desk)
@@ -456,8 +475,15 @@ impl Connection {
                 Next::More => {}
                 Next::Control(command) => {
                     desk.publish();
-                    let outcome =
-                        control::carry_out(&shared, &mut desk.worker, &command, desk.now.time, &mut desk.outbox);
+                    let ticket = self.ticket();
+                    let outcome = control::carry_out(
+                        &shared,
+                        &mut desk.worker,
+                        &command,
+                        desk.now.time,
+                        ticket,
+                        &mut desk.outbox,
+                    );
                     self.follow(desk, outcome);
                 }
                 Next::Close => {
@@ -533,6 +559,7 @@ impl Connection {
                 let watcher = desk.shared.watchers.add(&desk.shared.service, set, waker, desk.shared.watch);
                 self.doing = Doing::Watch(watcher);
             }
+            Outcome::Flush { noreply } => self.doing = Doing::Flush { noreply },
             Outcome::RollCall => {
                 self.doing = Doing::RollCall;
                 RollCall::start(&desk.shared, desk.index, self.ticket());
@@ -683,7 +710,7 @@ impl Connection {
             self.drain(desk);
         }
         let shared = &desk.shared;
-        if matches!(self.doing, Doing::Later) {
+        if self.waits_for_answers() {
             shared.service.abandon(&mut desk.worker, self.ticket());
         }
         if let Doing::Watch(watcher) = &self.doing {

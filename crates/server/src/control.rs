@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use guira_item::{MemoryLimitError, ReassignError, Service, Time};
+use guira_item::{Answer, MemoryLimitError, ReassignError, Service, Ticket, Time};
 use guira_memcache::{ClassSet, Control, Crawler, Output, Stats, WatchSet};
 
 use crate::connections_report::RollCall;
@@ -32,14 +32,20 @@ pub(crate) enum Outcome {
     Watch(WatchSet),
     /// List all connections.
     RollCall,
+    /// Wait for the answer to a `flush_all` under its ticket.
+    Flush {
+        /// Nobody is to be told.
+        noreply: bool,
+    },
 }
 
-/// Carries out `command` at `now`.
+/// Carries out `command` at `now`; what is answered later is answered under `ticket`.
 pub(crate) fn carry_out<S: Service>(
     shared: &Shared<S>,
     worker: &mut S::Worker,
     command: &Control<'_>,
     now: Time,
+    ticket: Ticket,
     output: &mut Output,
 ) -> Outcome {
     let mut say = |line: &[u8], noreply: bool| {
@@ -50,10 +56,10 @@ pub(crate) fn carry_out<S: Service>(
     };
     match *command {
         Control::Stats(which) => report(shared, which, output),
-        Control::FlushAll { at, noreply } => {
-            shared.service.flush_all(at, now);
-            say(b"OK\r\n", noreply)
-        }
+        Control::FlushAll { at, noreply } => match shared.service.flush_all(worker, at, now, ticket) {
+            Some(answer) => say(flush_answer(answer), noreply),
+            None => Outcome::Flush { noreply },
+        },
         Control::Version => say(format!("VERSION {}\r\n", shared.settings.version).as_bytes(), false),
         Control::Verbosity { level, noreply } => {
             shared.verbosity.store(level, Relaxed);
@@ -84,6 +90,14 @@ pub(crate) fn carry_out<S: Service>(
                 Err(error) => say(memory_limit_refusal(error).as_bytes(), noreply),
             }
         }
+    }
+}
+
+/// What is said to a `flush_all`.
+pub(crate) fn flush_answer(answer: Answer) -> &'static [u8] {
+    match answer {
+        Answer::Failed { unknown } => guira_memcache::failure(unknown),
+        _ => b"OK\r\n",
     }
 }
 

@@ -237,11 +237,43 @@ impl<S: Service> Desk<S> {
         answered
     }
 
+    /// The late answer to a `flush_all`.
+    pub(crate) fn take_flush_answer(&mut self, ticket: Ticket) -> Answer {
+        let mut sink = OneAnswer(None);
+        self.shared.service.deliver(&mut self.worker, ticket, &mut sink);
+        sink.0.expect("a ticket is answered as a whole")
+    }
+
     /// Shows this worker's counters to the other threads: before an answer leaves, so that whoever has got it finds it
     /// counted.
     #[inline]
     pub(crate) fn publish(&self) {
         self.shared.tallies.workers[self.index].publish(&self.counters, &self.traffic);
+    }
+}
+
+/// Takes the answer to something that reads nothing.
+struct OneAnswer(Option<Answer>);
+
+impl Sink for OneAnswer {
+    fn reserve(&mut self, _: usize, _: &Hit) -> &mut [u8] {
+        unreachable!("nothing is read");
+    }
+
+    fn commit(&mut self, _: usize, _: &Hit) {
+        unreachable!("nothing is read");
+    }
+
+    fn pinned(&mut self, _: usize, _: &Hit, _: Box<dyn PinnedValue>) {
+        unreachable!("nothing is read");
+    }
+
+    fn metadata(&mut self, _: usize, _: &Hit) {
+        unreachable!("nothing is read");
+    }
+
+    fn answer(&mut self, _: usize, answer: Answer) {
+        self.0 = Some(answer);
     }
 }
 

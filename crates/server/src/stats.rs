@@ -159,6 +159,26 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
         rows.add("server_threads_awake", messages.server_threads_awake);
         rows.add("messages_served", messages.served);
     }
+    if let Some(store) = &engine.store {
+        rows.add("store", store.store);
+        rows.add("store_reads_at_once", store.reads_at_once);
+        rows.add("store_reads_waited", store.reads_waited);
+        rows.add("store_writes", store.writes);
+        rows.add("store_write_batches", store.write_batches);
+        rows.add("store_syncs", store.syncs);
+        rows.add("store_failures", store.failures);
+        rows.add("store_pending", store.pending);
+        rows.add("store_read_only", yes_no(store.read_only.is_some()));
+        for (name, number) in [
+            ("store_disk_bytes", store.disk_bytes),
+            ("store_memory_bytes", store.memory_bytes),
+            ("store_records", store.records),
+        ] {
+            if let Some(number) = number {
+                rows.add(name, number);
+            }
+        }
+    }
     rows.0
 }
 

@@ -27,6 +27,9 @@ const WAITING_MAX: usize = 1024;
 /// The longest answer, in bytes: more than anybody can expect to get through in datagrams.
 const ANSWER_LEN_MAX: usize = 8 << 20;
 
+/// Said to a `flush_all` that is carried out later.
+const FLUSH_UNTOLD: &[u8] = b"SERVER_ERROR flush_all goes on, whether it succeeds is told over TCP only\r\n";
+
 /// Marks the tickets of datagrams; connections' generations leave it clear.
 const TICKET_BIT: u64 = 1 << 63;
 
@@ -159,8 +162,17 @@ impl Datagrams {
                 Next::More if consumes => {}
                 Next::Control(command) => {
                     desk.publish();
-                    match control::carry_out(&shared, &mut desk.worker, &command, desk.now.time, &mut desk.outbox) {
+                    let ticket = self.ticket(self.waiting.vacant_key());
+                    let (worker, now) = (&mut desk.worker, desk.now.time);
+                    match control::carry_out(&shared, worker, &command, now, ticket, &mut desk.outbox) {
                         Outcome::Done => {}
+                        Outcome::Flush { noreply } => {
+                            // It goes on; no datagram waits for what comes of it.
+                            shared.service.abandon(&mut desk.worker, ticket);
+                            if !noreply {
+                                desk.outbox.push(FLUSH_UNTOLD);
+                            }
+                        }
                         Outcome::Close => break,
                         // What takes a connection is not to be had over UDP.
                         Outcome::Dump(_) | Outcome::Watch(_) | Outcome::RollCall => {

@@ -16,6 +16,7 @@ mod cp;
 mod crash;
 mod crowd;
 mod differential;
+mod durable;
 mod hostile;
 mod normalise;
 mod server;

@@ -134,14 +134,15 @@ impl Process {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Memory it has in use now (VmRSS), in bytes.
+    /// Memory it has in use now (VmRSS), in bytes; without the pages of the program's own file, which are the system's cache of
+    /// it, and many in a build that is not optimised.
     pub fn resident_bytes(&self) -> u64 {
-        self.memory_bytes("VmRSS:")
+        self.memory_bytes("VmRSS:") - self.memory_bytes("RssFile:")
     }
 
-    /// The most memory it ever had in use (VmHWM), in bytes.
+    /// The most memory it ever had in use (VmHWM), in bytes; without the same.
     pub fn peak_resident_bytes(&self) -> u64 {
-        self.memory_bytes("VmHWM:")
+        self.memory_bytes("VmHWM:") - self.memory_bytes("RssFile:")
     }
 
     fn memory_bytes(&self, name: &str) -> u64 {
@@ -167,6 +168,18 @@ impl Drop for Process {
 pub struct Server {
     process: Process,
     address: SocketAddr,
+    _store: Option<TempDir>,
+}
+
+/// The kind of store to put behind every server that a test says nothing about: the test itself is the same.
+fn store_behind(program: Program, arguments: &[&str]) -> Option<(TempDir, String)> {
+    let kind = env::var("GUIRA_TEST_STORE").ok().filter(|_| program == Program::Guira)?;
+    if arguments.iter().any(|argument| ["-e", "-M", "--store"].contains(argument)) {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder for the store");
+    let store = format!("{kind}:{}", folder.path().join("store").to_str().expect("a path in text"));
+    Some((folder, store))
 }
 
 impl Server {
@@ -190,6 +203,14 @@ impl Server {
         let port_text = address.port().to_string();
         let mut all = vec!["-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1", "-m", "64"];
         all.extend(arguments);
+        let (folder, store) = store_behind(program, arguments).unzip();
+        if let Some(store) = &store {
+            // So that the engine has what it has without one.
+            if !arguments.contains(&"-m") {
+                all.extend(["-m", "80"]);
+            }
+            all.extend(["--store-memory", "16", "--store", store, "--durability", "os"]);
+        }
         let mut process = Process::start(program.command(&all));
         let listens = wait_for("the server listens or ends", || match process.ended() {
             Some(status) => {
@@ -198,7 +219,7 @@ impl Server {
             }
             None => process.listens_on(address.port()).then_some(true),
         });
-        listens.then_some(Self { process, address })
+        listens.then_some(Self { process, address, _store: folder })
     }
 
     /// Where it listens.

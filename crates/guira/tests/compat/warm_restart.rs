@@ -126,6 +126,63 @@ fn after_every_kind_of_stop_the_items_are_back() {
     }
 }
 
+/// A `flush_all` that is still to come at the stop is not forgotten: it takes the items at its second, or while nobody runs.
+#[test]
+fn a_flush_that_was_to_come_comes_over_a_restart() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = path_in(&folder);
+    let restarted = |mut server: Server| {
+        server.process().signal(Signal::TERM);
+        assert!(server.process().wait().success(), "{}", server.process().complaints());
+        start(&path)
+    };
+    let server = start(&path);
+    let mut client = server.connect();
+    client.expect(b"set key 0 0 1\r\nx\r\nflush_all 4\r\n", b"STORED\r\nOK\r\n");
+    drop(client);
+    let mut server = restarted(server);
+    let text = told(&mut server);
+    assert!(text.contains("1 item is back") || text.contains("1 went with a flush_all"), "{text}");
+    wait_for("the flush", || (server.connect().ask(b"get key\r\n", b"END\r\n") == b"END\r\n").then_some(()));
+    let mut client = server.connect();
+    client.expect(b"set key 0 0 1\r\nx\r\nflush_all 5\r\n", b"STORED\r\nOK\r\n");
+    drop(client);
+    server.process().signal(Signal::TERM);
+    assert!(server.process().wait().success(), "{}", server.process().complaints());
+    let saved = fs::metadata(&path).and_then(|file| file.modified()).expect("saved");
+    wait_for("the flush is due", || saved.elapsed().is_ok_and(|since| since.as_secs() > 5).then_some(()));
+    let text = told(&mut start(&path));
+    assert!(text.contains("0 items are back, 1 went with a flush_all that came due"), "{text}");
+}
+
+/// Seconds since the last use (`mg`'s `l`, `me`'s `la`) go on over a restart. Asking for them by `me` is no use.
+#[test]
+fn what_was_not_used_for_a_while_is_so_after_a_restart_too() {
+    if Program::Guira.is_memcached() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = path_in(&folder);
+    let idle_s = |server: &Server| {
+        let told = server.connect().ask(b"me key\r\nmn\r\n", b"MN\r\n");
+        let told = String::from_utf8(told).expect("text");
+        let idle_s = told.split_whitespace().find_map(|word| word.strip_prefix("la=")?.parse().ok());
+        idle_s.unwrap_or_else(|| panic!("{told}"))
+    };
+    let mut server = start(&path);
+    server.connect().expect(b"set key 0 0 1\r\nx\r\n", b"STORED\r\n");
+    for _ in 0..2 {
+        let before: u32 = wait_for("it is not used", || Some(idle_s(&server)).filter(|idle_s| *idle_s >= 2));
+        server.process().signal(Signal::TERM);
+        assert!(server.process().wait().success(), "{}", server.process().complaints());
+        server = start(&path);
+        assert!(idle_s(&server) >= before);
+    }
+}
+
 /// A killed save leaves nothing that is taken for a file.
 #[test]
 fn killed_while_it_saves_it_starts_empty() {
@@ -186,7 +243,7 @@ fn a_file_that_cannot_be_used_is_refused_and_left_as_it_is() {
     for (bytes, about) in [
         (change(middle, !sound[middle]), "is cut short or damaged"),
         (sound[..middle].to_vec(), "is cut short or damaged"),
-        (change(8, 200), "is of version 200, and this guira reads version 1"),
+        (change(8, 200), "is of version 200, and this guira reads version 2"),
         (b"key 0 0 3\r\n".to_vec(), "is no memory file of guira's"),
         (Vec::new(), "is no memory file of guira's"),
     ] {

@@ -4,7 +4,9 @@
 //! zero is the end.
 
 use guira_arena::Place;
+use guira_item::{OrderCursor, Rank, Standing};
 
+use super::Ordered;
 use crate::slabs::ClassMemory;
 
 /// Bytes of a node: the neighbours on both sides and nothing else.
@@ -55,6 +57,40 @@ pub(super) fn is_linked(memory: &ClassMemory<'_>, chunk: Place) -> bool {
     memory.node(chunk) != 0
 }
 
+/// What of a list comes one after the other: from `first` on, as far as but without `end`.
+pub(super) struct Stretch {
+    pub first: Option<Place>,
+    pub end: Option<Place>,
+    pub is_spared: bool,
+}
+
+/// The items of one stretch after the other, which have `all` nodes together ([`super::Policy::in_order`]). A cursor is a stretch and
+/// a link, which is 0 at the beginning.
+pub(super) fn in_order(
+    memory: &ClassMemory<'_>,
+    stretches: &[Stretch],
+    all: usize,
+    from: OrderCursor,
+    limit: usize,
+    found: &mut Vec<Ordered>,
+) -> Option<OrderCursor> {
+    let (mut at, mut before) = (place(from.at as u32), from.before);
+    let stop = before + limit as u64;
+    for (number, stretch) in stretches.iter().enumerate().skip((from.at >> 32) as usize) {
+        let mut next = at.take().or(stretch.first);
+        while let Some(chunk) = next.filter(|chunk| Some(*chunk) != stretch.end) {
+            if before == stop {
+                return Some(OrderCursor { at: (number as u64) << 32 | u64::from(link(chunk)), before, ..from });
+            }
+            let standing = Standing { rank: Rank::of(before, all as u64), is_spared: stretch.is_spared };
+            found.extend(Ordered::at(memory, chunk, standing));
+            before += 1;
+            next = place(links(memory, chunk).newer);
+        }
+    }
+    None
+}
+
 impl List {
     pub fn len(&self) -> usize {
         self.len
@@ -79,6 +115,19 @@ impl List {
         }
         set_links(memory, chunk, Links { newer: 0, older: self.newest });
         self.newest = link(chunk);
+        self.len += 1;
+    }
+
+    /// Puts `chunk`, which is in no list, in front of `newer`, which is in this one: as the next older one.
+    pub fn push_before(&mut self, memory: &ClassMemory<'_>, newer: Place, chunk: Place) {
+        debug_assert!(!is_linked(memory, chunk));
+        let Links { newer: after, older } = links(memory, newer);
+        match place(older) {
+            Some(older) => set_links(memory, older, Links { newer: link(chunk), ..links(memory, older) }),
+            None => self.oldest = link(chunk),
+        }
+        set_links(memory, chunk, Links { newer: link(newer), older });
+        set_links(memory, newer, Links { newer: after, older: link(chunk) });
         self.len += 1;
     }
 

@@ -2,10 +2,11 @@
 //! and slow with several threads.
 
 use super::{
-    Judged, Policy,
-    list::{self, List},
+    Judged, Ordered, Policy,
+    list::{self, List, Stretch},
 };
 use guira_arena::Place;
+use guira_item::OrderCursor;
 
 use crate::slabs::ClassMemory;
 
@@ -50,6 +51,17 @@ impl Policy for Lru {
             self.list.push(memory, oldest);
             victims.extend(Judged::at(memory, oldest).map(|judged| judged.item));
         }
+    }
+
+    fn in_order(
+        &self,
+        memory: &ClassMemory<'_>,
+        from: OrderCursor,
+        limit: usize,
+        found: &mut Vec<Ordered>,
+    ) -> Option<OrderCursor> {
+        let all = Stretch { first: self.list.oldest(), end: None, is_spared: false };
+        list::in_order(memory, &[all], self.list.len(), from, limit, found)
     }
 
     #[cfg(test)]

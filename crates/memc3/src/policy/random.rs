@@ -1,7 +1,8 @@
 //! Random eviction: no order, no marks; the baseline below which no policy should fall.
 
-use super::Policy;
+use super::{Ordered, Policy, clock};
 use guira_arena::Place;
+use guira_item::OrderCursor;
 
 use crate::{item::Header, large, slabs::ClassMemory};
 
@@ -42,5 +43,15 @@ impl Policy for Random {
                 return;
             }
         }
+    }
+
+    fn in_order(
+        &self,
+        memory: &ClassMemory<'_>,
+        from: OrderCursor,
+        limit: usize,
+        found: &mut Vec<Ordered>,
+    ) -> Option<OrderCursor> {
+        clock::round(memory, (0, 0), from, limit, found)
     }
 }

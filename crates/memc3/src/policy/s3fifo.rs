@@ -5,10 +5,11 @@
 use std::collections::VecDeque;
 
 use super::{
-    JUDGED_MAX, Judged, Policy, judged_max,
-    list::{self, List},
+    JUDGED_MAX, Judged, Ordered, Policy, judged_max,
+    list::{self, List, Stretch},
 };
 use guira_arena::Place;
+use guira_item::OrderCursor;
 
 use crate::{
     item::{self, Header},
@@ -69,6 +70,15 @@ impl Policy for S3Fifo {
         }
     }
 
+    fn restored(&mut self, memory: &ClassMemory<'_>, chunk: Place, is_spared: bool) {
+        if !is_spared {
+            return self.stored(memory, chunk);
+        }
+        self.removed(memory, chunk);
+        self.main.push(memory, chunk);
+        self.in_main.insert(chunk);
+    }
+
     fn removed(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
         if !list::is_linked(memory, chunk) {
             return;
@@ -123,6 +133,18 @@ impl Policy for S3Fifo {
                 }
             }
         }
+    }
+
+    fn in_order(
+        &self,
+        memory: &ClassMemory<'_>,
+        from: OrderCursor,
+        limit: usize,
+        found: &mut Vec<Ordered>,
+    ) -> Option<OrderCursor> {
+        let small = Stretch { first: self.small.oldest(), end: None, is_spared: false };
+        let main = Stretch { first: self.main.oldest(), end: None, is_spared: true };
+        list::in_order(memory, &[small, main], self.small.len() + self.main.len(), from, limit, found)
     }
 
     #[cfg(test)]

@@ -2,10 +2,11 @@
 //! read, takes what was not, and stays where it is, so that new items are tried before old ones are tried again.
 
 use super::{
-    JUDGED_MAX, Judged, Policy, judged_max,
-    list::{self, List},
+    JUDGED_MAX, Judged, Ordered, Policy, judged_max,
+    list::{self, List, Stretch},
 };
 use guira_arena::Place;
+use guira_item::OrderCursor;
 
 use crate::slabs::ClassMemory;
 
@@ -21,6 +22,18 @@ impl Policy for Sieve {
     fn stored(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
         self.removed(memory, chunk);
         self.list.push(memory, chunk);
+    }
+
+    fn restored(&mut self, memory: &ClassMemory<'_>, chunk: Place, is_spared: bool) {
+        self.removed(memory, chunk);
+        match self.hand {
+            // Those ahead of the hand came before.
+            Some(hand) if is_spared => self.list.push_before(memory, hand, chunk),
+            hand => {
+                self.list.push(memory, chunk);
+                self.hand = hand.or((!is_spared).then_some(chunk));
+            }
+        }
     }
 
     fn removed(&mut self, memory: &ClassMemory<'_>, chunk: Place) {
@@ -59,6 +72,18 @@ impl Policy for Sieve {
                 missing -= 1;
             }
         }
+    }
+
+    fn in_order(
+        &self,
+        memory: &ClassMemory<'_>,
+        from: OrderCursor,
+        limit: usize,
+        found: &mut Vec<Ordered>,
+    ) -> Option<OrderCursor> {
+        let ahead = Stretch { first: self.hand.or(self.list.oldest()), end: None, is_spared: false };
+        let behind = Stretch { first: self.hand.and(self.list.oldest()), end: self.hand, is_spared: true };
+        list::in_order(memory, &[ahead, behind], self.list.len(), from, limit, found)
     }
 
     #[cfg(test)]

@@ -185,8 +185,9 @@ impl Service for Later {
         }
     }
 
-    fn flush_all(&self, at: Time, now: Time) {
+    fn flush_all(&self, _worker: &mut LaterWorker, at: Time, now: Time, _ticket: Ticket) -> Option<Answer> {
         self.engine.flush_all(at, now);
+        Some(Answer::Deleted)
     }
 
     fn stats(&self) -> EngineStats {

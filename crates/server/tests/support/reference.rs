@@ -167,6 +167,7 @@ fn info<'a>(key: &'a [u8], item: &Item) -> ItemInfo<'a> {
         flags: item.flags,
         expiry: item.expiry,
         idle_s: 0,
+        recent: false,
         fetched: item.fetched,
         stale: item.stale,
         win_sent: item.win_sent,
@@ -203,6 +204,10 @@ impl Engine for Reference {
         } else {
             *self.flush.lock().unwrap() = Some(at);
         }
+    }
+
+    fn flush_due(&self) -> Option<Time> {
+        *self.flush.lock().unwrap()
     }
 
     fn stats(&self) -> EngineStats {

@@ -1,0 +1,153 @@
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+use super::*;
+
+/// A number that is written and read.
+struct Register;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Act {
+    Write(u32),
+    Read(u32),
+    /// Sees what was there before.
+    Add(u32, Option<u32>),
+}
+
+impl Model for Register {
+    type State = u32;
+    type Act = Act;
+
+    fn first(&self) -> u32 {
+        0
+    }
+
+    fn step(&self, state: &u32, act: &Act) -> Option<u32> {
+        match act {
+            Act::Write(number) => Some(*number),
+            Act::Read(seen) => (seen == state).then_some(*state),
+            Act::Add(number, seen) => seen.is_none_or(|seen| seen == *state).then_some(state + number),
+        }
+    }
+}
+
+fn event(invoked: u64, returned: u64, act: Act) -> Event<Act> {
+    Event { invoked, returned: Some(returned), is_certain: true, act }
+}
+
+fn verdict(history: &[Event<Act>]) -> Result<(), Violation> {
+    check(&Register, history, 1_000_000)
+}
+
+#[test]
+fn what_can_have_happened_is_linearizable() {
+    use Act::{Add, Read, Write};
+    assert_eq!(verdict(&[]), Ok(()));
+    assert_eq!(verdict(&[event(0, 1, Write(1)), event(2, 3, Read(1))]), Ok(()));
+    // Both orders, while it is written.
+    assert_eq!(verdict(&[event(0, 9, Write(1)), event(1, 2, Read(0)), event(3, 4, Read(1))]), Ok(()));
+    // The return of one and the invocation of another at one moment: they may have overlapped.
+    assert_eq!(verdict(&[event(0, 5, Write(1)), event(5, 6, Read(0))]), Ok(()));
+    // Nobody knows whether it happened.
+    let lost = Event { invoked: 0, returned: None, is_certain: false, act: Add(5, None) };
+    assert_eq!(verdict(&[lost.clone(), event(1, 2, Read(0)), event(7, 8, Read(5))]), Ok(()));
+    assert_eq!(verdict(&[lost, event(1, 2, Read(0))]), Ok(()));
+    // Nor whether this did, but by 5 it had or never would.
+    let killed = Event { invoked: 0, returned: Some(5), is_certain: false, act: Add(5, None) };
+    assert_eq!(verdict(&[killed.clone(), event(1, 2, Read(0)), event(7, 8, Read(5))]), Ok(()));
+    assert_eq!(verdict(&[killed, event(1, 2, Read(0)), event(7, 8, Read(0))]), Ok(()));
+}
+
+#[test]
+fn what_cannot_have_happened_is_not() {
+    use Act::{Add, Read, Write};
+    let violated = |history: &[Event<Act>]| assert!(matches!(verdict(history), Err(Violation::Impossible { .. })));
+    // Older than what was acknowledged.
+    violated(&[event(0, 1, Write(1)), event(2, 3, Read(0))]);
+    // New, then old again.
+    violated(&[event(0, 9, Write(1)), event(1, 2, Read(1)), event(3, 4, Read(0))]);
+    // From nowhere.
+    violated(&[event(0, 1, Read(7))]);
+    // Two took the same number.
+    violated(&[event(0, 9, Add(1, Some(0))), event(0, 9, Add(1, Some(0)))]);
+    // Lost, seen, and gone.
+    let lost = Event { invoked: 0, returned: None, is_certain: false, act: Add(5, None) };
+    violated(&[lost, event(1, 2, Read(5)), event(3, 4, Read(0))]);
+    // Not there when it was over, and there later.
+    let killed = Event { invoked: 0, returned: Some(5), is_certain: false, act: Add(5, None) };
+    violated(&[killed.clone(), event(6, 7, Read(0)), event(8, 9, Read(5))]);
+    violated(&[killed, event(6, 7, Read(5)), event(8, 9, Read(0))]);
+}
+
+#[test]
+fn a_search_that_is_cut_short_has_not_succeeded() {
+    let history: Vec<_> = (0..20).map(|number| event(0, 9, Act::Write(number))).collect();
+    assert_eq!(check(&Register, &history, 5), Err(Violation::OutOfSteps));
+}
+
+/// Writes of numbers that grow.
+struct Growing;
+
+impl Model for Growing {
+    type State = u32;
+    type Act = Act;
+
+    fn first(&self) -> u32 {
+        0
+    }
+
+    fn step(&self, state: &u32, act: &Act) -> Option<u32> {
+        Register.step(state, act).filter(|after| after >= state)
+    }
+
+    fn rank(&self, act: &Act) -> Option<u64> {
+        match act {
+            Act::Write(number) => Some(2 * u64::from(*number)),
+            Act::Read(number) => Some(2 * u64::from(*number) + 1),
+            Act::Add(..) => None,
+        }
+    }
+}
+
+#[test]
+fn ranks_save_looking_at_what_cannot_be() {
+    // All at once, and a read of the first one at their end: without ranks every subset would be looked at.
+    let writes = (1..=40).map(|number| event(u64::from(number), 1_000 + u64::from(number), Act::Write(number)));
+    let reads = [event(900, 901, Act::Read(1)), event(902, 903, Act::Read(1))];
+    let history: Vec<_> = writes.chain(reads).collect();
+    assert_eq!(check(&Growing, &history, 10_000), Ok(()));
+    let late = [event(2_000, 2_001, Act::Read(39))];
+    let history: Vec<_> = history.into_iter().chain(late).collect();
+    assert!(matches!(check(&Growing, &history, 10_000), Err(Violation::Impossible { .. })));
+}
+
+/// Acts of several clients on a register that is right, or forgets every so often.
+fn random_history(random: &mut SmallRng, len: u64, forgets: bool) -> Vec<Event<Act>> {
+    let (mut state, mut history) = (0, Vec::new());
+    // Each takes place at 10, 20, 30... and is open for a while before and after.
+    for number in 1..=len {
+        let (before, after) = (random.random_range(1..35), random.random_range(1..35));
+        let act = match random.random_range(0..3) {
+            0 => Act::Write(number as u32),
+            1 => Act::Read(state),
+            _ => Act::Add(1_000, Some(state)),
+        };
+        let is_forgotten = forgets && number % 40 == 0 && !matches!(act, Act::Read(_));
+        if !is_forgotten {
+            state = Register.step(&state, &act).expect("seen as it is");
+        }
+        history.push(event(1_000 + 10 * number - before, 1_000 + 10 * number + after, act));
+    }
+    history
+}
+
+#[test]
+fn long_histories_of_many_clients_are_judged_rightly() {
+    let mut random = SmallRng::seed_from_u64(7);
+    let mut found = 0;
+    for _ in 0..100 {
+        assert_eq!(verdict(&random_history(&mut random, 400, false)), Ok(()));
+        found += u32::from(verdict(&random_history(&mut random, 400, true)).is_err());
+    }
+    // Some that are forgotten may have been written over at once.
+    assert!(found > 80, "{found} of 100 histories with lost writes were found out");
+}
