@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::mistake::{self, Origins};
 use crate::options::Flags;
-use crate::{bench, health, help};
+use crate::{bench, health, help, store_tools};
 
 /// Guira, a memcached-compatible key-value store.
 #[derive(Parser, Debug)]
@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Serve(Box<Flags>),
     /// Ask a server whether it is well: exit status 0 if it answers
     Health(health::Arguments),
+    /// Look at the store of a server, copy it, fill it
+    Store(store_tools::Arguments),
     /// Measure Guira and its peers
     Bench(Box<bench::Arguments>),
 }
@@ -224,6 +226,7 @@ mod tests {
             ("guira nonsense", "nonsense: no such command; --help lists them"),
             ("guira serve nonsense", "nonsense: no flag stands before it; -h lists the flags"),
             ("guira bench", "what to do is missing; --help lists it"),
+            ("guira store", "what to do is missing; --help lists it"),
             ("guira health --timeout-ms x", "--timeout-ms x: write a whole number"),
         ] {
             let error = parse(line.split(' ').map(OsString::from)).expect_err(line);

@@ -88,6 +88,13 @@ const FLAGS: &str = "\
                           (default: where the system puts them)
     --huge-pages=<when>   auto (default): transparent huge pages for items and
                           index where the system gives them; off
+    --store=<where>       rocksdb:PATH: items last there, with the engine as a
+                          cache before it (default: memory, they do not last)
+    --durability=<when>   a change counts as stored: always (on disk, default),
+                          interval:MS, os
+    --store-memory=<num>  megabytes of -m for the store (default: a quarter)
+    --store-limit=<num>   the store does at most so many operations a second: a
+                          record read, from its memory too, stored or deleted
     --metrics=<addr:port> serve metrics for Prometheus under /metrics
     --config=<file>       read options from a TOML file: long names as keys
     --print-config        check what flags, environment (GUIRA_*), file and

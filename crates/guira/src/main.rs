@@ -20,6 +20,7 @@ mod pidfile;
 mod serve;
 mod size;
 mod store;
+mod store_tools;
 mod user;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         }
         Ok(Call::Run(Command::Serve(flags))) => serve::run(*flags),
         Ok(Call::Run(Command::Health(arguments))) => health::run(&arguments),
+        Ok(Call::Run(Command::Store(arguments))) => store_tools::run(&arguments),
         Ok(Call::Run(Command::Bench(arguments))) => bench::run(*arguments),
         Err(line) => Err(line),
     };

@@ -142,6 +142,8 @@ options! {
         durability: String, "When a change counts as stored, for --store: always (on disk), interval:MS or os.";
     maybe [long, env = "GUIRA_STORE_MEMORY"]
         store_memory: usize, "Megabytes of -m for the store; without it, a quarter.";
+    maybe [long, env = "GUIRA_STORE_LIMIT"]
+        store_limit: u64, "Records read (from the store's memory too), stored and deleted a second, at most.";
     maybe [long, env = "GUIRA_PARTITIONS"]
         partitions: usize, "Parts of the table, for the engines that have them.";
     maybe [long, env = "GUIRA_SERVER_THREADS"]

@@ -1,10 +1,15 @@
 //! `--store`: which store stands behind the engine, what it may use, and how it is opened.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 use guira_item::{Engine, store::Store};
 use guira_persist::{
-    Durability, Loaded, MemoryFile, MemoryFileError, Saved, WriteThrough, WriteThroughConfig,
+    Durability, Limit, Limited, Loaded, MemoryFile, MemoryFileError, Saved, WriteThrough, WriteThroughConfig,
+    backup_socket::BackupSocket,
     rocks::{RocksOptions, RocksStore},
 };
 use guira_server::{Listeners, Server, Settings, Watch};
@@ -36,6 +41,7 @@ pub(crate) struct Rocks {
     path: PathBuf,
     durability: Durability,
     memory_bytes: usize,
+    limit: Option<Limit>,
 }
 
 impl Chosen {
@@ -51,6 +57,9 @@ impl Chosen {
                 }
                 if let Some(megabytes) = options.store_memory {
                     return Err(format!("--store-memory {megabytes}: there is no store, choose one with --store"));
+                }
+                if let Some(limit) = options.store_limit {
+                    return Err(format!("--store-limit {limit}: there is no store, choose one with --store"));
                 }
                 return Ok(Self::Memory);
             }
@@ -74,8 +83,12 @@ impl Chosen {
             let needed = 2 * memory_bytes / MIB;
             return Err(format!("-m {} is too small for the store: give at least -m {needed}", memory_limit / MIB));
         }
+        let limit = options.store_limit.map(|limit| {
+            Limit::new(limit).ok_or_else(|| format!("--store-limit {limit}: write from 1 to {}", Limit::MAX))
+        });
+        let limit = limit.transpose()?;
         let path = std::path::absolute(path).map_err(|error| format!("--store {}: {error}", options.store))?;
-        Ok(Self::Rocks(Rocks { shown: options.store.clone(), path, durability, memory_bytes }))
+        Ok(Self::Rocks(Rocks { shown: options.store.clone(), path, durability, memory_bytes, limit }))
     }
 
     /// Bytes of `-m` that are the store's.
@@ -93,18 +106,20 @@ pub(crate) struct Behind<E: Engine> {
     rocks: Rocks,
     item_len_max: usize,
     /// Once it is open.
-    open: Option<(Arc<RocksStore>, WriteThroughConfig)>,
+    open: Option<(Arc<Limited<RocksStore>>, WriteThroughConfig)>,
+    /// Through which copies are asked for, while it serves.
+    socket: Mutex<Option<BackupSocket>>,
 }
 
 impl<E: Engine> Behind<E> {
     pub(crate) fn new(engine: Arc<E>, rocks: Rocks, item_len_max: usize) -> Self {
-        Self { engine, rocks, item_len_max, open: None }
+        Self { engine, rocks, item_len_max, open: None, socket: Mutex::default() }
     }
 }
 
 impl<E: Engine> Ready for Behind<E> {
     fn open(&mut self, settings: &Settings) -> Result<Option<String>, String> {
-        let Rocks { shown, path, durability, memory_bytes } = &self.rocks;
+        let Rocks { shown, path, durability, memory_bytes, limit } = &self.rocks;
         let begun = Instant::now();
         let watch = settings.watch;
         let unix_now = Arc::new(move || watch.clock_by_now().to_unix_s(watch.now()));
@@ -124,6 +139,11 @@ impl<E: Engine> Ready for Behind<E> {
         if let Some(records) = store.stats().records {
             line += &format!("; about {records} items");
         }
+        if let Some(limit) = limit {
+            line += &format!("; at most {} operations a second", limit.get());
+        }
+        let store = Limited::new(Arc::new(store), *limit)
+            .map_err(|error| format!("--store {shown} cannot be served: no thread could be started ({error})"))?;
         self.open = Some((Arc::new(store), config));
         Ok(Some(line))
     }
@@ -134,13 +154,23 @@ impl<E: Engine> Ready for Behind<E> {
 
     fn start(&self, settings: Settings, listeners: Listeners) -> std::io::Result<Server> {
         let (store, config) = self.open.as_ref().expect("opened before it is started");
+        match BackupSocket::open(&self.rocks.path, Arc::clone(store)) {
+            Ok(socket) => *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket),
+            // A store that can only be read, for instance.
+            Err(error) => tracing::warn!("no copies of the store can be had while it serves ({error})"),
+        }
         let service = WriteThrough::new(Arc::clone(&self.engine), Arc::clone(store), config.clone());
         Server::start(settings, listeners, service)
     }
 
     fn close(&self) -> Result<(), String> {
         let Some((store, _)) = &self.open else { return Ok(()) };
-        store.shut().map_err(|error| format!("--store {} was not closed as it should be: {error}", self.rocks.shown))
+        drop(self.socket.lock().unwrap_or_else(PoisonError::into_inner).take());
+        store.shut();
+        store
+            .store()
+            .shut()
+            .map_err(|error| format!("--store {} was not closed as it should be: {error}", self.rocks.shown))
     }
 
     fn save(&self, _: MemoryFile, _: &Watch) -> Result<Saved, MemoryFileError> {

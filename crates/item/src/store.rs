@@ -209,6 +209,10 @@ pub struct StoreStats {
     pub failures: u64,
     /// Submitted and not completed.
     pub pending: u64,
+    /// Operations a second that it does at most, if there is such a limit.
+    pub limit: Option<u64>,
+    /// Reads and batches that were not let through at once because of it.
+    pub limit_waits: u64,
     /// Why it takes no writes any more, if it does not.
     pub read_only: Option<Arc<str>>,
     /// Bytes on disk, if it knows.

@@ -4,15 +4,22 @@
 //! MemoryFile   the items of an engine in a file, over a restart
 //!   └── format how that file is written and read; knows no engine
 //! WriteThrough an engine before a store, as a service
-//! RocksStore   the items themselves, on one machine's disk (feature `rocksdb`)
+//! Limited      a store that does at most so many operations a second
+//! dump         the items of a store as a memory file, and back
+//! BackupSocket through which a server is asked for a copy of its store
+//! RocksStore   the items themselves, on one machine's disk (feature `rocksdb`); looked at and copied while no server has it
 //!   └── record how an item is written as a value
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod backup_socket;
+pub mod dump;
 mod durability;
 pub mod format;
+mod limited;
 mod memory_file;
 mod memory_store;
+mod pace;
 mod partition;
 #[cfg(feature = "rocksdb")]
 mod queue;
@@ -23,7 +30,9 @@ mod write_through;
 
 pub use durability::Durability;
 pub use format::FormatError;
+pub use limited::Limited;
 pub use memory_file::{Loaded, MemoryFile, MemoryFileError, Saved};
 pub use memory_store::{Fault, MemoryStore};
+pub use pace::Limit;
 pub use partition::hash_partition;
 pub use write_through::{ClockNow, WriteThrough, WriteThroughConfig};

@@ -229,24 +229,40 @@ impl MemoryFile {
     ///
     /// # Errors
     /// [`MemoryFileError`] if they cannot be written; nothing has changed under the file's name then.
-    pub fn save<E: Engine>(mut self, engine: &E, clock: &Clock, now: Time) -> Result<Saved, MemoryFileError> {
-        // Somebody may have left something there.
-        self.next.set_len(0)?;
+    pub fn save<E: Engine>(self, engine: &E, clock: &Clock, now: Time) -> Result<Saved, MemoryFileError> {
         let head = Head {
             saved_unix_s: clock.to_unix_s(now),
             last_version: engine.last_version(),
             flush_unix_s: engine.flush_due().map_or(0, |due| clock.to_unix_s(due)),
         };
-        let mut writer = Writer::begin(&self.next, &head)?;
-        let mut worker = engine.worker();
-        let mut cursor = Some(OrderCursor::default());
-        while let Some(at) = cursor {
-            let mut found = Vec::new();
-            cursor = engine.scan_in_order(at, PLACES, now, &mut |item, standing| found.push(Known::of(item, standing)));
-            for batch in found.chunks(BATCH_LEN) {
-                keep(engine, &mut worker, now, batch, clock, &mut writer)?;
+        self.save_with(&head, |writer| {
+            let mut worker = engine.worker();
+            let mut cursor = Some(OrderCursor::default());
+            while let Some(at) = cursor {
+                let mut found = Vec::new();
+                let mut note = |item: &ItemInfo<'_>, standing| found.push(Known::of(item, standing));
+                cursor = engine.scan_in_order(at, PLACES, now, &mut note);
+                for batch in found.chunks(BATCH_LEN) {
+                    keep(engine, &mut worker, now, batch, clock, writer)?;
+                }
             }
-        }
+            Ok(())
+        })
+    }
+
+    /// Saves the items that `write` writes.
+    ///
+    /// # Errors
+    /// What `write` and the system say; nothing has changed under the file's name then.
+    pub fn save_with<X: From<io::Error>>(
+        mut self,
+        head: &Head,
+        write: impl FnOnce(&mut Writer<&File>) -> Result<(), X>,
+    ) -> Result<Saved, X> {
+        // Somebody may have left something there.
+        self.next.set_len(0)?;
+        let mut writer = Writer::begin(&self.next, head)?;
+        write(&mut writer)?;
         let (items, _) = writer.finish()?;
         self.next.sync_all()?;
         let bytes = self.next.metadata()?.len();

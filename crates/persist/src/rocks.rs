@@ -11,9 +11,11 @@
 //! more until the store is opened again, since nobody knows what is on disk then; all threads have ended when the store is dropped,
 //! and what they had been asked for has been completed.
 
+mod backup;
 mod keys;
 mod open;
 mod state;
+mod stopped;
 mod tending;
 mod writer;
 
@@ -38,7 +40,9 @@ use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
 use crate::{durability::Durability, queue::Queue, record};
 
+pub use backup::{BackupError, Restored, back_up, restore};
 pub use open::{OPEN_FILES_MAX, OpenError};
+pub use stopped::{DEFECTS_TOLD_MAX, Extent, Findings, StoppedStore};
 pub use writer::BATCH_LEN_MAX_BYTES;
 
 /// Reads the wall clock: Unix time in seconds.
@@ -363,6 +367,8 @@ impl Store for RocksStore {
             syncs: count(&counters.syncs),
             failures: count(&counters.failures),
             pending: count(&counters.pending),
+            limit: None,
+            limit_waits: 0,
             read_only: read_only.get().cloned(),
             disk_bytes: self.property("rocksdb.total-sst-files-size"),
             memory_bytes: self.memory_bytes(),

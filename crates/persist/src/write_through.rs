@@ -52,7 +52,7 @@ const VERSIONS_AT_ONCE: u64 = 1 << 20;
 
 /// The last version before they begin again at 1, which every engine can have: 2^38 - 2^33. A shard comes there after five months of
 /// twenty thousand changes a second.
-const VERSION_LAST: u64 = (1 << 38) - (1 << 33);
+pub(crate) const VERSION_LAST: u64 = (1 << 38) - (1 << 33);
 
 /// Operations that may be on their way to or from the store, which take some hundred bytes each beside their values.
 const OPERATIONS_MAX: usize = 1 << 18;

@@ -169,6 +169,10 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
         rows.add("store_failures", store.failures);
         rows.add("store_pending", store.pending);
         rows.add("store_read_only", yes_no(store.read_only.is_some()));
+        if let Some(limit) = store.limit {
+            rows.add("store_limit", limit);
+            rows.add("store_limit_waits", store.limit_waits);
+        }
         for (name, number) in [
             ("store_disk_bytes", store.disk_bytes),
             ("store_memory_bytes", store.memory_bytes),

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use guira_history::{Event, Model, check};
@@ -332,10 +333,48 @@ fn a_store_that_cannot_be_had_is_told_in_one_line() {
         (["--store", store.as_str(), "--durability", "never"], "write always, interval:MS"),
         (["--durability", "os", "-m", "80"], "nothing lasts with --store memory"),
         (["--store-memory", "20", "-m", "80"], "there is no store"),
+        (["--store-limit", "20", "-m", "80"], "there is no store"),
+        (["--store", store.as_str(), "--store-limit", "0"], "--store-limit 0: write from 1 to 100000000"),
+        (["--store", store.as_str(), "--store-limit", "100000001"], "write from 1 to 100000000"),
     ] {
         let ended = Program::Guira.ends(&[&["-p", &port, "-U", "0", "-l", "127.0.0.1"], &more[..]].concat());
         let lines: Vec<&str> = ended.stderr.lines().filter(|line| line.contains(wanted)).collect();
         assert!(!ended.status.success() && lines.len() == 1, "{more:?}: {}", ended.stderr);
     }
     server.connect().expect(b"mn\r\n", b"MN\r\n");
+}
+
+/// Whatever the load: a limit that lets more through than it may is found out, and no machine is too slow for this.
+#[test]
+fn a_limited_store_answers_no_faster_than_it_may() {
+    const LIMIT: u64 = 200;
+    const KEYS: u64 = 100;
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = store_in(&folder);
+    let mut server = Server::start(Program::Guira, &arguments(&store, "os"));
+    let mut client = server.connect();
+    for key in 0..KEYS {
+        client.expect(format!("set key{key} 0 0 4\r\nitem\r\n").as_bytes(), b"STORED\r\n");
+    }
+    server.process().signal(Signal::TERM);
+    assert!(server.process().wait().success());
+    let limit = LIMIT.to_string();
+    let limited = [&arguments(&store, "os")[..], &["--store-limit", &limit]].concat();
+    let server = Server::start(Program::Guira, &limited);
+    let mut client = server.connect();
+    let all: String = (0..KEYS).map(|key| format!("mg key{key} v\r\n")).collect();
+    let begun = Instant::now();
+    let answers = client.ask((all.clone() + "mn\r\n").as_bytes(), b"MN\r\n");
+    let took = begun.elapsed();
+    assert_eq!(String::from_utf8(answers).expect("text"), "VA 4\r\nitem\r\n".repeat(KEYS as usize) + "MN\r\n");
+    // The first is free, and so is what comes in the slack.
+    assert!(took >= Duration::from_millis(1_000 * (KEYS - 2) / LIMIT), "{took:?}");
+    assert_eq!(
+        (server.stat("store_limit"), server.stat("store_reads_at_once") + server.stat("store_reads_waited")),
+        (LIMIT, KEYS)
+    );
+    assert!(server.stat("store_limit_waits") > 0);
+    // What the engine has costs the store nothing.
+    client.ask((all + "mn\r\n").as_bytes(), b"MN\r\n");
+    assert_eq!(server.stat("store_reads_at_once") + server.stat("store_reads_waited"), KEYS);
 }

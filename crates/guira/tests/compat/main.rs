@@ -21,5 +21,6 @@ mod hostile;
 mod normalise;
 mod server;
 mod startup;
+mod store_tools;
 mod uploads;
 mod warm_restart;

@@ -53,6 +53,8 @@ pub enum OpenError {
     Folder(io::Error),
     /// There is something else in the folder.
     NotOne,
+    /// There is no store there, and none is to be made.
+    NoStore,
     /// Another process has it.
     InUse,
     /// It was written by another version of guira.
@@ -70,6 +72,7 @@ impl fmt::Display for OpenError {
         match self {
             Self::Folder(error) => write!(f, "cannot be used as a folder ({error})"),
             Self::NotOne => f.write_str("has something else in it: choose an empty folder"),
+            Self::NoStore => f.write_str("is no store"),
             Self::InUse => f.write_str("is in use by another process: stop that one, or choose another folder"),
             Self::OtherFormat(found) => {
                 write!(f, "is of format {found}, and this guira reads {}: use the version that wrote it", state::FORMAT)
@@ -87,7 +90,7 @@ impl std::error::Error for OpenError {}
 const IN_USE: [&[&str]; 2] =
     [&["While lock file", "Resource temporarily unavailable"], &["lock hold by current process"]];
 
-fn told(error: &rocksdb::Error) -> OpenError {
+pub(super) fn told(error: &rocksdb::Error) -> OpenError {
     let line = one_line(error);
     match error.kind() {
         // RocksDB has no kind for it. That a lock file cannot be opened, for instance because all is mounted read-only, is
@@ -183,7 +186,7 @@ fn is_something_else(path: &Path) -> Result<bool, OpenError> {
 }
 
 /// Whether the RocksDB in a folder is a store's, or may become one. Only looks: opening it would already change it.
-fn is_store(path: &Path) -> Result<bool, OpenError> {
+pub(super) fn is_store(path: &Path) -> Result<bool, OpenError> {
     let families = DB::list_cf(&Options::default(), path).map_err(|error| told(&error))?;
     if families.iter().any(|name| name == state::FAMILY) {
         return Ok(true);
@@ -201,7 +204,7 @@ fn is_empty(db: &DB) -> Result<bool, rocksdb::Error> {
 }
 
 /// The state of a database, if it has one.
-fn read_state(db: &DB) -> Result<Option<StoreState>, OpenError> {
+pub(super) fn read_state(db: &DB) -> Result<Option<StoreState>, OpenError> {
     let bytes = db.get_pinned_cf(family(db), state::KEY).map_err(|error| told(&error))?;
     bytes.map(|bytes| state::decode(&bytes)).transpose().map_err(|error| match error {
         StateError::OtherFormat(format) => OpenError::OtherFormat(format),
@@ -228,7 +231,7 @@ fn family(db: &DB) -> &ColumnFamily {
 }
 
 /// RocksDB's settings for the database, and for the items in it.
-fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (Options, Options) {
+pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (Options, Options) {
     let mut database = Options::default();
     database.create_if_missing(true);
     database.create_missing_column_families(true);

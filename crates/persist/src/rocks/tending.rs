@@ -22,6 +22,7 @@ use rocksdb::{
 
 use super::{
     Chore, Inside, UnixNow,
+    backup::note_when,
     keys::{PARTITIONS, key_in},
     not_a_record, one_line, read_failure,
 };
@@ -47,7 +48,8 @@ impl Inside {
             return Err(failure(StoreErrorKind::ReadOnly, told));
         }
         let made = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
-        made.map_err(|error| failure(StoreErrorKind::Unavailable, &one_line(&error)))
+        made.map_err(|error| failure(StoreErrorKind::Unavailable, &one_line(&error)))?;
+        note_when(to, (self.unix_now)()).map_err(|error| failure(StoreErrorKind::Unavailable, &error.to_string()))
     }
 
     /// Visits records. All iterators look at one snapshot.
