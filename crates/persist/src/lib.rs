@@ -15,6 +15,7 @@
 pub mod backup_socket;
 pub mod dump;
 mod durability;
+mod folder;
 pub mod format;
 mod limited;
 mod memory_file;

@@ -19,7 +19,10 @@ use guira_item::{
 
 use rustix::{fs::OFlags, io::Errno, process::geteuid};
 
-use crate::format::{FormatError, Head, Item, Reader, Writer};
+use crate::{
+    folder,
+    format::{FormatError, Head, Item, Reader, Writer},
+};
 
 /// Items that are looked at together.
 const PLACES: usize = 1_024;
@@ -221,7 +224,7 @@ impl MemoryFile {
     pub fn forget(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => self.sync_folder(),
+            _ => folder::sync(folder::parent(&self.path)),
         }
     }
 
@@ -268,14 +271,8 @@ impl MemoryFile {
         let bytes = self.next.metadata()?.len();
         fs::rename(&self.next_path, &self.path)?;
         self.is_saved = true;
-        self.sync_folder()?;
+        folder::sync(folder::parent(&self.path))?;
         Ok(Saved { items, bytes })
-    }
-
-    /// A name is on disk when its folder is.
-    fn sync_folder(&self) -> io::Result<()> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     state::{self, StateError},
     tending::Undertaker,
 };
-use crate::queue::Queue;
+use crate::{folder, queue::Queue};
 
 /// Bits of a filter for each key: one read of a key that is not there in a hundred goes to disk (a ribbon filter takes a third less
 /// memory than a Bloom filter that is as good).
@@ -167,7 +167,7 @@ fn is_something_else(path: &Path) -> Result<bool, OpenError> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return fs::create_dir_all(path).map(|()| false).map_err(OpenError::Folder);
+            return folder::create_all(path).map(|()| false).map_err(OpenError::Folder);
         }
         Err(error) => return Err(OpenError::Folder(error)),
     };
