@@ -22,7 +22,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use guira_item::store::Store;
@@ -44,6 +44,9 @@ const ANSWER_LEN_MAX: u64 = 64 << 10;
 
 /// How long each side waits for the other to send or take what is ready.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a socket that is not there is waited for: a server has its store before it has its socket.
+const STARTING: Duration = Duration::from_secs(1);
 
 /// How often whoever waits for a copy is told that it still does.
 const WAITING_TOLD_EVERY: Duration = Duration::from_millis(100);
@@ -75,10 +78,20 @@ impl BackupSocket {
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let own = Arc::clone(&listener);
         let thread = thread::Builder::new().name("guira-backup".into()).spawn(move || {
-            // Ends when it is shut down.
-            while let Ok((stream, _)) = own.accept() {
-                if let Err(error) = attend(&stream, &*store) {
-                    tracing::warn!("a request for a copy of the store was not answered: {error}");
+            loop {
+                match own.accept() {
+                    Ok((stream, _)) => {
+                        if let Err(error) = attend(&stream, &*store) {
+                            tracing::warn!("a request for a copy of the store was not answered: {error}");
+                        }
+                    }
+                    // It was shut down.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                    // The process has as many files open as it may, for instance.
+                    Err(error) => {
+                        tracing::warn!("a request for a copy of the store was not taken: {error}");
+                        thread::park_timeout(PATIENCE);
+                    }
                 }
             }
         })?;
@@ -93,7 +106,8 @@ impl Drop for BackupSocket {
         if shutdown(&self.listener, Shutdown::Both).is_ok()
             && let Some(thread) = self.thread.take()
         {
-            // A panic has been told about already.
+            thread.thread().unpark();
+            // A copy that is being made is waited for. A panic has been told about already.
             let _ = thread.join();
         }
     }
@@ -113,13 +127,13 @@ fn at<T>(folder: &Path, connect: impl Fn(&Path) -> io::Result<T>) -> io::Result<
 fn attend(stream: &UnixStream, store: &impl Store) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let peer = socket_peercred(stream)?.uid;
-    let mut out = stream;
-    if !peer.is_root() && peer != geteuid() {
-        return out.write_all(b"is given only to the user that the server runs as\n");
-    }
-    let mut request = Vec::new();
+    let (mut out, mut request) = (stream, Vec::new());
+    // Whatever is answered: where something is left unread, the answer would be lost.
     stream.take(REQUEST_LEN_MAX).read_to_end(&mut request)?;
+    let peer = socket_peercred(stream)?.uid;
+    if !peer.is_root() && peer != geteuid() {
+        return out.write_all(b"copies are made only for the user that the server runs as\n");
+    }
     let to = request.strip_prefix(BACKUP).map(|path| Path::new(OsStr::from_bytes(path)));
     let Some(to) = to.filter(|to| to.is_absolute() && request.len() < REQUEST_LEN_MAX as usize) else {
         return out.write_all(b"is no request that this server knows\n");
@@ -149,8 +163,21 @@ pub enum AskError {
 /// # Errors
 /// [`AskError`].
 pub fn ask_for_backup(folder: &Path, to: &Path, mut waiting: impl FnMut()) -> Result<(), AskError> {
+    let begun = Instant::now();
     let mut ask = || {
-        let mut stream = at(folder, |path| UnixStream::connect(path))?;
+        let mut stream = loop {
+            match at(folder, |path| UnixStream::connect(path)) {
+                // One that was killed has left one.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+                        && begun.elapsed() < STARTING =>
+                {
+                    thread::park_timeout(WAITING_TOLD_EVERY);
+                    waiting();
+                }
+                connected => break connected?,
+            }
+        };
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(WAITING_TOLD_EVERY))?;
         stream.write_all(BACKUP)?;
