@@ -3,8 +3,8 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, BufWriter, Seek, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, BufReader, BufWriter, IsTerminal, Seek, Write},
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,7 +15,10 @@ use guira_persist::{
     backup_socket::{AskError, ask_for_backup},
     dump::{load_records, put_record},
     format::{Head, Writer},
-    rocks::{BackupError, Findings, OpenError, RocksOptions, RocksStore, StoppedStore, UnixNow, back_up, restore},
+    rocks::{
+        BackupError, Findings, OpenError, RocksOptions, RocksStore, Step, StoppedStore, UnixNow, back_up,
+        bytes_under_way, folder_bytes, restore,
+    },
 };
 use guira_server::Watch;
 use rustix::fs::OFlags;
@@ -38,7 +41,7 @@ enum Tool {
     Stats {
         /// The store: rocksdb:PATH
         store: String,
-        /// Count items by reading all of them
+        /// Read everything, and count what is live, what has expired, what a flush_all has taken and what is damaged
         #[arg(long)]
         exact: bool,
         /// As JSON
@@ -72,7 +75,7 @@ enum Tool {
     Backup {
         /// The store: rocksdb:PATH
         store: String,
-        /// A folder that is not there yet
+        /// A folder that is empty or not there yet
         to: PathBuf,
     },
     /// Check a copy and make a store of it
@@ -115,7 +118,9 @@ fn open(store: &str) -> Result<StoppedStore, String> {
 
 fn cannot_open(store: &str, error: &OpenError) -> String {
     match error {
-        OpenError::InUse => format!("{store} is in use by a server or another tool: stop that one first"),
+        OpenError::InUse => {
+            format!("{store} is in use by a server or another tool: stop that one first, or take a backup and use that")
+        }
         error => format!("{store} {error}"),
     }
 }
@@ -151,6 +156,20 @@ fn tell_defects(findings: &Findings) {
     for line in &findings.told {
         eprintln!("guira: {}", crate::mistake::one_line(line));
     }
+    let more = findings.defects - findings.told.len() as u64;
+    if more > 0 {
+        eprintln!("guira: and {more} more");
+    }
+}
+
+/// What is known of a log that has a damaged place, on standard error.
+fn tell_log_damage(findings: &Findings) {
+    if let Some(line) = &findings.log_damage {
+        eprintln!(
+            "guira: a log is damaged ({}): changes behind that place are lost; after a power cut they are what was not synced",
+            crate::mistake::one_line(line)
+        );
+    }
 }
 
 fn stats(name: &str, exact: bool, as_json: bool) -> Result<(), String> {
@@ -159,6 +178,8 @@ fn stats(name: &str, exact: bool, as_json: bool) -> Result<(), String> {
     let state = store.state();
     let findings = if exact {
         let Ok(findings) = read::<std::convert::Infallible>(&store, "reading", |_, _| Ok(()));
+        tell_log_damage(&findings);
+        tell_defects(&findings);
         Some(findings)
     } else {
         None
@@ -199,11 +220,13 @@ fn check(name: &str) -> Result<(), String> {
     let store = open(name)?;
     let Ok(findings) = read::<std::convert::Infallible>(&store, "checking", |_, _| Ok(()));
     println!("{name}: {}; {} defects", counts(&findings), findings.defects);
-    if findings.defects == 0 {
-        return Ok(());
-    }
+    tell_log_damage(&findings);
     tell_defects(&findings);
-    Err(format!("{name} is damaged ({} defects): restore a backup", findings.defects))
+    match (findings.defects, &findings.log_damage) {
+        (0, None) => Ok(()),
+        (0, Some(_)) => Err(format!("{name} is damaged (a log): a server goes on without what is lost")),
+        (defects, _) => Err(format!("{name} is damaged ({defects} defects): restore a backup")),
+    }
 }
 
 /// Why there is no dump.
@@ -227,8 +250,12 @@ fn dump(name: &str, file: &Path) -> Result<(), String> {
         flush_unix_s: state.flush_at_unix_s,
     };
     let mut found = Findings::default();
-    let shown = file.display();
-    let dumped = if file == Path::new("-") {
+    let is_stdout = file == Path::new("-");
+    let shown = if is_stdout { "standard output".into() } else { file.display().to_string() };
+    let dumped = if is_stdout {
+        if io::stdout().is_terminal() {
+            return Err("a dump is no text for a terminal: name a file for it, or redirect standard output".into());
+        }
         let dumped = (|| {
             let mut writer = Writer::begin(BufWriter::new(io::stdout().lock()), &head)?;
             write_items(&store, &mut writer, &mut found)?;
@@ -246,6 +273,7 @@ fn dump(name: &str, file: &Path) -> Result<(), String> {
     match dumped {
         Ok(saved) => {
             let bytes = saved.map_or_else(String::new, |saved| format!(", {}", size(saved.bytes)));
+            tell_log_damage(&found);
             eprintln!(
                 "guira: {shown}: {} items{bytes}; {} dead records were left out",
                 found.live,
@@ -253,6 +281,7 @@ fn dump(name: &str, file: &Path) -> Result<(), String> {
             );
             Ok(())
         }
+        Err(DumpError::Io(error)) if is_stdout => Err(format!("{shown}: {error}; the dump is not whole")),
         Err(DumpError::Io(error)) => Err(format!("{shown}: {error}; nothing was kept")),
         Err(DumpError::Damaged(findings)) => {
             tell_defects(&findings);
@@ -272,11 +301,12 @@ fn write_items<W: io::Write>(
 
 fn load(name: &str, file: &Path, merges: bool) -> Result<(), String> {
     let path = path_of(name)?;
-    let source = source(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let shown = if file == Path::new("-") { "standard input".into() } else { file.display().to_string() };
+    let source = source(file, &shown)?;
     let unix_now = unix_now();
     let options = RocksOptions::with_memory(LOAD_MEMORY_BYTES, Durability::Os, Arc::clone(&unix_now));
     let items = guira_persist::format::Reader::open(&source)
-        .map_err(|error| format!("{}: {error}; nothing was loaded", file.display()))?
+        .map_err(|error| format!("{shown}: {error}; nothing was loaded"))?
         .len();
     let store = RocksStore::open(path, &options).map_err(|error| cannot_open(name, &error))?;
     if let Some(why) = store.read_only() {
@@ -287,7 +317,7 @@ fn load(name: &str, file: &Path, merges: bool) -> Result<(), String> {
     drop(progress);
     let closed = store.shut();
     let loaded = loaded.map_err(|error| match error {
-        guira_persist::dump::LoadError::File(..) => format!("{}: {error}", file.display()),
+        guira_persist::dump::LoadError::File(..) => format!("{shown}: {error}"),
         error => format!("{name} {error}"),
     })?;
     closed.map_err(|error| format!("{name} was not closed as it should be: {error}"))?;
@@ -300,34 +330,46 @@ fn load(name: &str, file: &Path, merges: bool) -> Result<(), String> {
 }
 
 /// A file that can be read in any order: what comes from a pipe goes through one that has no name.
-fn source(file: &Path) -> io::Result<File> {
-    let given = if file == Path::new("-") { File::open("/dev/stdin")? } else { File::open(file)? };
-    if given.metadata()?.is_file() {
+fn source(file: &Path, shown: &str) -> Result<File, String> {
+    let given = || {
+        let given = match file == Path::new("-") {
+            true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+            false => File::open(file)?,
+        };
+        let is_file = given.metadata()?.is_file();
+        io::Result::Ok((given, is_file))
+    };
+    let (given, is_file) = given().map_err(|error| format!("{shown}: {error}"))?;
+    if is_file {
         return Ok(given);
     }
+    if given.is_terminal() {
+        return Err(format!("{shown} is a terminal: name a file of `guira store dump`"));
+    }
+    let folder = std::env::temp_dir();
     let mut options = File::options();
     options.read(true).write(true).mode(0o600).custom_flags(OFlags::TMPFILE.bits() as i32);
-    let mut copy = options.open(std::env::temp_dir())?;
-    io::copy(&mut &given, &mut copy)?;
-    copy.rewind()?;
-    Ok(copy)
+    let copy = options.open(&folder).and_then(|mut copy| {
+        io::copy(&mut &given, &mut copy)?;
+        copy.rewind()?;
+        Ok(copy)
+    });
+    copy.map_err(|error| {
+        format!("{shown} cannot be kept in {} ({error}): name a file, or another folder in TMPDIR", folder.display())
+    })
 }
 
 fn backup(name: &str, to: &Path) -> Result<(), String> {
     let path = path_of(name)?;
     let to = std::path::absolute(to).map_err(|error| format!("{}: {error}", to.display()))?;
-    if fs::symlink_metadata(&to).is_ok() {
-        return Err(is_there(&to));
-    }
-    let made = back_up(path, &to, unix_now());
+    let mut bar = Bar::default();
+    let made = back_up(path, &to, unix_now(), |step, done, of| bar.at(step, done, of));
+    drop(bar);
     let from = match made {
         Ok(()) => "no server had it",
         Err(BackupError::Store(OpenError::InUse)) => {
-            let mut under_way = to.as_os_str().to_owned();
-            // What RocksDB calls a copy that is not whole.
-            under_way.push(".tmp");
             let progress = Progress::new("copying", folder_bytes(path));
-            let asked = ask_for_backup(path, &to, || progress.at(folder_bytes(Path::new(&under_way))));
+            let asked = ask_for_backup(path, &to, || progress.at(bytes_under_way(&to)));
             drop(progress);
             asked.map_err(|error| match error {
                 AskError::Unreachable(error) => {
@@ -343,37 +385,46 @@ fn backup(name: &str, to: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of the files in a folder, as far as they can be seen.
-fn folder_bytes(folder: &Path) -> u64 {
-    let entries = fs::read_dir(folder).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
-}
+/// A bar for each step.
+#[derive(Default)]
+struct Bar(Option<(Step, Progress)>);
 
-fn is_there(path: &Path) -> String {
-    format!("{} is there already: choose another folder, or remove it", path.display())
+impl Bar {
+    fn at(&mut self, step: Step, done: u64, of: u64) {
+        if self.0.as_ref().is_none_or(|(shown, _)| *shown != step) {
+            let what = match step {
+                Step::Check => "checking the copy",
+                Step::Copy => "copying",
+            };
+            // One that is done goes before the next one comes.
+            self.0 = None;
+            self.0 = Some((step, Progress::new(what, of)));
+        }
+        if let Some((_, progress)) = &self.0 {
+            progress.at(done);
+        }
+    }
 }
 
 fn told(name: &str, error: &BackupError) -> String {
     match error {
         BackupError::Store(error) => cannot_open(name, error),
-        BackupError::IsThere(path) => is_there(path),
         BackupError::Damaged(findings) => {
             tell_defects(findings);
             format!("{name} is damaged ({} defects): nothing was restored", findings.defects)
         }
-        BackupError::Told(line) => line.clone(),
+        error => error.to_string(),
     }
 }
 
 fn restore_to(from: &Path, name: &str) -> Result<(), String> {
     let to = std::path::absolute(path_of(name)?).map_err(|error| format!("{name}: {error}"))?;
-    let mut bar = None;
-    let restored = restore(from, &to, unix_now(), |done, records| {
-        bar.get_or_insert_with(|| Progress::new("checking the copy", records)).at(done);
-    });
+    let mut bar = Bar::default();
+    let restored = restore(from, &to, unix_now(), |step, done, of| bar.at(step, done, of));
     drop(bar);
     let restored = restored.map_err(|error| told(&from.display().to_string(), &error))?;
     let (findings, state) = (&restored.findings, restored.state);
+    tell_log_damage(findings);
     println!("{name}: {}, {}; versions go on from {}", counts(findings), size(restored.bytes), state.versions_reserved);
     if restored.has_no_more_versions {
         eprintln!("guira: the copy is so old that versions run out: clients may hold old ones that come again");

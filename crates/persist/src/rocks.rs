@@ -17,6 +17,7 @@ mod open;
 mod state;
 mod stopped;
 mod tending;
+mod under_way;
 mod writer;
 
 use std::{
@@ -40,9 +41,10 @@ use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
 use crate::{durability::Durability, queue::Queue, record};
 
-pub use backup::{BackupError, Restored, back_up, restore};
+pub use backup::{BackupError, Restored, Step, back_up, restore};
 pub use open::{OPEN_FILES_MAX, OpenError};
 pub use stopped::{DEFECTS_TOLD_MAX, Extent, Findings, StoppedStore};
+pub use under_way::{bytes_under_way, folder_bytes};
 pub use writer::BATCH_LEN_MAX_BYTES;
 
 /// Reads the wall clock: Unix time in seconds.

@@ -2,7 +2,11 @@
 //! put where something is.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -152,8 +156,15 @@ fn items_go_through_a_dump_a_memory_file_and_a_copy_and_are_what_they_were() {
     assert!(look(&server, ITEMS, true) == before, "a memory file in a store");
     stop(server);
 
+    let untouched = listing(&place.path("store"));
     does(&["backup", &store, &place.text("copy")]);
-    does(&["restore", &place.text("copy"), &place.store("restored")]);
+    assert_eq!(listing(&place.path("store")), untouched, "a store that is copied is not changed");
+    // A slash at the end is no other folder, and what a restore has left that was killed is no obstacle.
+    fs::create_dir_all(place.path("restored.next/whole")).expect("a folder");
+    fs::write(place.path("restored.next/guira-under-way"), "").expect("a file");
+    fs::write(place.path("restored.next/whole/CURRENT"), "half").expect("a file");
+    does(&["restore", &place.text("copy"), &format!("{}/", place.store("restored"))]);
+    assert!(!place.path("restored.next").exists());
     let server = place.serve("restored");
     assert!(look(&server, ITEMS, true) == before, "a copy");
     stop(server);
@@ -233,6 +244,38 @@ fn a_copy_of_a_store_that_serves_has_what_was_acknowledged_before_and_versions_g
     stop(server);
 }
 
+/// Others cannot so much as connect; and if somebody gave them the right, the server asks who they are.
+#[test]
+fn copies_are_made_for_nobody_else() {
+    const NOBODY: u32 = 65_534;
+    let place = Place::new();
+    if fs::metadata(place.0.path()).expect("a folder").uid() != 0 {
+        println!("not tested: only root can be somebody else");
+        return;
+    }
+    let server = place.serve("store");
+    // Where everybody can read and write, the program included.
+    let everybody = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o777)).expect("a file of ours");
+    let program = place.path("guira");
+    fs::copy(Program::Guira.path(), &program).expect("the program");
+    everybody(place.0.path());
+    everybody(&program);
+    let asks = |to: &str| {
+        let mut command = Command::new(&program);
+        command.args(["store", "backup", &place.store("store"), &place.text(to)]).uid(NOBODY).gid(NOBODY);
+        Process::start(command).end()
+    };
+    let ended = asks("one");
+    assert!(!ended.status.success() && ended.stderr.contains("Permission denied"), "{}", ended.stderr);
+    everybody(&place.path("store/guira.sock"));
+    let ended = asks("two");
+    assert!(!ended.status.success(), "{}", ended.stdout);
+    assert!(ended.stderr.contains("only for the user that the server runs as"), "{}", ended.stderr);
+    assert!(!place.path("one").exists() && !place.path("two").exists());
+    does(&["backup", &place.store("store"), &place.text("three")]);
+    stop(server);
+}
+
 /// Sets something, and tells the version that it has got.
 fn set_version(client: &mut Connection) -> u64 {
     version_in(std::str::from_utf8(&client.ask(b"ms client0 1 c\r\nx\r\n", b"\r\n")).expect("text"))
@@ -266,8 +309,10 @@ fn damage_is_found_and_goes_nowhere() {
     let place = Place::new();
     place.fill("store", ITEMS);
     let store = place.store("store");
-    // A copy has all items in tables, none in a log.
+    // One that a server makes has all items in tables, none in a log.
+    let server = place.serve("store");
     does(&["backup", &store, &place.text("copy")]);
+    stop(server);
     let copy = place.store("copy");
     let before = listing(&place.path("copy"));
     assert!(does(&["check", &copy]).contains("; 0 defects"));
@@ -302,6 +347,8 @@ fn what_cannot_be_done_is_one_line_and_changes_nothing() {
     let mut changed = fs::read(&file).expect("a dump");
     changed[200] ^= 1;
     fs::write(place.path("changed"), &changed).expect("a file");
+    fs::create_dir(place.path("taken.next")).expect("a folder");
+    fs::write(place.path("taken.next/letter"), "Dear all").expect("a file");
     let (folder, nothing) = (place.store("folder"), place.store("nothing"));
     for (arguments, line) in [
         (["check", "memory"].as_slice(), "write which store, rocksdb:PATH"),
@@ -322,6 +369,9 @@ fn what_cannot_be_done_is_one_line_and_changes_nothing() {
         (&["restore", &place.text("folder"), &nothing], "is no store"),
         (&["restore", &place.text("copy"), &folder], "is there already"),
         (&["restore", &place.text("copy"), &store], "is there already"),
+        (&["backup", &store, &place.text("taken")], "taken.next is there already"),
+        (&["restore", &place.text("copy"), &place.store("taken")], "taken.next is there already"),
+        (&["restore", &place.text("copy"), &place.store("no/such")], "/no: No such file"),
         (&["restore", &place.text("copy"), "here"], "write which store, rocksdb:PATH"),
     ] {
         refuses(arguments, line);

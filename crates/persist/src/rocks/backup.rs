@@ -1,15 +1,16 @@
 //! Copies of a store, and stores from copies.
 //!
 //! ```text
-//! copy     RocksDB's files, as a checkpoint makes them | GUIRA-BACKUP: when, `taken_unix_s N`
-//! restore  copy --checked, copied--> PATH.next --versions raised, synced--> PATH
+//! copy     RocksDB's files, as a checkpoint makes them or as they are when nobody writes | GUIRA-BACKUP: when, `taken_unix_s N`
+//! restore  copy --checked, copied, versions raised--> a store under way --synced--> PATH
 //! ```
-//! Always true: a store has its name only when it is whole; no version that was given after its copy was made is given again,
-//! as long as the busiest shard has given [`VERSIONS_A_SECOND`] a second on average at most.
+//! Always true: a copy or a store has its name only when it is whole; no version that was given after its copy was made is given
+//! again, as long as the busiest shard has given [`VERSIONS_A_SECOND`] a second on average at most.
 
 use std::{
+    fmt,
     fs::{self, File},
-    io,
+    io::{self, Read, Write as _},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
@@ -17,14 +18,17 @@ use std::{
 
 use guira_item::store::{Store, StoreState, Write};
 
-use super::{Findings, OpenError, RocksOptions, RocksStore, StoppedStore, UnixNow, stopped::must_be_there};
+use super::{Findings, OpenError, RocksOptions, RocksStore, StoppedStore, UnixNow, under_way::UnderWay};
 use crate::{Durability, write_through::VERSION_LAST};
 
 /// Tells when a copy was made.
 const TAKEN: &str = "GUIRA-BACKUP";
 
-/// What a store has that is opened to be copied or finished, in bytes.
+/// What a store has that is opened to be finished, in bytes.
 const MEMORY_BYTES: usize = 32 << 20;
+
+/// Bytes that are copied at a time.
+const COPIED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// Versions that the busiest shard may have given a second since a copy was made.
 pub const VERSIONS_A_SECOND: u64 = 1 << 12;
@@ -45,7 +49,22 @@ pub enum BackupError {
     Told(String),
 }
 
-fn io_failure(what: &Path) -> impl FnOnce(io::Error) -> BackupError {
+impl fmt::Display for BackupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the store {error}"),
+            Self::IsThere(path) => {
+                write!(f, "{} is there already: choose another folder, or remove it", path.display())
+            }
+            Self::Damaged(findings) => write!(f, "it is damaged ({} defects)", findings.defects),
+            Self::Told(line) => f.write_str(line),
+        }
+    }
+}
+
+impl std::error::Error for BackupError {}
+
+pub(super) fn io_failure(what: &Path) -> impl FnOnce(io::Error) -> BackupError {
     move |error| BackupError::Told(format!("{}: {error}", what.display()))
 }
 
@@ -62,36 +81,40 @@ pub struct Restored {
     pub has_no_more_versions: bool,
 }
 
-/// Makes a copy of a store that nobody serves.
+/// What is being done, for how many records or bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Records of a copy are read.
+    Check,
+    /// Bytes are copied.
+    Copy,
+}
+
+/// Makes a copy of a store that nobody serves, in which nothing is changed; calls `progress` with how many bytes of how many are
+/// there. Where it can, files that never change are links.
 ///
 /// # Errors
 /// [`BackupError`]; [`OpenError::InUse`] among them if somebody does.
-pub fn back_up(from: &Path, to: &Path, unix_now: UnixNow) -> Result<(), BackupError> {
-    must_be_there(from).map_err(BackupError::Store)?;
-    must_be_new(to)?;
-    let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Os, unix_now);
-    let store = RocksStore::open(from, &options).map_err(BackupError::Store)?;
-    let (told, outcome) = mpsc::channel();
-    store.snapshot(to.to_owned(), Box::new(move |made| drop(told.send(made))));
-    let made = outcome.recv().expect("what was asked for is completed");
-    made.and_then(|()| store.shut()).map_err(|error| BackupError::Told(error.to_string()))
+pub fn back_up(
+    from: &Path,
+    to: &Path,
+    unix_now: UnixNow,
+    progress: impl FnMut(Step, u64, u64),
+) -> Result<(), BackupError> {
+    // Has it for itself as long as it is copied.
+    let _store = StoppedStore::open(from, Arc::clone(&unix_now)).map_err(BackupError::Store)?;
+    let under_way = UnderWay::begin(to)?;
+    let copy = under_way.folder();
+    copy_files(from, &copy, true, progress)?;
+    note_when(&copy, (unix_now)()).map_err(io_failure(to))?;
+    under_way.finish(from).map_err(io_failure(to))
 }
 
-fn must_be_new(path: &Path) -> Result<(), BackupError> {
-    match fs::symlink_metadata(path) {
-        Ok(_) => Err(BackupError::IsThere(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(io_failure(path)(error)),
-    }
-}
-
-/// Notes in a copy when it was made, and sees to its being on disk.
+/// Notes in a copy when it was made, on disk.
 pub(super) fn note_when(copy: &Path, unix_s: u64) -> io::Result<()> {
     let mut file = File::create_new(copy.join(TAKEN))?;
-    io::Write::write_all(&mut file, format!("taken_unix_s {unix_s}\n").as_bytes())?;
-    file.sync_all()?;
-    File::open(copy)?.sync_all()?;
-    File::open(parent(copy))?.sync_all()
+    file.write_all(format!("taken_unix_s {unix_s}\n").as_bytes())?;
+    file.sync_all()
 }
 
 /// When a copy was made.
@@ -104,11 +127,65 @@ fn taken_unix_s(copy: &Path) -> io::Result<u64> {
     }
 }
 
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// Copies the files of a store that nobody writes, and syncs them.
+fn copy_files(
+    from: &Path,
+    to: &Path,
+    with_links: bool,
+    mut progress: impl FnMut(Step, u64, u64),
+) -> Result<u64, BackupError> {
+    let (mut files, mut total) = (Vec::new(), 0);
+    for entry in fs::read_dir(from).map_err(io_failure(from))? {
+        let entry = entry.map_err(io_failure(from))?;
+        let found = entry.metadata().map_err(io_failure(&entry.path()))?;
+        let name = entry.file_name();
+        // Of the process that had it, and of the copy.
+        let is_own = name == "LOCK" || name == TAKEN || name.as_encoded_bytes().starts_with(b"LOG");
+        if found.is_file() && !is_own {
+            total += found.len();
+            files.push(entry.path());
+        }
+    }
+    fs::create_dir(to).map_err(io_failure(to))?;
+    let mut bytes = 0;
+    for file in files {
+        let target = to.join(file.file_name().expect("it was found under it"));
+        let never_changes = file.extension().is_some_and(|extension| extension == "sst");
+        // Another disk, another owner, or links enough.
+        if with_links && never_changes && fs::hard_link(&file, &target).is_ok() {
+            bytes += fs::metadata(&target).map_err(io_failure(&target))?.len();
+        } else {
+            copy_file(&file, &target, |copied| {
+                bytes += copied;
+                progress(Step::Copy, bytes, total);
+            })?;
+        }
+    }
+    progress(Step::Copy, bytes, total);
+    Ok(bytes)
 }
 
-/// Makes a store of a copy; calls `progress` with how many records of about how many have been checked.
+/// Copies the bytes of a file, which the system could otherwise share among both, and syncs them.
+fn copy_file(from: &Path, to: &Path, mut copied: impl FnMut(u64)) -> Result<(), BackupError> {
+    let mut source = File::open(from).map_err(io_failure(from))?;
+    let mut target = File::create_new(to).map_err(io_failure(to))?;
+    let mut some = vec![0; COPIED_AT_ONCE_BYTES];
+    loop {
+        let len = match source.read(&mut some) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(io_failure(from)(error)),
+        };
+        target.write_all(&some[..len]).map_err(io_failure(to))?;
+        copied(len as u64);
+    }
+    let rights = source.metadata().map_err(io_failure(from))?.permissions();
+    target.set_permissions(rights).and_then(|()| target.sync_all()).map_err(io_failure(to))
+}
+
+/// Makes a store of a copy; calls `progress` with how many records of about how many have been checked, and how many bytes of how
+/// many have been copied.
 ///
 /// # Errors
 /// [`BackupError`]; nothing is under the name of the store then that was not there before.
@@ -116,69 +193,28 @@ pub fn restore(
     from: &Path,
     to: &Path,
     unix_now: UnixNow,
-    mut progress: impl FnMut(u64, u64),
+    mut progress: impl FnMut(Step, u64, u64),
 ) -> Result<Restored, BackupError> {
-    match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
-        Ok(is_empty) if is_empty => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) if error.kind() != io::ErrorKind::NotADirectory => return Err(io_failure(to)(error)),
-        _ => return Err(BackupError::IsThere(to.to_owned())),
-    }
-    let mut next = to.as_os_str().to_owned();
-    next.push(".next");
-    let next = PathBuf::from(next);
     let copy = StoppedStore::open(from, Arc::clone(&unix_now)).map_err(BackupError::Store)?;
+    let under_way = UnderWay::begin(to)?;
     let records = copy.extent().map_or(0, |extent| extent.records);
-    let findings = copy.read::<BackupError>(|_, _| Ok(()), |done| progress(done, records))?;
+    let findings = copy.read::<BackupError>(|_, _| Ok(()), |done| progress(Step::Check, done, records))?;
     if findings.defects > 0 {
         return Err(BackupError::Damaged(findings));
     }
-    must_be_new(&next)?;
-    let restored = copy_to(from, &next, to, copy.state(), &unix_now);
-    if restored.is_err() {
-        // What there is of it is of no use.
-        let _ = fs::remove_dir_all(&next);
-    }
-    let (bytes, state, has_no_more_versions) = restored?;
-    Ok(Restored { findings, bytes, state, has_no_more_versions })
-}
-
-fn copy_to(
-    from: &Path,
-    next: &Path,
-    to: &Path,
-    state: StoreState,
-    unix_now: &UnixNow,
-) -> Result<(u64, StoreState, bool), BackupError> {
     let taken_unix_s = taken_unix_s(from).map_err(io_failure(from))?;
-    fs::create_dir(next).map_err(io_failure(next))?;
-    let mut bytes = 0;
-    for entry in fs::read_dir(from).map_err(io_failure(from))? {
-        let entry = entry.map_err(io_failure(from))?;
-        let name = entry.file_name();
-        let is_file = entry.file_type().map_err(io_failure(&entry.path()))?.is_file();
-        let is_own = name == "LOCK" || name == TAKEN || name.as_encoded_bytes().starts_with(b"LOG");
-        if is_file && !is_own {
-            let target = next.join(&name);
-            bytes += fs::copy(entry.path(), &target).map_err(io_failure(&target))?;
-            File::open(&target).and_then(|file| file.sync_all()).map_err(io_failure(&target))?;
-        }
-    }
-    let (state, has_no_more_versions) = raised(state, (unix_now)().saturating_sub(taken_unix_s));
-    let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Always, Arc::clone(unix_now));
-    let store = RocksStore::open(next, &options).map_err(BackupError::Store)?;
+    let folder = under_way.folder();
+    let bytes = copy_files(from, &folder, false, progress)?;
+    let (state, has_no_more_versions) = raised(copy.state(), (unix_now)().saturating_sub(taken_unix_s));
+    let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Always, unix_now);
+    let store = RocksStore::open(&folder, &options).map_err(BackupError::Store)?;
     let (told, outcome) = mpsc::channel();
     store.write(vec![Write::State(state)], Box::new(move |written| drop(told.send(written))));
     let written = outcome.recv().expect("what was asked for is completed");
     written.and_then(|_| store.shut()).map_err(|error| BackupError::Told(error.to_string()))?;
     drop(store);
-    let named = || {
-        File::open(next)?.sync_all()?;
-        fs::rename(next, to)?;
-        File::open(parent(to))?.sync_all()
-    };
-    named().map_err(io_failure(to))?;
-    Ok((bytes, state, has_no_more_versions))
+    under_way.finish(from).map_err(io_failure(to))?;
+    Ok(Restored { findings, bytes, state, has_no_more_versions })
 }
 
 /// The state of a store whose copy is so old, and whether there are no more versions.

@@ -24,17 +24,17 @@ fn unix_now() -> UnixNow {
 fn a_copy_knows_when_it_was_made_and_nothing_is_put_where_something_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let [store, copy, back] = ["store", "copy", "back"].map(|name| folder.path().join(name));
-    assert!(matches!(back_up(&store, &copy, unix_now()), Err(BackupError::Store(OpenError::NoStore))));
+    assert!(matches!(back_up(&store, &copy, unix_now(), |_, _, _| {}), Err(BackupError::Store(OpenError::NoStore))));
     let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Os, unix_now());
     drop(RocksStore::open(&store, &options).expect("a new one"));
-    back_up(&store, &copy, unix_now()).expect("a copy");
+    back_up(&store, &copy, unix_now(), |_, _, _| {}).expect("a copy");
     assert_eq!(taken_unix_s(&copy).expect("noted"), 1_800_000_000);
-    assert!(matches!(back_up(&store, &copy, unix_now()), Err(BackupError::IsThere(_))));
+    assert!(matches!(back_up(&store, &copy, unix_now(), |_, _, _| {}), Err(BackupError::IsThere(_))));
     let later: UnixNow = Arc::new(|| 1_800_000_100);
-    let restored = restore(&copy, &back, Arc::clone(&later), |_, _| {}).expect("restored");
+    let restored = restore(&copy, &back, Arc::clone(&later), |_, _, _| {}).expect("restored");
     assert_eq!(restored.state.versions_reserved, 100 * VERSIONS_A_SECOND + VERSIONS_BESIDES);
     assert_eq!(RocksStore::open(&back, &options).expect("a store").state(), restored.state);
-    assert!(matches!(restore(&copy, &back, later, |_, _| {}), Err(BackupError::IsThere(_))));
+    assert!(matches!(restore(&copy, &back, later, |_, _, _| {}), Err(BackupError::IsThere(_))));
     // Without the note, the time of the file says when.
     fs::remove_file(copy.join(TAKEN)).expect("there");
     assert!(taken_unix_s(&copy).expect("a time") < 1_800_000_000);

@@ -14,7 +14,7 @@ use guira_item::{
     Key,
     store::{Record, StoreState},
 };
-use rocksdb::{ColumnFamilyDescriptor, DB, Options, ReadOptions};
+use rocksdb::{ColumnFamilyDescriptor, DB, DBRecoveryMode, Options, ReadOptions};
 use rustix::{
     fs::{FlockOperation, fcntl_lock},
     io::Errno,
@@ -84,6 +84,9 @@ pub struct Findings {
     pub defects: u64,
     /// The first [`DEFECTS_TOLD_MAX`] of that, a line each.
     pub told: Vec<String>,
+    /// What is wrong with a log, if something is: bits have rotted, or a power cut took what was not synced. Servers go on with what
+    /// is before that place, so it is no defect.
+    pub log_damage: Option<String>,
 }
 
 impl Findings {
@@ -111,15 +114,7 @@ impl StoppedStore {
         if !is_store(path)? {
             return Err(OpenError::NoStore);
         }
-        let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Os, Arc::clone(&unix_now));
-        let (mut database, items) = settings(&options, &Arc::new(AtomicU32::new(0)));
-        // How many records there are is known from the files.
-        database.set_skip_stats_update_on_db_open(false);
-        let families = [
-            ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, items),
-            ColumnFamilyDescriptor::new(state::FAMILY, Options::default()),
-        ];
-        let db = DB::open_cf_descriptors_read_only(&database, path, families, false).map_err(|error| told(&error))?;
+        let db = open_for_reading(path, &unix_now, DBRecoveryMode::PointInTime)?;
         let state = read_state(&db)?.ok_or(OpenError::NoStore)?;
         Ok(Self { db, path: path.to_owned(), state, unix_now, _lock: lock })
     }
@@ -164,7 +159,7 @@ impl StoppedStore {
         mut progress: impl FnMut(u64),
     ) -> Result<Findings, E> {
         let now_unix_s = (self.unix_now)();
-        let mut findings = Findings::default();
+        let mut findings = Findings { log_damage: self.log_damage(), ..Findings::default() };
         for partition in 0..PARTITIONS {
             let mut options = ReadOptions::default();
             options.fill_cache(false);
@@ -203,6 +198,19 @@ impl StoppedStore {
         Ok(findings)
     }
 
+    /// What is wrong with a log. Where a process was killed, it ends in the middle of a record; a damaged record, or changes behind one
+    /// that is not whole, are something else.
+    fn log_damage(&self) -> Option<String> {
+        match open_for_reading(&self.path, &self.unix_now, DBRecoveryMode::TolerateCorruptedTailRecords) {
+            Err(OpenError::Damaged(line)) => Some(line),
+            Ok(all) if all.latest_sequence_number() > self.db.latest_sequence_number() => {
+                Some("there are changes behind one that is not whole".into())
+            }
+            // Anything else is wrong with more than the log.
+            _ => None,
+        }
+    }
+
     /// What is stored, if it is as it should be; otherwise what is not.
     fn sound<'a>(&self, stored: &'a [u8], bytes: &'a [u8]) -> Result<(Key<'a>, Record<&'a [u8]>), String> {
         let key = key_in(stored).ok_or("its key is none")?;
@@ -220,6 +228,20 @@ impl StoppedStore {
         }
         Ok((key, record))
     }
+}
+
+/// Opens what is in a folder, and changes nothing there.
+fn open_for_reading(path: &Path, unix_now: &UnixNow, mode: DBRecoveryMode) -> Result<DB, OpenError> {
+    let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Os, Arc::clone(unix_now));
+    let (mut database, items) = settings(&options, &Arc::new(AtomicU32::new(0)));
+    // How many records there are is known from the files.
+    database.set_skip_stats_update_on_db_open(false);
+    database.set_wal_recovery_mode(mode);
+    let families = [
+        ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, items),
+        ColumnFamilyDescriptor::new(state::FAMILY, Options::default()),
+    ];
+    DB::open_cf_descriptors_read_only(&database, path, families, false).map_err(|error| told(&error))
 }
 
 /// A stored key as a person reads it.
@@ -252,3 +274,7 @@ fn lock(path: &Path) -> Result<Option<File>, OpenError> {
         Err(error) => Err(OpenError::Folder(error.into())),
     }
 }
+
+#[cfg(test)]
+#[path = "stopped_tests.rs"]
+mod tests;

@@ -25,6 +25,7 @@ use super::{
     backup::note_when,
     keys::{PARTITIONS, key_in},
     not_a_record, one_line, read_failure,
+    under_way::UnderWay,
 };
 use crate::record;
 
@@ -47,9 +48,13 @@ impl Inside {
             // RocksDB would leave out what is only in the log, and say nothing.
             return Err(failure(StoreErrorKind::ReadOnly, told));
         }
-        let made = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(to));
-        made.map_err(|error| failure(StoreErrorKind::Unavailable, &one_line(&error)))?;
-        note_when(to, (self.unix_now)()).map_err(|error| failure(StoreErrorKind::Unavailable, &error.to_string()))
+        let unavailable = |told: &str| failure(StoreErrorKind::Unavailable, told);
+        let under_way = UnderWay::begin(to).map_err(|error| unavailable(&error.to_string()))?;
+        let copy = under_way.folder();
+        let made = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(&copy));
+        made.map_err(|error| unavailable(&one_line(&error)))?;
+        let named = note_when(&copy, (self.unix_now)()).and_then(|()| under_way.finish(self.db.path()));
+        named.map_err(|error| unavailable(&error.to_string()))
     }
 
     /// Visits records. All iterators look at one snapshot.
