@@ -343,6 +343,9 @@ fn source(file: &Path, shown: &str) -> Result<File, String> {
     if is_file {
         return Ok(given);
     }
+    if file.is_dir() {
+        return Err(format!("{shown} is a folder: name a file of `guira store dump`"));
+    }
     if given.is_terminal() {
         return Err(format!("{shown} is a terminal: name a file of `guira store dump`"));
     }
@@ -375,7 +378,7 @@ fn backup(name: &str, to: &Path) -> Result<(), String> {
                 AskError::Unreachable(error) => {
                     format!("{name} is in use, by nobody who can be asked for a copy ({error})")
                 }
-                AskError::Refused(line) => format!("{name}: {line}"),
+                AskError::Refused(line) => format!("{name}: the server that has it says: {line}"),
             })?;
             "by the server that has it"
         }

@@ -359,6 +359,7 @@ fn what_cannot_be_done_is_one_line_and_changes_nothing() {
         (&["dump", &store, "/proc/nothing/here"], "/proc/nothing/here"),
         (&["dump", &store, "/dev/full"], "is there already"),
         (&["load", &nothing, &place.text("letter")], "letter"),
+        (&["load", &nothing, &place.text("folder")], "folder is a folder"),
         (&["load", &nothing, &place.text("folder/letter")], "is no memory file of guira's"),
         (&["load", &nothing, &place.text("cut")], "is cut short or damaged (its end); nothing was loaded"),
         (&["load", &folder, &file], "has something else in it"),

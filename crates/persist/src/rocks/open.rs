@@ -246,7 +246,8 @@ pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     database.set_max_background_jobs(cores.clamp(2, 8) as i32);
     database.set_max_open_files(OPEN_FILES_MAX as i32 - 64);
-    database.set_skip_stats_update_on_db_open(true);
+    // From some twenty files it knows about how many records there are.
+    database.set_skip_stats_update_on_db_open(false);
     database.set_log_level(LogLevel::Warn);
     database.set_keep_log_file_num(INFO_LOGS);
     database.set_max_log_file_size(INFO_LOG_LEN_MAX_BYTES);

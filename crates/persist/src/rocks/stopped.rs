@@ -184,7 +184,7 @@ impl StoppedStore {
                     Err(what) => findings.add_defect(|| format!("{}: {what}", shown(stored))),
                 }
                 last = Some(stored.len());
-                if (findings.records() + findings.defects) % 1_024 == 0 {
+                if (findings.records() + findings.defects).is_multiple_of(1_024) {
                     progress(findings.records());
                 }
                 iterator.next();
@@ -234,8 +234,6 @@ impl StoppedStore {
 fn open_for_reading(path: &Path, unix_now: &UnixNow, mode: DBRecoveryMode) -> Result<DB, OpenError> {
     let options = RocksOptions::with_memory(MEMORY_BYTES, Durability::Os, Arc::clone(unix_now));
     let (mut database, items) = settings(&options, &Arc::new(AtomicU32::new(0)));
-    // How many records there are is known from the files.
-    database.set_skip_stats_update_on_db_open(false);
     database.set_wal_recovery_mode(mode);
     let families = [
         ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, items),
