@@ -72,6 +72,12 @@ impl<T> Queue<T> {
         true
     }
 
+    /// Entries that wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+
     /// Whether nothing more is let in.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_closed

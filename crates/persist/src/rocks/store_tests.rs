@@ -345,7 +345,8 @@ fn what_waits_together_is_written_and_synced_once() {
             let store = &store;
             scope.spawn(move || assert_all_written(&write(store, vec![put(format!("{number}").as_bytes(), b"")])));
         }
-        until(|| store.stats().pending == threads);
+        // Pending they are before they are in the queue.
+        until(|| store.inside.writes.len() as u64 == threads);
         go.send(()).expect("it is held");
     });
     let after = store.stats();

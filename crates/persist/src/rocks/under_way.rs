@@ -149,6 +149,8 @@ fn claim(next: &Path) -> Result<File, BackupError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn filled(to: &Path) -> UnderWay {
@@ -161,6 +163,7 @@ mod tests {
     #[test]
     fn it_has_its_name_when_it_is_whole_and_not_before() {
         let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o710)).expect("ours");
         let empty = folder.path().join("empty");
         fs::create_dir(&empty).expect("disk");
         for to in [folder.path().join("new"), empty.clone(), folder.path().join("slash/")] {
