@@ -113,14 +113,15 @@ fn unix_now() -> UnixNow {
 }
 
 fn open(store: &str) -> Result<StoppedStore, String> {
-    StoppedStore::open(path_of(store)?, unix_now()).map_err(|error| cannot_open(store, &error))
+    StoppedStore::open(path_of(store)?, unix_now()).map_err(|error| match error {
+        OpenError::InUse => cannot_open(store, &error) + ", or look at a backup of it",
+        error => cannot_open(store, &error),
+    })
 }
 
 fn cannot_open(store: &str, error: &OpenError) -> String {
     match error {
-        OpenError::InUse => {
-            format!("{store} is in use by a server or another tool: stop that one first, or take a backup and use that")
-        }
+        OpenError::InUse => format!("{store} is in use by a server or another tool: stop that one first"),
         error => format!("{store} {error}"),
     }
 }
