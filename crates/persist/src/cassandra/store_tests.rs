@@ -1,0 +1,1 @@
+//! The store before a Cassandra that runs.
