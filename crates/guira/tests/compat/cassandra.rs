@@ -189,11 +189,11 @@ fn what_makes_no_sense_is_told_in_one_line() {
         (&["--store", "cassandra:127.0.0.1/a-b"], "keyspace 'a-b'"),
         (
             &["--store", "cassandra:127.0.0.1", "--durability", "interval:5"],
-            "--durability does not go with --store cassandra",
+            "--durability interval:5 does not go with --store cassandra",
         ),
         (
             &["--store", "cassandra:127.0.0.1", "--store-memory", "20"],
-            "--store-memory does not go with --store cassandra",
+            "--store-memory 20 does not go with --store cassandra",
         ),
         (&["--store", "cassandra:127.0.0.1", "--store-limit", "0"], "--store-limit 0: write from 1 to 100000000"),
         (&["--store", "cassandra:127.0.0.1", "-e", "/tmp/x"], "-e does not go with --store"),
