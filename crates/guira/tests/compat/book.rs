@@ -82,7 +82,8 @@ impl Model for Item {
 pub struct Book {
     clock: AtomicU64,
     values: AtomicU64,
-    acts: AtomicU64,
+    /// Answers, for each key.
+    acts: [AtomicU64; KEYS],
     histories: Vec<Mutex<Vec<Event<Act>>>>,
     may_refuse: bool,
     refusals: AtomicU64,
@@ -94,7 +95,7 @@ impl Book {
         Self {
             clock: AtomicU64::new(0),
             values: AtomicU64::new(1),
-            acts: AtomicU64::new(0),
+            acts: Default::default(),
             histories: (0..KEYS).map(|_| Mutex::default()).collect(),
             may_refuse: false,
             refusals: AtomicU64::new(0),
@@ -112,8 +113,8 @@ impl Book {
     }
 
     fn note(&self, key: usize, event: Event<Act>) {
+        self.acts[key].fetch_add(u64::from(event.is_certain), SeqCst);
         self.histories[key].lock().expect("no panic with it").push(event);
-        self.acts.fetch_add(1, SeqCst);
     }
 
     /// Clients work on the server while something goes on; then it is killed.
@@ -139,8 +140,18 @@ impl Book {
 
     /// Waits until clients have been answered so often more.
     pub fn wait_for_acts(&self, more: u64) {
-        let until = self.acts.load(SeqCst) + more;
-        wait_for("clients are at work", || (self.acts.load(SeqCst) >= until).then_some(()));
+        let acts = || self.acts.iter().map(|acts| acts.load(SeqCst)).sum::<u64>();
+        let until = acts() + more;
+        wait_for("clients are at work", || (acts() >= until).then_some(()));
+    }
+
+    /// Waits until clients have been answered so often more about each key.
+    #[cfg(feature = "cassandra")]
+    pub fn wait_for_acts_with_each_key(&self, more: u64) {
+        for (key, acts) in self.acts.iter().enumerate() {
+            let until = acts.load(SeqCst) + more;
+            wait_for(&format!("clients are at work with key{key}"), || (acts.load(SeqCst) >= until).then_some(()));
+        }
     }
 
     /// Waits until clients have been refused so often more.
