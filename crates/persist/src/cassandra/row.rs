@@ -8,6 +8,7 @@
 //!             +---------------------------------------------+
 //! a read    read -> of this owner's epoch: done
 //!                -> of an earlier one, or absent: write the same once more, under a stamp of this epoch -> done
+//!           and so does a change that does not fit what is there
 //! ```
 //! Every write of a row is a transaction under the condition that the row has the stamp, and puts a stamp that no other write has.
 //! Always true, which is why nothing old is ever served, and nothing new is ever lost:
@@ -120,6 +121,16 @@ impl Rules {
     pub(super) const ALL: Self = Self { stamps_what_it_serves: true, settles_by_writing: true };
 }
 
+/// A write of an operation.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    serial: i64,
+    /// Its condition.
+    expected: Option<Stamp>,
+    /// It is what the operation is for, not what was there.
+    is_change: bool,
+}
+
 /// An operation on a row that is on its way.
 #[derive(Debug)]
 pub(super) struct Operation<V> {
@@ -132,8 +143,9 @@ pub(super) struct Operation<V> {
     expected: Option<Stamp>,
     /// Writes of earlier operations that are in doubt.
     doubt: Option<Doubt>,
-    /// The serials under which this operation has written, under which condition.
-    sent: Vec<(i64, Option<Stamp>)>,
+    /// The change does not fit what was read: that is stamped, to be told.
+    is_refusal: bool,
+    sent: Vec<Sent>,
     /// The last of them may still be on its way.
     in_doubt: bool,
     /// The stamp of this epoch that the row was last seen or put with.
@@ -155,7 +167,8 @@ impl<V: Clone> Operation<V> {
     ) -> Self {
         let is_blind = matches!(goal, Goal::Change { fits: None, .. });
         let expected = expected.filter(|_| is_blind && doubt.is_none());
-        Self { epoch, rules, goal, seen: None, expected, doubt, sent: Vec::new(), in_doubt: false, left: None }
+        let (is_refusal, sent) = (false, Vec::new());
+        Self { epoch, rules, goal, seen: None, expected, doubt, is_refusal, sent, in_doubt: false, left: None }
     }
 
     /// What to ask next. `serial` is given to one write only.
@@ -166,14 +179,15 @@ impl<V: Clone> Operation<V> {
             (None, None) => return Ask::Read,
         };
         assert!(self.sent.len() < SENT_MAX, "it should have ended");
-        self.sent.push((serial, expected));
+        let is_change = matches!(self.goal, Goal::Change { .. }) && !self.is_refusal;
+        self.sent.push(Sent { serial, expected, is_change });
         Ask::Write { expected, row: Row { stamp: Stamp { epoch: self.epoch, serial }, content } }
     }
 
     fn content(&self, row: Option<&Row<V>>) -> Option<V> {
         match &self.goal {
-            Goal::Read => row.and_then(|row| row.content.clone()),
-            Goal::Change { content, .. } => content.clone(),
+            Goal::Change { content, .. } if !self.is_refusal => content.clone(),
+            _ => row.and_then(|row| row.content.clone()),
         }
     }
 
@@ -182,7 +196,7 @@ impl<V: Clone> Operation<V> {
         match heard {
             Heard::Row(row) => self.on_row(row),
             Heard::Applied => {
-                self.left = self.sent.last().map(|(serial, _)| Stamp { epoch: self.epoch, serial: *serial });
+                self.left = self.sent.last().map(|sent| Stamp { epoch: self.epoch, serial: sent.serial });
                 (self.in_doubt, self.doubt) = (false, None);
                 Some(self.end())
             }
@@ -206,6 +220,7 @@ impl<V: Clone> Operation<V> {
     fn end(&self) -> End<V> {
         match &self.goal {
             Goal::Read => End::Read(self.seen.clone().flatten().and_then(|row| row.content)),
+            Goal::Change { .. } if self.is_refusal => End::NotFitting,
             Goal::Change { .. } => End::Changed,
         }
     }
@@ -218,27 +233,25 @@ impl<V: Clone> Operation<V> {
             return Some(End::Fenced { unknown: self.is_in_doubt() });
         }
         let is_own = stamp.is_some_and(|stamp| {
-            stamp.epoch == self.epoch && self.sent.iter().any(|(serial, _)| *serial == stamp.serial)
+            stamp.epoch == self.epoch && self.sent.iter().any(|sent| sent.is_change && sent.serial == stamp.serial)
         });
         // What was sent while the row had another stamp is settled: it is there, or never will be.
-        self.in_doubt &= self.sent.last().is_some_and(|(_, expected)| *expected == stamp);
+        self.in_doubt &= self.sent.last().is_some_and(|sent| sent.expected == stamp);
         self.doubt = self.doubt.filter(|Doubt(expected)| *expected == stamp);
         let is_of_this_epoch = stamp.is_some_and(|stamp| stamp.epoch == self.epoch);
         self.left = stamp.filter(|_| is_of_this_epoch);
         let content = row.as_ref().and_then(|row| row.content.as_ref());
+        let is_stamped = is_of_this_epoch || !self.rules.stamps_what_it_serves;
+        let is_settled = self.doubt.is_none() && !self.in_doubt || !self.rules.settles_by_writing;
+        let is_served = is_stamped && is_settled;
         let end = match &self.goal {
-            Goal::Read => {
-                let is_stamped = is_of_this_epoch || !self.rules.stamps_what_it_serves;
-                let is_settled = self.doubt.is_none() && !self.in_doubt || !self.rules.settles_by_writing;
-                (is_stamped && is_settled).then(|| End::Read(content.cloned()))
-            }
+            Goal::Read => is_served.then(|| End::Read(content.cloned())),
             Goal::Change { .. } if is_own => Some(End::Changed),
             // Taken for one that never was, as nobody may who has only read.
             Goal::Change { .. } if !self.rules.settles_by_writing && !self.sent.is_empty() => Some(End::NotFitting),
-            // What is in doubt has fitted what is there still.
             Goal::Change { fits, .. } => {
-                let does_fit = fits.as_ref().is_none_or(|fits| fits(content));
-                (!does_fit).then_some(End::NotFitting)
+                self.is_refusal = fits.as_ref().is_some_and(|fits| !fits(content));
+                (self.is_refusal && is_served).then_some(End::NotFitting)
             }
         };
         self.seen = Some(row);
@@ -253,7 +266,7 @@ impl<V: Clone> Operation<V> {
     /// What whoever goes on with the row has to know if the operation is given up; `None` if nothing is in doubt.
     pub(super) fn doubt_left(&self) -> Option<Doubt> {
         match self.sent.last() {
-            Some((_, expected)) if self.in_doubt => Some(Doubt(*expected)),
+            Some(sent) if self.in_doubt => Some(Doubt(sent.expected)),
             _ => self.doubt,
         }
     }

@@ -153,6 +153,10 @@ fn run(rules: Rules, seed: u64) -> Run {
                 None => (None, operation.doubt_left()),
             };
             run.settled += usize::from(had_doubt && owner.doubt.is_none());
+            if end.is_some() {
+                // Whatever was in doubt is settled once somebody has been served: it is there, or never will be.
+                run.history.iter_mut().for_each(|event| event.returned = event.returned.or(Some(clock)));
+            }
             let certain = |act| Some(Event { invoked, returned: Some(clock), is_certain: true, act });
             let event = match (end, act) {
                 (Some(End::Read(seen)), _) => certain(Act::Read(seen)),

@@ -319,3 +319,11 @@ impl Tables {
 pub(super) fn one_line(error: &dyn fmt::Display) -> String {
     error.to_string().replace(['\n', '\r'], " ")
 }
+
+#[cfg(test)]
+impl Tables {
+    /// Has something carried out that no store says.
+    pub(super) async fn say(&self, text: &str) {
+        self.session.query_unpaged(text, ()).await.expect("a Cassandra that runs");
+    }
+}
