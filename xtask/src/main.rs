@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cassandra;
 mod check;
 mod deny;
 mod fuzz;
@@ -24,6 +25,7 @@ usage: cargo xtask CHORE
 
   check                          formatting, clippy and documentation, warnings being errors
   test                           everything CI runs: check, the tests, model, fuzz, deny, tiny benchmarks
+  test --cassandra               the tests with three nodes of Cassandra, one of which is killed
   model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH
   sanitize                       the tests of the crates with unsafe code under AddressSanitizer
   fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let outcome = match chore {
         "bench" => return exit_code(&bench::bench(&mut run, rest)),
         "fuzz" => fuzz::fuzz(&mut run, rest),
+        "test" if rest == ["--cassandra"] => cassandra::test(&mut run, cassandra::Suite::Three),
         "check" | "test" | "model" | "sanitize" | "deny" if !rest.is_empty() => Err(Failed::usage(USAGE)),
         "check" => check::check(&mut run),
         "test" => test::test(&mut run),

@@ -1,7 +1,7 @@
 //! `test`: everything CI runs.
 
 use crate::{
-    check, deny, fuzz, model,
+    cassandra, check, deny, fuzz, model,
     run::{Failed, Run},
     sanitize,
 };
@@ -38,6 +38,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
         tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "200000").env("GUIRA_KILL_CYCLES", "100");
         run.step(&format!("the running program with --engine {engine} --store rocksdb"), tests)?;
     }
+    cassandra::test(run, cassandra::Suite::One)?;
     model::model(run)?;
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.

@@ -110,6 +110,8 @@ fn ready<E: Engine>(wanted: &Wanted<'_>, engine: E) -> Box<dyn Ready> {
     match &wanted.store {
         Chosen::Memory => Box::new(engine),
         Chosen::Rocks(rocks) => Box::new(Behind::new(engine, rocks.clone(), wanted.item_len_max)),
+        #[cfg(feature = "cassandra")]
+        Chosen::Cassandra(cassandra) => Box::new(Behind::new(engine, cassandra.clone(), wanted.item_len_max)),
     }
 }
 

@@ -88,8 +88,9 @@ const FLAGS: &str = "\
                           (default: where the system puts them)
     --huge-pages=<when>   auto (default): transparent huge pages for items and
                           index where the system gives them; off
-    --store=<where>       rocksdb:PATH: items last there, with the engine as a
-                          cache before it (default: memory, they do not last)
+    --store=<where>       rocksdb:PATH or cassandra:HOST[:PORT],...[/KEYSPACE]:
+                          items last there, with the engine as a cache before
+                          it (default: memory, they do not last)
     --durability=<when>   a change counts as stored: always (on disk, default),
                           interval:MS, os
     --store-memory=<num>  megabytes of -m for the store (default: a quarter)

@@ -116,7 +116,7 @@ options! {
     value [long, env = "GUIRA_HUGE_PAGES"]
         huge_pages: String = "auto".into(), "auto: where the system gives them; off.";
     value [long, env = "GUIRA_STORE"]
-        store: String = "memory".into(), "Where items last: memory, or rocksdb:PATH, with the engine as a cache before it.";
+        store: String = "memory".into(), "Where items last: memory, rocksdb:PATH or cassandra:HOSTS, with the engine as a cache before it.";
 
     maybe [short = 's', long, env = "GUIRA_UNIX_SOCKET"]
         unix_socket: PathBuf, "A Unix socket instead of TCP and UDP.";

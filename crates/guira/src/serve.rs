@@ -7,7 +7,7 @@ use std::path::Path;
 use guira_memcache::{AuthFile, Credentials};
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Settings, Shown};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 use crate::extended::Extended;
@@ -155,23 +155,27 @@ fn greet(listeners: &Listeners, settings: &Settings) -> String {
     text + &format!("guira: try: printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | {with}\n")
 }
 
-fn level(verbosity: u32) -> LevelFilter {
-    match verbosity {
+/// Which lines are logged.
+fn lines_for(verbosity: u32) -> Targets {
+    let level = match verbosity {
         0 => LevelFilter::WARN,
         1 => LevelFilter::INFO,
         2 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
-    }
+    };
+    // Cassandra's driver tells every connection that it loses; the store tells what comes of it.
+    let driver_level = if verbosity == 0 { LevelFilter::OFF } else { level };
+    Targets::new().with_default(level).with_target("scylla", driver_level)
 }
 
 /// Logs to standard error; returns what changes how much.
 fn start_log(verbosity: u8) -> guira_server::VerbosityHook {
-    let (filter, handle) = tracing_subscriber::reload::Layer::new(level(verbosity.into()));
+    let (filter, handle) = tracing_subscriber::reload::Layer::new(lines_for(verbosity.into()));
     let is_terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(is_terminal).with_target(false);
     // Fails only if there is a logger already: then that one it is.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
-    std::sync::Arc::new(move |verbosity| drop(handle.reload(level(verbosity))))
+    std::sync::Arc::new(move |verbosity| drop(handle.reload(lines_for(verbosity))))
 }
 
 impl Plan {

@@ -1,8 +1,8 @@
 //! A store: keeps items where they outlive the process.
 //!
 //! Always true: whoever asks never waits. What needs no input or output may be answered at once ([`Store::get_now`]); everything
-//! else is taken, and completed later, from a thread of the store's own, exactly once. Writes take effect in the order in which one
-//! thread has submitted them. A failure says whether what was asked for may have happened all the same.
+//! else is taken, and completed later, from a thread of the store's own, exactly once. Writes of a key, and a state and what comes after it,
+//! take effect in the order in which one thread has submitted them. A failure says whether what was asked for may have happened all the same.
 
 use std::{fmt, ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -228,6 +228,12 @@ pub trait Store: Send + Sync + 'static {
     /// The state that was last written, when it was opened.
     fn state(&self) -> StoreState;
 
+    /// Whether copies of what it has given may be served to those who ask now: not once another may be the owner of what is in it. What
+    /// nobody else can change always may.
+    fn may_serve(&self) -> bool {
+        true
+    }
+
     /// Reads a record if that takes no input or output: `read` is called with it, dead or alive, or with `None` if there is none.
     /// `None` if it would, or if the store has as much to do as it may.
     fn get_now<T>(&self, key: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T>;
@@ -235,14 +241,14 @@ pub trait Store: Send + Sync + 'static {
     /// Reads a record, dead or alive.
     fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>);
 
-    /// Writes a batch, all of it or nothing. One with a state is on disk when it counts as written, whatever holds for the others,
+    /// Writes a batch, all of it or nothing; a store on many machines may refuse more than one record. One with a state is on disk when it counts as written, whatever holds for the others,
     /// and is not refused for there being too much to do: who gives it goes by it already.
     fn write(&self, batch: Vec<Write>, done: Done<Written>);
 
     /// Forces to disk what was written before.
     fn flush(&self, done: Done<()>);
 
-    /// Visits records as they were at one moment after the call.
+    /// Visits records as they were at one moment after the call; a store on many machines has no such moment, and no order.
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>);
 
     /// Makes a copy of everything, as it is at one moment after the call, in a folder that is not there yet.

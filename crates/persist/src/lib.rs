@@ -8,11 +8,14 @@
 //! dump         the items of a store as a memory file, and back
 //! BackupSocket through which a server is asked for a copy of its store
 //! RocksStore   the items themselves, on one machine's disk (feature `rocksdb`); looked at and copied while no server has it
-//!   └── record how an item is written as a value
+//! CassandraStore the items in a Cassandra, on many machines (feature `cassandra`)
+//!   └── record, state  how an item, and what a store keeps beside the items, are written as bytes
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod backup_socket;
+#[cfg(feature = "cassandra")]
+pub mod cassandra;
 pub mod dump;
 mod durability;
 mod folder;
@@ -27,6 +30,8 @@ mod queue;
 pub mod record;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;
+#[cfg(any(feature = "rocksdb", feature = "cassandra"))]
+mod state;
 mod write_through;
 
 pub use durability::Durability;
@@ -37,3 +42,6 @@ pub use memory_store::{Fault, MemoryStore};
 pub use pace::Limit;
 pub use partition::hash_partition;
 pub use write_through::{ClockNow, WriteThrough, WriteThroughConfig};
+
+/// Reads the wall clock: Unix time in seconds.
+pub type UnixNow = std::sync::Arc<dyn Fn() -> u64 + Send + Sync>;

@@ -206,6 +206,10 @@ impl<S: Store> Store for Limited<S> {
         self.store.state()
     }
 
+    fn may_serve(&self) -> bool {
+        self.store.may_serve()
+    }
+
     fn get_now<T>(&self, key: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T> {
         let Some((gate, _)) = &self.gate else { return self.store.get_now(key, read) };
         {

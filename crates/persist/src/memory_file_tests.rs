@@ -286,7 +286,7 @@ fn the_oldest_go_where_there_is_less_room() {
     let second = lockhash(8);
     let file = MemoryFile::claim(&path).expect("free");
     let loaded = file.load(&second, &clock(SECOND_UNIX_S), Time(2), true).expect("sound").expect("there");
-    assert_eq!(loaded.items + loaded.no_room, count.into());
+    assert_eq!(loaded.items + loaded.no_room, u64::from(count));
     assert_eq!(second.stats().curr_items, loaded.items);
     assert!((5_000..8_000).contains(&loaded.items), "{loaded:?}");
     let is_there = |i: u32| ask(&second, Time(2), &format!("key{i}"), LOOK).is_ok();
@@ -328,7 +328,7 @@ fn ages_survive_restarts<E: Engine>(make: impl Fn(usize) -> E) {
         (engine, unix_s, now) = (make(16), saved_unix_s + down_s, Time(2));
         let file = MemoryFile::claim(&path).expect("free");
         let loaded = file.load(&engine, &clock(unix_s), now, true).expect("sound").expect("there");
-        assert_eq!(loaded.items, count.into());
+        assert_eq!(loaded.items, u64::from(count));
         since_s += down_s as u32;
         for (i, idle_s) in idle_s.iter().enumerate() {
             let (hit, _) = ask(&engine, now, &format!("key{i}"), LOOK).expect("there");

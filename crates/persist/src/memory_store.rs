@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use guira_item::{
@@ -27,6 +30,7 @@ type ReadDone = Done<Option<Record<Arc<[u8]>>>>;
 pub struct MemoryStore {
     inside: Mutex<Inside>,
     holds: bool,
+    is_anothers: AtomicBool,
 }
 
 #[derive(Default)]
@@ -81,6 +85,11 @@ impl MemoryStore {
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on another may, or may not, be the owner of what is in it.
+    pub fn set_anothers(&self, is_anothers: bool) {
+        self.is_anothers.store(is_anothers, Relaxed);
     }
 
     /// How many reads and writes are held.
@@ -164,6 +173,10 @@ impl Inside {
 impl Store for MemoryStore {
     fn state(&self) -> StoreState {
         self.written_state()
+    }
+
+    fn may_serve(&self) -> bool {
+        !self.is_anothers.load(Relaxed)
     }
 
     fn get_now<T>(&self, key: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T> {

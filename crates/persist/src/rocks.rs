@@ -41,14 +41,13 @@ use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
 use crate::{durability::Durability, queue::Queue, record};
 
+pub use crate::UnixNow;
+
 pub use backup::{BackupError, Restored, Step, back_up, restore};
 pub use open::{OPEN_FILES_MAX, OpenError};
 pub use stopped::{DEFECTS_TOLD_MAX, Extent, Findings, StoppedStore};
 pub use under_way::{bytes_under_way, folder_bytes};
 pub use writer::BATCH_LEN_MAX_BYTES;
-
-/// Reads the wall clock: Unix time in seconds.
-pub type UnixNow = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Batches and reads that may wait: more than all clients of a large server have on the way, and some ten megabytes of entries.
 /// What their values take is bounded where they come from.

@@ -16,6 +16,7 @@
 //! - whatever asks the store about a key holds the key's shard or stands in the key's chain, so that nothing old is put into the engine
 //!   beside a change;
 //! - versions are given here, under the shard, and reserved in the store before they are used: they grow over restarts and deletes;
+//! - what the engine has is served only while the store says that nobody else can have changed it, asked once the requests have come;
 //! - an item belongs to the generation it was written in; a `flush_all` begins the next one in the store, then here and in the engine
 //!   at one moment, so that a change that was on its way belongs to what was flushed.
 //!
@@ -732,6 +733,12 @@ impl<E: Engine, S: Store> Service for WriteThrough<E, S> {
         sink: &mut T,
     ) -> usize {
         worker.now = worker.now.max(now);
+        // After the requests have come, so that what is served now was true at a moment when somebody waited for it.
+        if !self.store.may_serve() {
+            let error = StoreError::refused(StoreErrorKind::Unavailable, "another may be the owner of the store");
+            (0..requests.len()).for_each(|at| give(Reply::failed(&error), at, sink));
+            return requests.len();
+        }
         self.flush_if_due(worker.now);
         let mut asking = Asking { ticket, serial: worker.late.serial(), late: None };
         let mut at = 0;

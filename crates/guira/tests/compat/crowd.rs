@@ -143,7 +143,7 @@ impl Crowd {
         }
         if self.at_once {
             wait_for("all are connected", || (server.stat("curr_connections") >= len as u64).then_some(()));
-            server.process().signal(Signal::STOP);
+            server.process().freeze();
             members.iter_mut().for_each(|member| member.send(&opening));
             server.process().signal(Signal::CONT);
         }

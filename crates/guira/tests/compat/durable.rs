@@ -2,189 +2,24 @@
 //! was acknowledged is lost, nothing comes from nowhere, nothing is older than what was seen.
 
 use std::{
-    collections::BTreeMap,
     env, fs,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    thread,
     time::{Duration, Instant},
 };
 
-use guira_history::{Event, Model, check};
 use rustix::process::Signal;
 
 use crate::{
-    condition::wait_for,
-    connection::{Connection, Heard, show},
+    book::Book,
+    restarts,
     server::{Program, Server, free_port},
 };
-
-const CLIENTS: usize = 8;
-const KEYS: usize = 6;
 
 /// Acts of all clients together between a start and the next kill, at least and besides.
 const ACTS_MIN: u64 = 60;
 const ACTS_MORE: u64 = 200;
 
-/// Steps of the search for an order, for each act of a key.
-const STEPS_AN_ACT: u64 = 10_000;
-
 /// Kills, unless `GUIRA_KILL_CYCLES` says how many.
 const CYCLES: u64 = 20;
-
-/// What is under a key: which write it is from, and its version, if anybody was told.
-type Held = Option<(u64, Option<u64>)>;
-
-/// What a client did, with what it was told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
-    /// Wrote this, and was told the version.
-    Set(u64, Option<u64>),
-    /// Wrote this instead of that version; was told the new version, or that it did not fit.
-    Cas(u64, u64, Option<Result<u64, ()>>),
-    /// Removed it; was told whether there was something.
-    Delete(Option<bool>),
-    /// Read this.
-    Get(Option<(u64, u64)>),
-}
-
-struct Item;
-
-impl Model for Item {
-    type State = Held;
-    type Act = Act;
-
-    fn first(&self) -> Held {
-        None
-    }
-
-    fn step(&self, held: &Held, act: &Act) -> Option<Held> {
-        // A version that nobody was told may be any.
-        let fits = |version: u64| held.is_some_and(|(_, own)| own.is_none_or(|own| own == version));
-        match *act {
-            Act::Set(value, version) => Some(Some((value, version))),
-            Act::Cas(value, expected, None) => Some(if fits(expected) { Some((value, None)) } else { *held }),
-            Act::Cas(value, expected, Some(Ok(version))) => fits(expected).then_some(Some((value, Some(version)))),
-            Act::Cas(_, expected, Some(Err(()))) => {
-                held.is_none_or(|(_, own)| own.is_none_or(|own| own != expected)).then_some(*held)
-            }
-            Act::Delete(found) => found.is_none_or(|found| found == held.is_some()).then_some(None),
-            Act::Get(None) => held.is_none().then_some(None),
-            Act::Get(Some((value, version))) => {
-                (fits(version) && held.is_some_and(|(own, _)| own == value)).then_some(Some((value, Some(version))))
-            }
-        }
-    }
-}
-
-/// What all clients did to each key.
-struct Book {
-    clock: AtomicU64,
-    values: AtomicU64,
-    acts: AtomicU64,
-    histories: Vec<Mutex<Vec<Event<Act>>>>,
-}
-
-impl Book {
-    fn new() -> Self {
-        let histories = (0..KEYS).map(|_| Mutex::default()).collect();
-        Self { clock: AtomicU64::new(0), values: AtomicU64::new(1), acts: AtomicU64::new(0), histories }
-    }
-
-    fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, SeqCst)
-    }
-
-    fn note(&self, key: usize, event: Event<Act>) {
-        self.histories[key].lock().expect("no panic with it").push(event);
-        self.acts.fetch_add(1, SeqCst);
-    }
-}
-
-/// The version in an answer such as `HD c17`.
-fn version_in(text: &str) -> u64 {
-    let found = text.split([' ', '\r']).find_map(|word| word.strip_prefix('c')?.parse().ok());
-    found.unwrap_or_else(|| panic!("no version in {text:?}"))
-}
-
-/// What a request has to do, and what is sent for it.
-fn request(book: &Book, key: usize, dice: u64, seen: Option<u64>) -> (Act, String) {
-    let value = book.values.fetch_add(1, SeqCst);
-    // Of many lengths; the number says which write it is.
-    let text = format!("{value} {}", "x".repeat((value % 700) as usize));
-    let set = |flags: &str| format!("ms key{key} {} {flags}\r\n{text}\r\n", text.len());
-    match (dice % 8, seen) {
-        (0..3, _) => (Act::Set(value, None), set("c")),
-        (3, _) => (Act::Delete(None), format!("md key{key}\r\n")),
-        (4, Some(version)) => (Act::Cas(value, version, None), set(&format!("c C{version}"))),
-        _ => (Act::Get(None), format!("mg key{key} c v\r\n")),
-    }
-}
-
-/// What a client was told.
-fn told(act: Act, answer: &str) -> Act {
-    let (line, rest) = answer.split_once("\r\n").expect("a line");
-    match (act, &line[..2]) {
-        (Act::Set(value, _), "HD") => Act::Set(value, Some(version_in(line))),
-        (Act::Cas(value, expected, _), "HD") => Act::Cas(value, expected, Some(Ok(version_in(line)))),
-        (Act::Cas(value, expected, _), "EX" | "NF") => Act::Cas(value, expected, Some(Err(()))),
-        (Act::Delete(_), found @ ("HD" | "NF")) => Act::Delete(Some(found == "HD")),
-        (Act::Get(_), "EN") => Act::Get(None),
-        (Act::Get(_), "VA") => {
-            let value = rest.split(' ').next().and_then(|number| number.parse().ok());
-            Act::Get(Some((value.unwrap_or_else(|| panic!("no number in {rest:?}")), version_in(line))))
-        }
-        _ => panic!("{answer:?} to {act:?}"),
-    }
-}
-
-/// The end of an answer: what a client hears last.
-fn end_of(act: Act, heard: &str) -> bool {
-    match act {
-        // A value has a line of its own.
-        Act::Get(_) if heard.starts_with("VA") => heard.matches("\r\n").count() == 2,
-        _ => heard.ends_with("\r\n"),
-    }
-}
-
-/// Asks and listens until the server is killed.
-fn work_until_killed(mut connection: Connection, book: &Book, seed: u64) {
-    let (mut dice, mut seen) = (seed, BTreeMap::new());
-    loop {
-        // Xorshift: any spread will do.
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        let key = (dice >> 32) as usize % KEYS;
-        let (act, text) = request(book, key, dice >> 8, seen.get(&key).copied());
-        let invoked = book.tick();
-        connection.send(text.as_bytes());
-        let mut heard = String::new();
-        while !end_of(act, &heard) {
-            match connection.hear(b"\r\n") {
-                Heard::Answer(more) => heard += std::str::from_utf8(&more).expect("text"),
-                Heard::Closed(_) => {
-                    // Whether it took place is not known; that it never will from now on is, once the process has gone.
-                    if !matches!(act, Act::Get(_)) {
-                        book.note(key, Event { invoked, returned: None, is_certain: false, act });
-                    }
-                    return;
-                }
-                Heard::Nothing(more) => panic!("the client hangs after {}", show(&more)),
-            }
-        }
-        let act = told(act, &heard);
-        book.note(key, Event { invoked, returned: Some(book.tick()), is_certain: true, act });
-        match act {
-            Act::Set(_, Some(version)) | Act::Cas(_, _, Some(Ok(version))) | Act::Get(Some((_, version))) => {
-                seen.insert(key, version);
-            }
-            _ => {}
-        }
-    }
-}
 
 fn store_in(folder: &tempfile::TempDir) -> String {
     format!("rocksdb:{}", folder.path().join("store").to_str().expect("a path in text"))
@@ -203,114 +38,34 @@ fn killed_again_and_again_it_has_every_acknowledged_write_and_nothing_older() {
         // All of them survive the process.
         let durability = ["always", "interval:20", "os"][cycle as usize % 3];
         let mut server = Server::start(Program::Guira, &arguments(&store, durability));
-        let until = book.acts.load(SeqCst) + ACTS_MIN + cycle * 7919 % ACTS_MORE;
-        thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                let (connection, book) = (server.connect(), &book);
-                scope.spawn(move || work_until_killed(connection, book, 1 + cycle * 100 + client as u64));
-            }
-            wait_for("clients are at work", || (book.acts.load(SeqCst) >= until).then_some(()));
-            server.process().signal(Signal::KILL);
-        });
-        server.process().wait();
-        let over = book.tick();
-        for history in &book.histories {
-            let mut history = history.lock().expect("no panic with it");
-            history.iter_mut().filter(|event| event.returned.is_none()).for_each(|event| event.returned = Some(over));
-        }
+        book.fill(&mut server, cycle, || book.wait_for_acts(ACTS_MIN + cycle * 7919 % ACTS_MORE));
     }
     // What is left, once more from the disk.
-    let server = Server::start(Program::Guira, &arguments(&store, "always"));
-    let mut client = server.connect();
-    for (key, history) in book.histories.iter().enumerate() {
-        let mut history = history.lock().expect("no panic with it");
-        let invoked = book.tick();
-        let answer = String::from_utf8(client.ask(format!("mg key{key} c v\r\nmn\r\n").as_bytes(), b"MN\r\n"));
-        let act = told(Act::Get(None), &answer.expect("text"));
-        history.push(Event { invoked, returned: Some(book.tick()), is_certain: true, act });
-        let steps_max = STEPS_AN_ACT * history.len() as u64;
-        check(&Item, &history, steps_max).unwrap_or_else(|violation| {
-            let file = env::temp_dir().join("guira-violated-history");
-            fs::write(&file, format!("{history:#?}")).ok();
-            panic!("key{key}: {violation:?} of {} acts, all in {}", history.len(), file.display())
-        });
-    }
-}
-
-/// The checker above would notice.
-#[test]
-fn a_lost_an_old_and_an_invented_value_are_found_out() {
-    let event = |invoked, act| Event { invoked, returned: Some(invoked + 1), is_certain: true, act };
-    let killed = |invoked, act| Event { invoked, returned: Some(invoked + 1), is_certain: false, act };
-    let first = [event(0, Act::Set(1, Some(1))), event(2, Act::Set(2, Some(2))), killed(4, Act::Set(3, None))];
-    let is_found = |act| {
-        let history: Vec<_> = first.iter().cloned().chain([event(10, act)]).collect();
-        check(&Item, &history, 1_000).is_err()
-    };
-    assert!(!is_found(Act::Get(Some((2, 2)))) && !is_found(Act::Get(Some((3, 9)))));
-    assert!(is_found(Act::Get(None)), "lost");
-    assert!(is_found(Act::Get(Some((1, 1)))), "old");
-    assert!(is_found(Act::Get(Some((4, 4)))), "from nowhere");
-    assert!(is_found(Act::Get(Some((2, 7)))), "with another version");
-    assert!(is_found(Act::Delete(Some(false))));
+    book.check(&Server::start(Program::Guira, &arguments(&store, "always")));
 }
 
 #[test]
 fn what_was_stored_is_there_after_a_stop_with_flags_times_and_versions() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = store_in(&folder);
-    let look = |client: &mut Connection| {
-        let answer = client.ask(b"mg a f t c v\r\nmg n v\r\nmg gone v\r\nmn\r\n", b"MN\r\n");
-        let text = String::from_utf8(answer).expect("text");
-        // Seconds go by.
-        text.split(' ').filter(|word| !word.starts_with("t4")).collect::<Vec<_>>().join(" ")
-    };
-    let mut before = None;
-    for durability in ["always", "interval:60000", "os"] {
-        let mut server = Server::start(Program::Guira, &arguments(&store, durability));
-        let mut client = server.connect();
-        match &before {
-            None => {
-                client.expect(b"set a 5 4999 3\r\nabc\r\n", b"STORED\r\n");
-                client.expect(b"append a 0 0 3\r\ndef\r\n", b"STORED\r\n");
-                client.expect(b"set n 0 0 1\r\n5\r\n", b"STORED\r\n");
-                client.expect(b"incr n 2\r\n", b"7\r\n");
-                client.expect(b"set gone 0 0 1\r\nx\r\n", b"STORED\r\n");
-                client.expect(b"delete gone\r\n", b"DELETED\r\n");
-                let now = look(&mut client);
-                assert!(now.contains("abcdef") && now.contains("f5") && now.ends_with("EN\r\nMN\r\n"), "{now}");
-                before = Some(now);
-            }
-            Some(before) => assert_eq!(&look(&mut client), before),
-        }
-        server.process().signal(Signal::TERM);
-        assert!(server.process().wait().success());
-    }
+    let starts = ["always", "interval:60000", "os"].map(|durability| arguments(&store, durability));
+    restarts::what_was_stored_is_there_with_flags_times_and_versions(&starts.each_ref().map(|start| &start[..]));
 }
 
 #[test]
 fn a_flush_outlives_the_process_and_so_does_one_that_is_to_come() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = store_in(&folder);
-    let arguments = arguments(&store, "always");
-    let mut server = Server::start(Program::Guira, &arguments);
-    let mut client = server.connect();
-    client.expect(b"set a 0 0 1\r\na\r\n", b"STORED\r\n");
-    client.expect(b"flush_all\r\n", b"OK\r\n");
-    client.expect(b"set b 0 0 1\r\nb\r\n", b"STORED\r\n");
-    server.process().signal(Signal::KILL);
-    server.process().wait();
-    let mut server = Server::start(Program::Guira, &arguments);
-    let mut client = server.connect();
-    client.expect(b"get a b\r\n", b"VALUE b 0 1\r\nb\r\nEND\r\n");
-    client.expect(b"flush_all 1\r\n", b"OK\r\n");
-    server.process().signal(Signal::KILL);
-    server.process().wait();
-    let server = Server::start(Program::Guira, &arguments);
-    let mut client = server.connect();
-    wait_for("the flush comes", || (client.ask(b"get b\r\n", b"END\r\n") == b"END\r\n").then_some(()));
-    client.expect(b"set c 0 0 1\r\nc\r\n", b"STORED\r\n");
-    client.expect(b"get c\r\n", b"VALUE c 0 1\r\nc\r\nEND\r\n");
+    restarts::a_flush_outlives_the_process_and_so_does_one_that_is_to_come(&arguments(&store, "always"));
+}
+
+#[cfg(not(feature = "cassandra"))]
+#[test]
+fn a_store_that_was_not_built_in_is_told_in_one_line() {
+    let ended = Program::Guira.ends(&["-p", &free_port().to_string(), "-U", "0", "--store", "cassandra:127.0.0.1"]);
+    let wanted = "build with --features cassandra";
+    assert!(!ended.status.success() && ended.stderr.lines().count() == 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains(wanted), "{}", ended.stderr);
 }
 
 #[test]

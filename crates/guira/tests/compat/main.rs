@@ -8,6 +8,13 @@
 
 mod administration;
 mod authentication;
+mod book;
+#[cfg(feature = "cassandra")]
+mod cassandra;
+#[cfg(feature = "cassandra")]
+mod cassandra_nodes;
+#[cfg(feature = "cassandra")]
+mod cassandra_three;
 mod clients;
 mod command_stream;
 mod condition;
@@ -19,6 +26,7 @@ mod differential;
 mod durable;
 mod hostile;
 mod normalise;
+mod restarts;
 mod server;
 mod startup;
 mod store_tools;

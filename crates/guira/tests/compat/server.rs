@@ -108,6 +108,20 @@ impl Process {
         kill_process(pid, signal).expect("a signal to a child of ours");
     }
 
+    /// Stops it in its tracks (SIGSTOP), all its threads, until it is sent SIGCONT.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        let is_still = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // Behind the name, which may be anything.
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        };
+        wait_for("all its threads stop", || {
+            fs::read_dir(&tasks).expect("/proc of a child of ours").flatten().all(is_still).then_some(())
+        });
+    }
+
     /// How it ended, if it did.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("the state of a child of ours")

@@ -453,7 +453,7 @@ fn a_partition_shows_the_keys_that_hash_to_it() {
         assert!(shown.is_sorted());
         for key in shown {
             // As the format has it.
-            assert_eq!(crc32fast::hash(&key) >> 24, partition.into(), "{key:?}");
+            assert_eq!(crc32fast::hash(&key) >> 24, u32::from(partition), "{key:?}");
             assert!(left.remove(&key), "{key:?} is shown once");
         }
     }

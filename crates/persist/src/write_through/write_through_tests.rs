@@ -203,6 +203,24 @@ fn the_old_value_is_read_until_the_new_one_is_written() {
 }
 
 #[test]
+fn what_the_engine_has_is_not_served_while_another_may_be_the_owner() {
+    let rig = rig(MemoryStore::default());
+    let mut worker = rig.worker();
+    let ask = |worker: &mut Worker<Memc3>, operation| {
+        let said = rig.ask(worker, 1, "k", operation);
+        said.or_else(|| rig.hear_one(worker)).expect("this store answers at once")
+    };
+    assert!(matches!(ask(&mut worker, set(b"old")), Said::Other(Answer::Stored { .. })));
+    assert!(matches!(ask(&mut worker, GET), Said::Value(..)));
+    rig.store.set_anothers(true);
+    let refused = Said::Other(Answer::Failed { unknown: false });
+    assert_eq!((ask(&mut worker, GET), ask(&mut worker, set(b"new"))), (refused.clone(), refused));
+    rig.store.set_anothers(false);
+    let Said::Value(.., value) = ask(&mut worker, GET) else { panic!("it is served again") };
+    assert_eq!(value, b"old");
+}
+
+#[test]
 fn many_misses_of_a_key_make_one_read() {
     let rig = rig(MemoryStore::holding());
     let mut workers: Vec<_> = (0..3).map(|_| rig.worker()).collect();
