@@ -241,6 +241,12 @@ impl RocksStore {
         Ok(())
     }
 
+    /// RocksDB itself, for who measures what the store adds to it. Who writes past the store answers for what is there then.
+    #[doc(hidden)]
+    pub fn database(&self) -> &DB {
+        &self.inside.db
+    }
+
     /// Why nothing is written any more, if that is so.
     pub fn read_only(&self) -> Option<&str> {
         self.inside.read_only.get().map(|told| &**told)
