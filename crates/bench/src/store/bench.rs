@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use guira_loadgen::affinity;
 use guira_persist::Durability;
 use guira_persist::rocks::{RocksOptions, RocksStore};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::workplace::Workplace;
 use super::{Options, Stores};
+use crate::crew::{self, Rate};
 use crate::error::BenchError;
 use crate::experiment::Extent;
 use crate::server;
@@ -39,6 +41,12 @@ pub(super) struct Bench {
     pub start_bytes: u64,
     /// Between the syncs of `interval`.
     pub interval: Duration,
+}
+
+/// CPU time of this process.
+fn process_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 impl Bench {
@@ -86,6 +94,15 @@ impl Bench {
             file_system: self.workplace.file_system(),
             memory_mib: self.memory_mib,
         }
+    }
+
+    /// Lets workers work as [`crew::run`] does, on `cores` or anywhere; CPU time is the whole process's, the store's own threads
+    /// included.
+    pub fn run<W: FnMut() -> u64 + Send>(&self, cores: &[usize], workers: Vec<W>) -> Result<Rate, BenchError> {
+        let (begin, begin_cpu) = (Instant::now(), process_cpu_time());
+        let per_s = crew::run(cores, self.measure, workers)?.per_s;
+        let cores_busy = (process_cpu_time() - begin_cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
+        Ok(Rate { per_s, per_cpu_s: per_s / cores_busy })
     }
 
     /// Bytes of memory of a store in process.

@@ -7,7 +7,6 @@ use guira_persist::Durability;
 use super::bench::Bench;
 use super::items::{self, STORED_LEN, StoredKey, VALUE_LEN};
 use super::reads::Set;
-use crate::crew;
 use crate::error::BenchError;
 use crate::in_process::threads;
 use crate::metric;
@@ -42,10 +41,10 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         let count = counts[step % counts.len()];
         let cores = &bench.cores[..count];
         let before = store.stats();
-        let ours = crew::run(cores, bench.measure, (0..count).map(|number| set.reader(number as u64, 1)).collect())?;
+        let ours = bench.run(cores, (0..count).map(|number| set.reader(number as u64, 1)).collect())?;
         let after = store.stats();
         let theirs = (0..count).map(|number| set.direct_reader(number as u64)).collect();
-        let theirs = crew::run(cores, bench.measure, theirs)?;
+        let theirs = bench.run(cores, theirs)?;
         let variant = threads(count);
         for (peer, rate) in [("guira", ours), ("rocksdb", theirs)] {
             report.record(&variant, peer, metric::OPERATIONS, rate.per_s);

@@ -7,7 +7,6 @@ use guira_persist::rocks::RocksStore;
 use super::bench::Bench;
 use super::items::{Payload, StoredKey, VALUE_LEN, wait_for_background};
 use super::writes::Changes;
-use crate::crew;
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
@@ -42,7 +41,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         for (number, (name, store)) in stores.iter().enumerate() {
             progress.at((round * stores.len() + number) as u64);
             let changes = Changes::new(store, &keys, &values);
-            let per_s = crew::run(&[], bench.measure, vec![changes.writer(round as u64, WRITERS)])?.per_s;
+            let per_s = bench.run(&[], vec![changes.writer(round as u64, WRITERS)])?.per_s;
             changes.expect_all_done(NAME)?;
             wait_for_background(store)?;
             report.record("", name, metric::OPERATIONS, per_s);

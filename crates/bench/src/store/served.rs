@@ -140,7 +140,7 @@ pub(super) fn script(
     asked: &Asked,
 ) -> Result<(), BenchError> {
     let workload = Workload { keys_per_get: asked.keys_per_get, ..workload.clone() };
-    let turns = bench.extent.scaled(asked.turns, asked.turns / 100);
+    let turns = bench.extent.scaled(asked.turns, asked.turns / 10);
     contestant.scripts = bench.processes.scripts(experiment, &contestant.peer, &workload, turns, 1)?;
     Ok(())
 }

@@ -46,7 +46,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     served::script(NAME, bench, ours, &workload, &ASKED[1])?;
     warm_up(bench, ours)?;
     served::compare(NAME, bench, &mut contestants, &workload, &mut report)?;
-    report.aim(&AIM);
+    ASKED.iter().for_each(|asked| report.aim(&Aim { variant: Some(asked.name), ..AIM }));
     Ok(report)
 }
 

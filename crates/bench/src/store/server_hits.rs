@@ -2,7 +2,7 @@
 
 use super::bench::Bench;
 use super::items::VALUE_LEN;
-use super::served::{self, IN_MEMORY};
+use super::served::{self, ASKED, IN_MEMORY};
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
@@ -32,6 +32,6 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         bench.processes.load(NAME, contestant, &workload)?;
     }
     served::compare(NAME, bench, &mut contestants, &workload, &mut report)?;
-    report.aim(&AIM);
+    ASKED.iter().for_each(|asked| report.aim(&Aim { variant: Some(asked.name), ..AIM }));
     Ok(report)
 }
