@@ -11,6 +11,7 @@ use guira_item::{
 use guira_persist::rocks::RocksStore;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
+use rocksdb::ReadOptions;
 
 use super::items::{StoredKey, is_value};
 use crate::error::BenchError;
@@ -22,12 +23,14 @@ const TURN: usize = 32;
 pub(super) struct Set<'a> {
     pub store: &'a RocksStore,
     pub keys: &'a [StoredKey],
+    /// Made once: RocksDB makes them anew for each read that has none.
+    options: ReadOptions,
     wrong: AtomicU64,
 }
 
 impl<'a> Set<'a> {
     pub fn new(store: &'a RocksStore, keys: &'a [StoredKey]) -> Self {
-        Self { store, keys, wrong: AtomicU64::new(0) }
+        Self { store, keys, options: ReadOptions::default(), wrong: AtomicU64::new(0) }
     }
 
     /// Refuses a measurement in which an item was not found, or was not itself.
@@ -52,7 +55,7 @@ impl<'a> Set<'a> {
     }
 
     fn direct(&self, key: &StoredKey) -> bool {
-        let found = self.store.database().get_pinned(key.stored());
+        let found = self.store.database().get_pinned_opt(key.stored(), &self.options);
         found.is_ok_and(|bytes| bytes.is_some_and(|bytes| is_value(&bytes[guira_persist::record::HEADER_LEN..])))
     }
 
