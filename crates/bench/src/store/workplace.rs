@@ -1,9 +1,10 @@
-//! The folder for a run's data: gone at the end of the run, and when the run is interrupted.
+//! The folder for a run's data: gone at the end of the run, and when the run is interrupted, as the servers are that it has started.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 use rustix::fs::statvfs;
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tempfile::TempDir;
@@ -41,6 +42,8 @@ impl Workplace {
         let (handle, path) = (signals.handle(), folder.path().to_path_buf());
         let watch = move || {
             if let Some(signal) = signals.forever().next() {
+                // They would go on, and write where nothing is any more.
+                children().for_each(|pid| drop(kill_process(pid, Signal::KILL)));
                 let _ = (0..REMOVALS_MAX).any(|_| std::fs::remove_dir_all(&path).is_ok() || !path.exists());
                 // As the shell tells it of who dies of a signal.
                 std::process::exit(128 + signal);
@@ -86,6 +89,18 @@ impl Drop for Workplace {
     }
 }
 
+/// The processes that this one has started.
+fn children() -> impl Iterator<Item = Pid> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let numbers: Vec<i32> = lists.flat_map(|list| numbers_in(&list)).collect();
+    numbers.into_iter().filter_map(Pid::from_raw)
+}
+
+fn numbers_in(list: &str) -> Vec<i32> {
+    list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
 /// Bytes of the files in `folder` whose names end in `ending`.
 pub(super) fn bytes_of(folder: &Path, ending: &str) -> u64 {
     files(folder).filter(|path| path.to_string_lossy().ends_with(ending)).map(|path| len_bytes(&path)).sum()
@@ -115,6 +130,15 @@ fn len_bytes(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_was_started_is_found() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("a process");
+        assert!(children().any(|pid| pid == Pid::from_child(&child)));
+        drop(child.stdin.take());
+        child.wait().expect("it ends with its input");
+    }
 
     #[test]
     fn it_is_gone_at_the_end_and_tells_of_too_small_a_disk() {
