@@ -46,7 +46,7 @@ pub(crate) fn whole(measure: Duration) -> Duration {
     measure / 4 + measure
 }
 
-/// Lets every worker work on its core: a quarter of `measure` to warm up, then for `measure`. A worker does a small piece of
+/// Lets every worker work on its core, or anywhere if there are no cores: a quarter of `measure` to warm up, then for `measure`. A worker does a small piece of
 /// work a call and says how many operations it was.
 pub(crate) fn run<W>(cores: &[usize], measure: Duration, workers: Vec<W>) -> Result<Rate, BenchError>
 where
@@ -130,11 +130,12 @@ fn together<W: Send>(
     workers: Vec<W>,
     work: impl Fn(W) -> Spent + Copy + Send,
 ) -> Result<Vec<Spent>, BenchError> {
-    assert!(workers.len() <= cores.len(), "each thread has a core of its own");
+    assert!(cores.is_empty() || workers.len() <= cores.len(), "each thread has a core of its own, or none has");
     let barrier = &Barrier::new(workers.len());
     let is_refused = &AtomicBool::new(false);
-    let member = move |core: usize, worker: W| {
-        let pinned = affinity::pin(core).map_err(|source| BenchError::Invalid(source.to_string()));
+    let member = move |core: Option<usize>, worker: W| {
+        let pinned = core.map(affinity::pin).transpose();
+        let pinned = pinned.map_err(|source| BenchError::Invalid(source.to_string()));
         is_refused.fetch_or(pinned.is_err(), Relaxed);
         barrier.wait();
         let _pinned = pinned?;
@@ -142,8 +143,9 @@ fn together<W: Send>(
         if is_refused.load(Relaxed) { Ok(Spent::default()) } else { Ok(work(worker)) }
     };
     std::thread::scope(|scope| {
+        let cores = cores.iter().copied().map(Some).chain(std::iter::repeat(None));
         let threads: Vec<_> =
-            cores.iter().zip(workers).map(|(core, worker)| scope.spawn(move || member(*core, worker))).collect();
+            workers.into_iter().zip(cores).map(|(worker, core)| scope.spawn(move || member(core, worker))).collect();
         let spent = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -161,6 +163,12 @@ mod tests {
         let workers: Vec<_> = cores.iter().map(|_| || std::hint::black_box(10)).collect();
         let rate = run(&cores, Duration::from_millis(5), workers).expect("runs");
         assert!(rate.per_s > 1_000.0 && rate.per_cpu_s >= rate.per_s * 0.5, "{rate:?}");
+    }
+
+    #[test]
+    fn workers_without_cores_may_be_more_than_there_are_cores() {
+        let workers: Vec<_> = (0..4 * affinity::cores().len()).map(|_| || std::hint::black_box(1)).collect();
+        assert!(run(&[], Duration::from_millis(5), workers).expect("runs").per_s > 0.0);
     }
 
     #[test]

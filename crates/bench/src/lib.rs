@@ -1,6 +1,7 @@
 //! Guira's experiments: each states its workload, measures Guira and its peers in one alternating run, and reports
 //! ratios. [`server`] measures servers as processes, over the network; [`engine`] measures index and cache in process, beside
-//! the [`peers`] that the paper compares with; [`map`] measures concurrent maps, a process each.
+//! the [`peers`] that the paper compares with; [`map`] measures concurrent maps, a process each; [`store`] measures what a store
+//! behind the engine costs.
 //!
 //! ```text
 //! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table) ── figure (plots)
@@ -24,6 +25,7 @@ mod process_usage;
 mod ratio_table;
 pub mod report;
 pub mod server;
+pub mod store;
 
 pub use error::BenchError;
 pub use experiment::Extent;

@@ -141,6 +141,34 @@ metrics! {
     LOAD: "load", "s", Less;
 }
 
+// Stores.
+metrics! {
+    /// Operations per second over those of RocksDB called directly, in the same round.
+    OVER_ROCKSDB: "over-rocksdb", "x rocksdb", More;
+    /// Share of the reads that took no input.
+    AT_ONCE: "at-once", "of reads", Neither;
+    /// Records that share a sync.
+    WRITES_PER_SYNC: "writes-per-sync", "writes/sync", More;
+    /// Operations per second over those with `--durability os`, in the same round.
+    OVER_OS: "over-os", "x os", More;
+    /// Throughput over that of the same server without a store, in the same round.
+    OVER_IN_MEMORY: "over-in-memory", "x in-memory", More;
+    /// Share of the asked keys that the store was asked for.
+    STORE_READS: "store-reads", "of gets", Neither;
+    /// Share of the asked keys for which the store needed its disk, or the system's memory of it.
+    STORE_WAITS: "store-waits", "of gets", Neither;
+    /// Reads a second that wait for the store, beside what is measured.
+    SLOW_READS: "slow-reads", "1/s", Neither;
+    /// The median time that they take.
+    SLOW_P50: "slow-p50", "us", Neither;
+    /// From the start of the process to its first answer.
+    START: "start", "s", Less;
+    /// Log that is replayed at the start.
+    LOG: "log", "MiB", Neither;
+    /// Data on disk.
+    ON_DISK: "on-disk", "MiB", Neither;
+}
+
 // Messages between cores.
 metrics! {
     /// From the first message of a window to its last reply, for each message of it.

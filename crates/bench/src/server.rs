@@ -16,8 +16,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 mod assault;
-mod bench;
-mod bottleneck;
+pub(crate) mod bench;
+pub(crate) mod bottleneck;
 mod bulk_sets;
 mod custom;
 mod echo;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use guira_bench::{engine, map, server};
+use guira_bench::{engine, map, server, store};
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
@@ -20,15 +20,20 @@ enum Experiment {
     Engine(Box<engine::Options>),
     /// Concurrent maps in memory, a process each, with one kind of work or several mixed
     Map(Box<map::Options>),
+    /// A store behind the engine, beside RocksDB called directly and the same server without one
+    Store(Box<store::Options>),
     /// Draw the plots of kept results again, from their JSON
     Redraw {
-        /// Folders with an engine.json, a map.json or a server.json
+        /// Folders with an engine.json, a map.json, a server.json or a store.json
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<PathBuf>,
     },
     /// The floor for a request over loopback; started by `bench server`
     #[command(hide = true)]
     EchoServer(server::EchoArgs),
+    /// An engine before a store that is slow; started by `bench store`
+    #[command(hide = true)]
+    DelayedStoreServer(store::DelayedArgs),
     /// A map under measurement, which standard input tells what to do; started by `bench map`
     #[command(hide = true)]
     MapContender,
@@ -49,6 +54,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
             let report = map::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
+        Experiment::Store(options) => {
+            let report = store::run(*options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
         Experiment::Redraw { folders } => {
             for folder in folders {
                 guira_bench::redraw(&folder).map_err(|error| error.to_string())?;
@@ -56,6 +65,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         }
         Experiment::EchoServer(arguments) => {
             server::echo_server_main(&arguments).map_err(|error| error.to_string())?;
+        }
+        Experiment::DelayedStoreServer(arguments) => {
+            store::delayed_store_server_main(&arguments).map_err(|error| error.to_string())?;
         }
         Experiment::MapContender => map::contender_main().map_err(|error| error.to_string())?,
     }

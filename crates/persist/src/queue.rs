@@ -1,6 +1,9 @@
 //! A queue between whoever asks a store and the store's threads.
 //!
-//! Always true: what is in it came in before it was closed; it has at most as many entries as it was made for.
+//! Always true: what is in it came in before it was closed; it has at most as many entries as it was made for; while there is something
+//! in it and a receiver sleeps, one has been woken and has not looked yet. Whoever is woken wakes the next one if there is more than
+//! it takes. So a receiver that is quick does everything itself, and the others sleep; with receivers that wait for a disk all of
+//! them soon have something to do.
 
 use std::{
     collections::VecDeque,
@@ -20,11 +23,13 @@ struct Inside<T> {
     entries: VecDeque<T>,
     is_closed: bool,
     waiting: usize,
+    /// A receiver has been woken and has not looked yet.
+    is_waking: bool,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new(len_max: usize) -> Self {
-        let inside = Mutex::new(Inside { entries: VecDeque::new(), is_closed: false, waiting: 0 });
+        let inside = Mutex::new(Inside { entries: VecDeque::new(), is_closed: false, waiting: 0, is_waking: false });
         Self { inside, changed: Condvar::new(), len_max }
     }
 
@@ -49,10 +54,15 @@ impl<T> Queue<T> {
             return Err(entry);
         }
         inside.entries.push_back(entry);
-        if inside.waiting > 0 {
+        self.wake_one(&mut inside);
+        Ok(())
+    }
+
+    fn wake_one(&self, inside: &mut Inside<T>) {
+        if !inside.entries.is_empty() && inside.waiting > 0 && !inside.is_waking {
+            inside.is_waking = true;
             self.changed.notify_one();
         }
-        Ok(())
     }
 
     /// Waits until there is something; moves up to `max` entries from the front into `to`, which is empty. Returns false
@@ -66,9 +76,12 @@ impl<T> Queue<T> {
             inside.waiting += 1;
             inside = self.changed.wait(inside).unwrap_or_else(PoisonError::into_inner);
             inside.waiting -= 1;
+            // Whether it is who was meant or not: it looks now.
+            inside.is_waking = false;
         }
         let len = inside.entries.len().min(max);
         to.extend(inside.entries.drain(..len));
+        self.wake_one(&mut inside);
         true
     }
 
@@ -92,7 +105,10 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, thread};
+    use std::{
+        sync::{Arc, Barrier},
+        thread,
+    };
 
     use super::*;
 
@@ -119,6 +135,31 @@ mod tests {
         queue.close();
         assert_eq!(queue.push(1_000), Err(1_000));
         assert_eq!(receiver.join().expect("no panic"), (0..1_000).collect::<Vec<_>>());
+    }
+
+    /// Each receiver keeps what it has taken until all have something, as if it waited for a disk.
+    #[test]
+    fn as_many_receivers_are_woken_as_there_is_work_for() {
+        let (queue, all_busy) = (Arc::new(Queue::new(8)), Arc::new(Barrier::new(5)));
+        let receive = |_| {
+            let (queue, all_busy) = (Arc::clone(&queue), Arc::clone(&all_busy));
+            thread::spawn(move || {
+                let mut some = Vec::new();
+                while queue.take(1, &mut some) {
+                    all_busy.wait();
+                    some.clear();
+                }
+            })
+        };
+        let receivers: Vec<_> = (0..4).map(receive).collect();
+        for round in 0..100 {
+            for number in 0..4 {
+                queue.push(round + number).expect("room");
+            }
+            all_busy.wait();
+        }
+        queue.close();
+        receivers.into_iter().for_each(|receiver| receiver.join().expect("no panic"));
     }
 
     #[test]

@@ -151,8 +151,8 @@ impl Inside {
         StoreError::unknown(StoreErrorKind::ReadOnly, told)
     }
 
-    fn read(&self, key: &[u8]) -> Result<Option<Record<Arc<[u8]>>>, StoreError> {
-        match self.db.get_pinned(key) {
+    fn read(&self, key: &[u8], options: &ReadOptions) -> Result<Option<Record<Arc<[u8]>>>, StoreError> {
+        match self.db.get_pinned_opt(key, options) {
             Ok(None) => Ok(None),
             Ok(Some(bytes)) => record::decode(&bytes).map(|found| Some(found.map(Arc::from))).ok_or_else(not_a_record),
             Err(error) => Err(read_failure(&error)),
@@ -161,9 +161,11 @@ impl Inside {
 
     fn run_readers(&self) {
         let mut some = Vec::with_capacity(READS_AT_ONCE);
+        // Made once, and not anew for each read.
+        let options = ReadOptions::default();
         while self.reads.take(READS_AT_ONCE, &mut some) {
             for Read { key, done } in some.drain(..) {
-                self.complete(done, self.read(&key));
+                self.complete(done, self.read(&key, &options));
             }
         }
     }
@@ -240,6 +242,12 @@ impl RocksStore {
         let thread = thread.map_err(OpenError::Thread)?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
+    }
+
+    /// RocksDB itself, for who measures what the store adds to it. Who writes past the store answers for what is there then.
+    #[doc(hidden)]
+    pub fn database(&self) -> &DB {
+        &self.inside.db
     }
 
     /// Why nothing is written any more, if that is so.

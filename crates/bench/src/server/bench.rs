@@ -219,7 +219,8 @@ impl Bench {
 
     /// A setup for `threads` threads on `cores`.
     pub fn setup(&self, memory_mib: u64, threads: usize, cores: Vec<usize>) -> Setup {
-        Setup { memory_mib, threads, cores, connections_max: CONNECTIONS_MAX, echo_answer_bytes: 0 }
+        let (connections_max, flags) = (CONNECTIONS_MAX, Vec::new());
+        Setup { memory_mib, threads, cores, connections_max, echo_answer_bytes: 0, flags }
     }
 
     /// Starts every peer with one thread and loads `workload` into it; each gets a script of `turns` turns.

@@ -25,6 +25,8 @@ pub enum PeerKind {
     Redis,
     /// A server that answers every line with the same bytes: the floor that the kernel's TCP sets.
     Echo,
+    /// An engine before a store in memory whose reads take long; the flags say how long, and what is in it.
+    DelayedStore,
 }
 
 impl PeerKind {
@@ -76,6 +78,8 @@ pub struct Setup {
     pub connections_max: usize,
     /// Answer length of the echo peer, bytes.
     pub echo_answer_bytes: usize,
+    /// Further flags, behind all others.
+    pub flags: Vec<String>,
 }
 
 impl Peer {
@@ -89,13 +93,15 @@ impl Peer {
         match self.kind {
             PeerKind::Redis => Protocol::Resp,
             PeerKind::Cp { .. } => Protocol::Cp,
-            PeerKind::Guira | PeerKind::Memcached | PeerKind::Echo => Protocol::MemcacheText,
+            PeerKind::Guira | PeerKind::Memcached | PeerKind::Echo | PeerKind::DelayedStore => Protocol::MemcacheText,
         }
     }
 
     fn remedy(&self) -> &'static str {
         match self.kind {
-            PeerKind::Guira | PeerKind::Cp { .. } | PeerKind::Echo => "build it with `cargo build --release`",
+            PeerKind::Guira | PeerKind::Cp { .. } | PeerKind::Echo | PeerKind::DelayedStore => {
+                "build it with `cargo build --release`"
+            }
             PeerKind::Memcached => "install it with `apt-get install memcached`",
             PeerKind::Redis => "install it with `apt-get install redis-server`",
         }
@@ -128,7 +134,7 @@ impl Peer {
             command.arg("-c").arg(cores.join(",")).arg(&self.program);
             command
         };
-        command.args(self.arguments(port, setup));
+        command.args(self.arguments(port, setup)).args(&setup.flags);
         command
     }
 
@@ -158,6 +164,7 @@ impl Peer {
             PeerKind::Echo => {
                 format!("bench echo-server --port {port} --answer-bytes {}", setup.echo_answer_bytes)
             }
+            PeerKind::DelayedStore => format!("bench delayed-store-server --port {port} --memory {memory}"),
         };
         let mut arguments: Vec<String> = text.split_whitespace().map(str::to_string).collect();
         if self.kind == PeerKind::Redis {
@@ -181,14 +188,17 @@ mod tests {
 
     fn setup() -> Setup {
         let connections_max = CONNECTIONS_MAX;
-        Setup { memory_mib: 64, threads: 2, cores: vec![0, 1], connections_max, echo_answer_bytes: 68 }
+        let flags = Vec::new();
+        Setup { memory_mib: 64, threads: 2, cores: vec![0, 1], connections_max, echo_answer_bytes: 68, flags }
     }
 
     #[test]
     fn guira_takes_memcacheds_flags_behind_serve() {
         let peer = Peer { kind: PeerKind::Guira, program: "/x/guira".into() };
-        let command = peer.command(4711, &setup());
+        let flags = vec!["--store-limit".into(), "9".into()];
+        let command = peer.command(4711, &Setup { flags: flags.clone(), ..setup() });
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert!(words.ends_with(&flags), "{words:?}");
         assert_eq!(command.get_program(), "taskset");
         assert!(words.starts_with(&["-c".into(), "0,1".into(), "/x/guira".into(), "serve".into()]), "{words:?}");
         assert!(words.windows(2).any(|pair| pair == ["-t", "2"]));

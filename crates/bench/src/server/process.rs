@@ -100,6 +100,14 @@ impl Server {
         self.child.id()
     }
 
+    /// Stops it in order, and waits for its end.
+    pub fn stop(mut self) -> Result<(), BenchError> {
+        let failed = |source| BenchError::System { doing: "stopping a server", source };
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).map_err(|error| failed(error.into()))?;
+        self.child.wait().map(drop).map_err(failed)
+    }
+
     /// What it has used since it started.
     pub fn usage(&self) -> Result<Usage, BenchError> {
         process_usage::of(self.pid())
@@ -155,7 +163,8 @@ mod tests {
     use crate::server::peer::PeerKind;
 
     fn setup() -> Setup {
-        Setup { memory_mib: 64, threads: 1, cores: vec![], connections_max: 1024, echo_answer_bytes: 0 }
+        let (cores, flags) = (Vec::new(), Vec::new());
+        Setup { memory_mib: 64, threads: 1, cores, connections_max: 1024, echo_answer_bytes: 0, flags }
     }
 
     #[test]
