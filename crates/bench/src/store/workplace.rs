@@ -43,7 +43,9 @@ impl Workplace {
         let watch = move || {
             if let Some(signal) = signals.forever().next() {
                 // They would go on, and write where nothing is any more.
-                children().for_each(|pid| drop(kill_process(pid, Signal::KILL)));
+                for child in children() {
+                    let _ = kill_process(child, Signal::KILL);
+                }
                 let _ = (0..REMOVALS_MAX).any(|_| std::fs::remove_dir_all(&path).is_ok() || !path.exists());
                 // As the shell tells it of who dies of a signal.
                 std::process::exit(128 + signal);
