@@ -21,15 +21,17 @@ use crate::{
     server::{Program, Server, free_port},
 };
 
-const CLIENTS: usize = 8;
-const KEYS: usize = 6;
+/// Clients at a time.
+pub const CLIENTS: usize = 8;
+/// Keys of theirs, so few that they meet.
+pub const KEYS: usize = 6;
 
 /// Acts of all clients together between a start and the next kill, at least and besides.
 const ACTS_MIN: u64 = 60;
 const ACTS_MORE: u64 = 200;
 
 /// Steps of the search for an order, for each act of a key.
-const STEPS_AN_ACT: u64 = 10_000;
+pub const STEPS_AN_ACT: u64 = 10_000;
 
 /// Kills, unless `GUIRA_KILL_CYCLES` says how many.
 const CYCLES: u64 = 20;
@@ -39,7 +41,7 @@ type Held = Option<(u64, Option<u64>)>;
 
 /// What a client did, with what it was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
+pub enum Act {
     /// Wrote this, and was told the version.
     Set(u64, Option<u64>),
     /// Wrote this instead of that version; was told the new version, or that it did not fit.
@@ -50,7 +52,8 @@ enum Act {
     Get(Option<(u64, u64)>),
 }
 
-struct Item;
+/// What one key may go through.
+pub struct Item;
 
 impl Model for Item {
     type State = Held;
@@ -79,25 +82,54 @@ impl Model for Item {
     }
 }
 
+/// Bits of a time in a book that count ticks, behind those of the position.
+const TICK_BITS: u32 = 24;
+
 /// What all clients did to each key.
-struct Book {
+pub struct Book {
+    /// Where something else is that only goes on.
+    position: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Bytes of a value, and a few; at most.
+    value_len_max: u64,
     clock: AtomicU64,
     values: AtomicU64,
-    acts: AtomicU64,
-    histories: Vec<Mutex<Vec<Event<Act>>>>,
+    /// What was done so far.
+    pub acts: AtomicU64,
+    /// By key.
+    pub histories: Vec<Mutex<Vec<Event<Act>>>>,
 }
 
 impl Book {
     fn new() -> Self {
-        let histories = (0..KEYS).map(|_| Mutex::default()).collect();
-        Self { clock: AtomicU64::new(0), values: AtomicU64::new(1), acts: AtomicU64::new(0), histories }
+        Self::beside(700, || 0)
     }
 
-    fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, SeqCst)
+    /// A book whose times tell where something else was then, such as a journal; with values of so many bytes and a few at most.
+    pub fn beside(value_len_max: u64, position: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self {
+            position: Box::new(position),
+            value_len_max,
+            clock: AtomicU64::new(0),
+            values: AtomicU64::new(1),
+            acts: AtomicU64::new(0),
+            histories: (0..KEYS).map(|_| Mutex::default()).collect(),
+        }
     }
 
-    fn note(&self, key: usize, event: Event<Act>) {
+    /// A time that is later than all before.
+    pub fn tick(&self) -> u64 {
+        // The position first: who comes later has no lesser one, and a greater tick.
+        let position = (self.position)();
+        position << TICK_BITS | self.clock.fetch_add(1, SeqCst)
+    }
+
+    /// The position at a time.
+    pub fn position_at(time: u64) -> u64 {
+        time >> TICK_BITS
+    }
+
+    /// Writes something down.
+    pub fn note(&self, key: usize, event: Event<Act>) {
         self.histories[key].lock().expect("no panic with it").push(event);
         self.acts.fetch_add(1, SeqCst);
     }
@@ -113,7 +145,7 @@ fn version_in(text: &str) -> u64 {
 fn request(book: &Book, key: usize, dice: u64, seen: Option<u64>) -> (Act, String) {
     let value = book.values.fetch_add(1, SeqCst);
     // Of many lengths; the number says which write it is.
-    let text = format!("{value} {}", "x".repeat((value % 700) as usize));
+    let text = format!("{value} {}", "x".repeat((value.wrapping_mul(7_919) % book.value_len_max) as usize));
     let set = |flags: &str| format!("ms key{key} {} {flags}\r\n{text}\r\n", text.len());
     match (dice % 8, seen) {
         (0..3, _) => (Act::Set(value, None), set("c")),
@@ -150,7 +182,7 @@ fn end_of(act: Act, heard: &str) -> bool {
 }
 
 /// Asks and listens until the server is killed.
-fn work_until_killed(mut connection: Connection, book: &Book, seed: u64) {
+pub fn work_until_killed(mut connection: Connection, book: &Book, seed: u64) {
     let (mut dice, mut seen) = (seed, BTreeMap::new());
     loop {
         // Xorshift: any spread will do.

@@ -19,6 +19,7 @@ mod differential;
 mod durable;
 mod hostile;
 mod normalise;
+mod power;
 mod server;
 mod startup;
 mod store_tools;
