@@ -104,7 +104,16 @@ impl Lab {
                 syncs.apply(entry);
             }
             let choices = Choices::any(&mut self.dice);
-            let tree = disk.after_cut(&choices);
+            let mut tree = disk.after_cut(&choices);
+            if choices.leftovers {
+                // RocksDB does not come past some noise at the end of a manifest (`docs/design/0013-power-cuts.md`): there are zeros.
+                let zeros = Choices { leftovers: false, names_kept: 1_000, ..choices.clone() };
+                let with_zeros = disk.after_cut(&zeros);
+                let manifests = tree.0.iter_mut().filter(|(path, _)| is_manifest(path));
+                for (path, node) in manifests {
+                    *node = with_zeros.0.get(path).unwrap_or(node).clone();
+                }
+            }
             let folder = self.place.path().join("after");
             tree.write_to(&folder).expect("a folder");
             look(Cut { at: *at, log_synced: syncs.until, choices: &choices, tree: &tree, folder: &folder });
@@ -160,6 +169,10 @@ impl LogSyncs {
             _ => {}
         }
     }
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"MANIFEST-"))
 }
 
 fn is_log(path: &Path) -> bool {
