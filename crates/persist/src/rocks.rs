@@ -13,6 +13,7 @@
 
 mod backup;
 mod keys;
+mod log_tail;
 mod open;
 mod state;
 mod stopped;

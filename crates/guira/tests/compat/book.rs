@@ -24,11 +24,13 @@ use crate::{
     server::Server,
 };
 
-const CLIENTS: usize = 8;
-const KEYS: usize = 6;
+/// Clients at a time.
+pub const CLIENTS: usize = 8;
+/// Keys of theirs, so few that they meet.
+pub const KEYS: usize = 6;
 
 /// Steps of the search for an order, for each act of a key.
-const STEPS_AN_ACT: u64 = 10_000;
+pub const STEPS_AN_ACT: u64 = 10_000;
 
 /// Between a refusal and a client's next request: it hurries nobody who cannot serve it.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
@@ -38,7 +40,7 @@ type Held = Option<(u64, Option<u64>)>;
 
 /// What a client did, with what it was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
+pub enum Act {
     /// Wrote this, and was told the version.
     Set(u64, Option<u64>),
     /// Wrote this instead of that version; was told the new version, or that it did not fit.
@@ -49,7 +51,8 @@ enum Act {
     Get(Option<(u64, u64)>),
 }
 
-struct Item;
+/// What one key may go through.
+pub struct Item;
 
 impl Model for Item {
     type State = Held;
@@ -78,13 +81,23 @@ impl Model for Item {
     }
 }
 
+/// Bytes of a value of theirs, and a few, at most.
+const VALUE_LEN_MAX: u64 = 700;
+
+/// Bits of a time in a book that count ticks, behind those of the position.
+const TICK_BITS: u32 = 24;
+
 /// What all clients did to each key.
 pub struct Book {
+    /// Where something else is that only goes on.
+    position: Box<dyn Fn() -> u64 + Send + Sync>,
+    value_len_max: u64,
     clock: AtomicU64,
     values: AtomicU64,
     /// Answers, for each key.
     acts: [AtomicU64; KEYS],
-    histories: Vec<Mutex<Vec<Event<Act>>>>,
+    /// By key.
+    pub histories: Vec<Mutex<Vec<Event<Act>>>>,
     may_refuse: bool,
     refusals: AtomicU64,
 }
@@ -92,7 +105,14 @@ pub struct Book {
 impl Book {
     /// Of a server that answers as long as it lives.
     pub fn new() -> Self {
+        Self::beside(VALUE_LEN_MAX, || 0)
+    }
+
+    /// A book whose times tell where something else was then, such as a journal; with values of so many bytes and a few at most.
+    pub fn beside(value_len_max: u64, position: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self {
+            position: Box::new(position),
+            value_len_max,
             clock: AtomicU64::new(0),
             values: AtomicU64::new(1),
             acts: Default::default(),
@@ -108,11 +128,25 @@ impl Book {
         Self { may_refuse: true, ..Self::new() }
     }
 
-    fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, SeqCst)
+    /// A time that is later than all before.
+    pub fn tick(&self) -> u64 {
+        // The position first: who comes later has no lesser one, and a greater tick.
+        let position = (self.position)();
+        position << TICK_BITS | self.clock.fetch_add(1, SeqCst)
     }
 
-    fn note(&self, key: usize, event: Event<Act>) {
+    /// The position at a time.
+    pub fn position_at(time: u64) -> u64 {
+        time >> TICK_BITS
+    }
+
+    /// Answers so far.
+    pub fn acts(&self) -> u64 {
+        self.acts.iter().map(|acts| acts.load(SeqCst)).sum()
+    }
+
+    /// Writes something down.
+    pub fn note(&self, key: usize, event: Event<Act>) {
         self.acts[key].fetch_add(u64::from(event.is_certain), SeqCst);
         self.histories[key].lock().expect("no panic with it").push(event);
     }
@@ -140,9 +174,8 @@ impl Book {
 
     /// Waits until clients have been answered so often more.
     pub fn wait_for_acts(&self, more: u64) {
-        let acts = || self.acts.iter().map(|acts| acts.load(SeqCst)).sum::<u64>();
-        let until = acts() + more;
-        wait_for("clients are at work", || (acts() >= until).then_some(()));
+        let until = self.acts() + more;
+        wait_for("clients are at work", || (self.acts() >= until).then_some(()));
     }
 
     /// Waits until clients have been answered so often more about each key.
@@ -190,7 +223,7 @@ fn version_in(text: &str) -> u64 {
 fn request(book: &Book, key: usize, dice: u64, seen: Option<u64>) -> (Act, String) {
     let value = book.values.fetch_add(1, SeqCst);
     // Of many lengths; the number says which write it is.
-    let text = format!("{value} {}", "x".repeat((value % 700) as usize));
+    let text = format!("{value} {}", "x".repeat((value.wrapping_mul(7_919) % book.value_len_max) as usize));
     let set = |flags: &str| format!("ms key{key} {} {flags}\r\n{text}\r\n", text.len());
     match (dice % 8, seen) {
         (0..3, _) => (Act::Set(value, None), set("c")),
@@ -236,7 +269,7 @@ fn refusal(answer: &str) -> Option<bool> {
 }
 
 /// Asks and listens until the server is killed.
-fn work_until_killed(mut connection: Connection, book: &Book, seed: u64) {
+pub fn work_until_killed(mut connection: Connection, book: &Book, seed: u64) {
     let (mut dice, mut seen) = (seed, BTreeMap::new());
     loop {
         // Xorshift: any spread will do.

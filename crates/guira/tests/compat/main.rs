@@ -26,6 +26,7 @@ mod differential;
 mod durable;
 mod hostile;
 mod normalise;
+mod power;
 mod restarts;
 mod server;
 mod startup;

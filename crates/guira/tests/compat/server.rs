@@ -199,21 +199,32 @@ fn store_behind(program: Program, arguments: &[&str]) -> Option<(TempDir, String
 impl Server {
     /// Starts `program` on one thread with 64 MB and `arguments` besides, and waits until it listens.
     pub fn start(program: Program, arguments: &[&str]) -> Self {
+        Self::start_prepared(program, arguments, |_| {})
+    }
+
+    /// The same, with its command prepared further.
+    pub fn start_prepared(program: Program, arguments: &[&str], prepare: impl Fn(&mut Command)) -> Self {
         // Somebody else may take the port between our look and the server's start.
         for _ in 0..5 {
-            if let Some(server) = Self::try_start(program, arguments) {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+            if let Some(server) = Self::try_start(address, program, arguments, &prepare) {
                 return server;
             }
         }
         panic!("{program:?} does not start with {arguments:?}");
     }
 
-    fn try_start(program: Program, arguments: &[&str]) -> Option<Self> {
-        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())), program, arguments)
-    }
-
     /// The same at `address`; `None` if it ends instead of listening there.
     pub fn start_at(address: SocketAddr, program: Program, arguments: &[&str]) -> Option<Self> {
+        Self::try_start(address, program, arguments, &|_: &mut Command| {})
+    }
+
+    fn try_start(
+        address: SocketAddr,
+        program: Program,
+        arguments: &[&str],
+        prepare: &dyn Fn(&mut Command),
+    ) -> Option<Self> {
         let port_text = address.port().to_string();
         let mut all = vec!["-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1", "-m", "64"];
         all.extend(arguments);
@@ -225,7 +236,9 @@ impl Server {
             }
             all.extend(["--store-memory", "16", "--store", store, "--durability", "os"]);
         }
-        let mut process = Process::start(program.command(&all));
+        let mut command = program.command(&all);
+        prepare(&mut command);
+        let mut process = Process::start(command);
         let listens = wait_for("the server listens or ends", || match process.ended() {
             Some(status) => {
                 eprintln!("{program:?} {all:?}: {status}: {}", process.complaints());

@@ -16,7 +16,7 @@ use rocksdb::{
 };
 
 use super::{
-    CHORES_LEN_MAX, Counters, Inside, QUEUE_LEN_MAX, RocksOptions, RocksStore, one_line,
+    CHORES_LEN_MAX, Counters, Inside, QUEUE_LEN_MAX, RocksOptions, RocksStore, log_tail, one_line,
     state::{self, StateError},
     tending::Undertaker,
 };
@@ -61,6 +61,8 @@ pub enum OpenError {
     OtherFormat(u32),
     /// What is there is damaged.
     Damaged(String),
+    /// The end of a log was not written when the power went. Whoever may change the folder cuts it off.
+    Torn(String),
     /// RocksDB says something else.
     Rocks(String),
     /// A thread could not be started.
@@ -78,6 +80,9 @@ impl fmt::Display for OpenError {
                 write!(f, "is of format {found}, and this guira reads {}: use the version that wrote it", state::FORMAT)
             }
             Self::Damaged(told) => write!(f, "is damaged ({told}): put a backup in its place"),
+            Self::Torn(told) => {
+                write!(f, "was not written to its end when the power went ({told}): start a server with it once")
+            }
             Self::Rocks(told) => write!(f, "cannot be opened ({told})"),
             Self::Thread(error) => write!(f, "cannot be served: no thread could be started ({error})"),
         }
@@ -126,6 +131,7 @@ impl RocksStore {
         if !is_new && !is_store(path)? {
             return Err(OpenError::NotOne);
         }
+        mend_logs(path)?;
         let db = match DB::open_cf_descriptors(&database, path, families()) {
             Ok(db) => db,
             Err(error) => match told(&error) {
@@ -160,6 +166,27 @@ impl RocksStore {
         };
         Self::start(inside, state, options.readers)
     }
+}
+
+/// Cuts off what RocksDB would not come past at the ends of logs.
+fn mend_logs(path: &Path) -> Result<(), OpenError> {
+    let torn = log_tail::find(path).map_err(OpenError::Folder)?;
+    if torn.is_empty() {
+        return Ok(());
+    }
+    // Not while another process writes them.
+    let _lock = super::stopped::lock_alone(path)?;
+    for torn in log_tail::find(path).map_err(OpenError::Folder)? {
+        tracing::warn!("{} was not written to its end: it ends at byte {}", torn.log.display(), torn.at);
+        log_tail::cut_off(&torn).map_err(|_| torn_told(&torn))?;
+    }
+    Ok(())
+}
+
+/// Why a store with such a log is not opened by who may not change it.
+pub(super) fn torn_told(torn: &log_tail::Impassable) -> OpenError {
+    let name = torn.log.file_name().unwrap_or_default().to_string_lossy();
+    OpenError::Torn(format!("{name}, byte {}", torn.at))
 }
 
 /// Whether a folder has something in it, and no RocksDB. What a store that was never finished has left is none.

@@ -351,6 +351,41 @@ fn a_torn_log_loses_its_last_record_only() {
     }
 }
 
+/// RocksDB reads for ever in a log whose next record is of a type that only logs have that were used before: after a power cut, when its
+/// end has in it what had been on the disk before, and when one bit of a type has rotted. A server with such a store never served.
+#[test]
+fn a_log_that_rocksdb_would_not_come_past_ends_there() {
+    let folder = tempdir().expect("a folder");
+    let store = open(folder.path());
+    for number in 0..50u32 {
+        assert_eq!(write(&store, vec![put(&number.to_be_bytes(), &noise(number, 200))]), Ok(Written::All));
+    }
+    let ends_after = |left: usize, change: &dyn Fn(&mut Vec<u8>)| {
+        let copy = copied(folder.path());
+        let log = files(copy.path(), "", ".log").pop().expect("there");
+        let mut bytes = fs::read(&log).expect("disk");
+        change(&mut bytes);
+        fs::write(&log, bytes).expect("disk");
+        let refused = StoppedStore::open(copy.path(), Arc::new(|| 0)).expect_err("it may not be changed");
+        assert!(matches!(refused, OpenError::Torn(_)), "{refused}");
+        let reopened = open(copy.path());
+        assert_eq!(keys(&reopened, Scan::ALL).map(|all| all.len()), Ok(left));
+        assert_eq!(write(&reopened, vec![put(b"goes on", b"value")]), Ok(Written::All));
+        drop(reopened);
+        assert_eq!(keys(&open(copy.path()), Scan::ALL).map(|all| all.len()), Ok(left + 1));
+    };
+    for kind in [5, 6, 7, 8, 11, 131] {
+        ends_after(50, &|bytes| bytes.extend([noise(0, 6), vec![kind], noise(1, 300)].concat()));
+    }
+    // A whole record becomes a whole record of a used log.
+    ends_after(49, &|bytes| {
+        let len_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 4], bytes[at + 5]]));
+        let next = |at: &usize| Some(at + 7 + len_at(*at)).filter(|next| *next < bytes.len());
+        let last = std::iter::successors(Some(0), next).last().expect("a record");
+        bytes[last + 6] ^= 4;
+    });
+}
+
 /// A batch is in one piece of the log.
 #[test]
 fn a_torn_batch_is_gone_as_a_whole() {

@@ -23,8 +23,8 @@ use rustix::{
 use super::{
     RocksOptions, UnixNow,
     keys::{PARTITIONS, key_in},
-    one_line,
-    open::{OpenError, is_store, read_state, settings, told},
+    log_tail, one_line,
+    open::{OpenError, is_store, read_state, settings, told, torn_told},
     state,
 };
 use crate::{Durability, hash_partition, record};
@@ -111,6 +111,9 @@ impl StoppedStore {
     pub fn open(path: &Path, unix_now: UnixNow) -> Result<Self, OpenError> {
         must_be_there(path)?;
         let lock = lock(path)?;
+        if let Some(torn) = log_tail::find(path).map_err(OpenError::Folder)?.first() {
+            return Err(torn_told(torn));
+        }
         if !is_store(path)? {
             return Err(OpenError::NoStore);
         }
@@ -260,13 +263,23 @@ pub(super) fn must_be_there(path: &Path) -> Result<(), OpenError> {
 
 /// Keeps servers out, whose RocksDB locks the same file for itself alone.
 fn lock(path: &Path) -> Result<Option<File>, OpenError> {
-    let file = match File::open(path.join("LOCK")) {
+    lock_with(File::open(path.join("LOCK")), FlockOperation::NonBlockingLockShared)
+}
+
+/// Keeps everybody else out.
+pub(super) fn lock_alone(path: &Path) -> Result<Option<File>, OpenError> {
+    let file = File::options().read(true).write(true).open(path.join("LOCK"));
+    lock_with(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn lock_with(file: io::Result<File>, how: FlockOperation) -> Result<Option<File>, OpenError> {
+    let file = match file {
         Ok(file) => file,
         // A copy that was never served.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(OpenError::Folder(error)),
     };
-    match fcntl_lock(&file, FlockOperation::NonBlockingLockShared) {
+    match fcntl_lock(&file, how) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::AGAIN | Errno::ACCESS) => Err(OpenError::InUse),
         Err(error) => Err(OpenError::Folder(error.into())),
