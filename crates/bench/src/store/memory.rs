@@ -13,7 +13,7 @@ use crate::metric;
 use crate::report::{Aim, ExperimentReport};
 use crate::server::bench::Contestant;
 
-pub(super) const NAME: &str = "store-memory";
+pub(super) const NAME: &str = "memory";
 
 const CLIENTS: usize = 50;
 
