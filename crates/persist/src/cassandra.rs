@@ -83,6 +83,9 @@ const ROW_END_MAX_UNIX_S: u64 = (1 << 31) - 2 * ROW_AFTERLIFE_S;
 /// Times that a keyspace is asked for.
 const TAKES_MAX: u32 = 5;
 
+/// Times that the owner cannot be read before that is told: with what a request may take, some twenty seconds.
+const READ_FAILURES_MAX: u32 = 5;
+
 /// The key of the state.
 const STATE_KEY: &[u8] = b"state";
 
@@ -611,12 +614,20 @@ async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Cl
 /// Becomes the owner; the claim, and boot time before it was asked for.
 async fn take_over(tables: &Tables, holder: &str) -> Result<(Claim, u64), CassandraError> {
     let failed = |told: tables::Told| CassandraError::Failed(told.line);
-    let (mut watcher, mut asked_ns) = (Watcher::default(), boot_now_ns());
+    let (mut watcher, mut asked_ns, mut failures) = (Watcher::default(), boot_now_ns(), 0);
     let mut told_last = "others take it all the time".into();
     for _ in 0..TAKES_MAX {
         // Until it is free, or seen to be held.
         let found = loop {
-            let found = tables.read_owner().await.map_err(failed)?;
+            let found = match tables.read_owner().await {
+                Ok(found) => found,
+                Err(told) if failures == READ_FAILURES_MAX => return Err(failed(told)),
+                Err(_) => {
+                    failures += 1;
+                    sleep(PAUSE_MAX).await;
+                    continue;
+                }
+            };
             if let Some((format, _)) = found
                 && format != state::FORMAT as i32
             {

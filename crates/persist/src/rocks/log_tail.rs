@@ -44,6 +44,22 @@ pub(super) fn find(folder: &Path) -> io::Result<Vec<Impassable>> {
     Ok(found)
 }
 
+/// The first such record of the manifest that `CURRENT` names, if there is one: a log of the same form, which names all files. It is
+/// not cut off: what comes behind a rotten bit in it may be what was stored last.
+pub(super) fn find_in_manifest(folder: &Path) -> io::Result<Option<Impassable>> {
+    let Ok(current) = fs::read_to_string(folder.join("CURRENT")) else { return Ok(None) };
+    let name = current.trim_end();
+    if !name.starts_with("MANIFEST-") || name.contains('/') {
+        return Ok(None);
+    }
+    let log = folder.join(name);
+    match File::open(&log) {
+        Ok(file) => Ok(find_in(file)?.map(|at| Impassable { log, at })),
+        // RocksDB says so itself.
+        Err(_) => Ok(None),
+    }
+}
+
 /// Cuts it off.
 pub(super) fn cut_off(Impassable { log, at }: &Impassable) -> io::Result<()> {
     let log = OpenOptions::new().write(true).open(log)?;

@@ -214,6 +214,10 @@ fn is_something_else(path: &Path) -> Result<bool, OpenError> {
 
 /// Whether the RocksDB in a folder is a store's, or may become one. Only looks: opening it would already change it.
 pub(super) fn is_store(path: &Path) -> Result<bool, OpenError> {
+    if let Some(log_tail::Impassable { log, at }) = log_tail::find_in_manifest(path).map_err(OpenError::Folder)? {
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        return Err(OpenError::Damaged(format!("{name}, byte {at}")));
+    }
     let families = DB::list_cf(&Options::default(), path).map_err(|error| told(&error))?;
     if families.iter().any(|name| name == state::FAMILY) {
         return Ok(true);

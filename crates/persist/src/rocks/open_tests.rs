@@ -351,6 +351,27 @@ fn a_torn_log_loses_its_last_record_only() {
     }
 }
 
+/// RocksDB reads for ever in a manifest with such a record, too, before it says anything. What comes behind it may be what was stored
+/// last, so nobody cuts it off.
+#[test]
+fn a_manifest_that_rocksdb_would_not_come_past_is_told() {
+    let folder = tempdir().expect("a folder");
+    let store = open(folder.path());
+    assert_eq!(write(&store, vec![put(b"key", b"value")]), Ok(Written::All));
+    drop(store);
+    let manifest = files(folder.path(), "MANIFEST-", "").pop().expect("there");
+    let bytes = fs::read(&manifest).expect("disk");
+    fs::write(&manifest, [&bytes[..], &[9; 6], &[5; 300]].concat()).expect("disk");
+    let is_told = |error: OpenError| {
+        let wanted = format!("byte {}", bytes.len());
+        assert!(matches!(&error, OpenError::Damaged(told) if told.contains(&wanted)), "{error}");
+    };
+    is_told(RocksStore::open(folder.path(), &options(Durability::Os).0).expect_err("it is damaged"));
+    is_told(StoppedStore::open(folder.path(), Arc::new(|| 0)).expect_err("it is damaged"));
+    fs::write(&manifest, &bytes).expect("disk");
+    assert_eq!(value(&open(folder.path()), b"key").as_deref(), Some(&b"value"[..]));
+}
+
 /// RocksDB reads for ever in a log whose next record is of a type that only logs have that were used before: after a power cut, when its
 /// end has in it what had been on the disk before, and when one bit of a type has rotted. A server with such a store never served.
 #[test]
