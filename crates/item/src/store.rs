@@ -8,7 +8,8 @@ use std::{fmt, ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use crate::Key;
 
-/// Called once with what came of something, from a thread of the store's; must not block it.
+/// Called once with what came of something, from a thread of the store's, or, if it is not taken on, from the caller's; must not block
+/// it.
 pub type Done<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 
 /// What a store keeps of an item beside its key.

@@ -36,9 +36,9 @@ use guira_item::{
 };
 use tokio::{
     runtime::{Builder, Runtime},
-    sync::{Semaphore, watch},
+    sync::{Notify, Semaphore, watch},
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -58,8 +58,14 @@ const PENDING_MAX: usize = 1 << 17;
 /// Operations that are asked of Cassandra at a time: far more than it carries out at once, so few that none waits for seconds there.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// How long an operation is tried before it is given up.
+/// How long after it was submitted an operation is given up.
 const PATIENCE: Duration = Duration::from_secs(8);
+
+/// The least that is left for an answer, when what there is has nearly gone.
+const REQUEST_MIN: Duration = Duration::from_millis(200);
+
+/// How long it may take until everything is given up, at the end.
+const SHUT_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Pauses after something was not heard, from the first on.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -68,7 +74,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Rows with a write that is in doubt. With so many nothing is written until some are settled, by reads.
 const DOUBTS_MAX: usize = 1 << 16;
 
-/// Stamps that are remembered, so that a change needs no read: 24 bytes each.
+/// Stamps that are remembered, so that a change needs no read: 16 bytes each, 4 MiB beside `-m`.
 const STAMPS: usize = 1 << 18;
 
 /// A record that Cassandra takes for certain, in bytes: it refuses mutations of half a commit log segment, 16 MiB as it comes.
@@ -77,8 +83,17 @@ const RECORD_LEN_MAX: usize = 8 << 20;
 /// How long a row stays after the end of what is in it, in seconds: far longer than anything may be on its way to it.
 const ROW_AFTERLIFE_S: u64 = 86_400;
 
+/// The longest that Cassandra keeps a row that is to end, in seconds: 20 years.
+const ROW_TTL_MAX_S: u64 = 20 * 365 * 86_400;
+
 /// The last second that a Cassandra of any version can write as the end of a row; what lasts longer has none.
 const ROW_END_MAX_UNIX_S: u64 = (1 << 31) - 2 * ROW_AFTERLIFE_S;
+
+/// Between a renewal of which nothing was heard and the next.
+const LEASE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Waiting for longer than a living owner is silent is told.
+const WAIT_TOLD_AFTER: u32 = 7;
 
 /// Times that a keyspace is asked for.
 const TAKES_MAX: u32 = 5;
@@ -177,9 +192,15 @@ impl Known {
 }
 
 /// What waits for its turn at a key.
-enum Job {
-    Get(u64, Done<Option<Record<Arc<[u8]>>>>),
-    Change(u64, Change, Done<Written>),
+struct Job {
+    id: u64,
+    give_up_at: Instant,
+    act: Act,
+}
+
+enum Act {
+    Get(Done<Option<Record<Arc<[u8]>>>>),
+    Change(Change, Done<Written>),
 }
 
 /// What is to be under a key.
@@ -189,10 +210,14 @@ struct Change {
 }
 
 impl Job {
+    fn new(id: u64, act: Act) -> Self {
+        Self { id, give_up_at: Instant::now() + PATIENCE, act }
+    }
+
     fn refuse(self, inside: &Inside, error: StoreError) {
-        match self {
-            Self::Get(id, done) => inside.complete(id, done, Err(error)),
-            Self::Change(id, _, done) => inside.complete(id, done, Err(error)),
+        match self.act {
+            Act::Get(done) => inside.complete(self.id, done, Err(error)),
+            Act::Change(_, done) => inside.complete(self.id, done, Err(error)),
         }
     }
 }
@@ -202,6 +227,8 @@ impl Job {
 struct Gate {
     /// What is to be written: the last that was given, and one that could not be.
     wanted: Option<StoreState>,
+    /// The last that is there for certain.
+    written: StoreState,
     /// Who waits for it.
     dones: Vec<(u64, Done<Written>)>,
     is_running: bool,
@@ -214,7 +241,8 @@ impl Gate {
         if self.wanted.is_some() {
             return None;
         }
-        self.wanted = Some(state);
+        // Whoever has reserved versions goes by them already. Who has asked for a flush is told that it failed.
+        self.wanted = Some(StoreState { versions_reserved: state.versions_reserved, ..self.written });
         self.is_running = false;
         Some(std::mem::take(&mut self.held))
     }
@@ -237,6 +265,8 @@ struct Inside {
     open: watch::Sender<BTreeSet<u64>>,
     next_id: AtomicU64,
     is_closed: AtomicBool,
+    /// The lease is to be given up.
+    closing: Notify,
     counters: Counters,
 }
 
@@ -290,25 +320,29 @@ impl Inside {
         known: &Known,
         key: &[u8],
         goal: Goal<Content>,
+        give_up_at: Instant,
         ttl_s: fn(Option<&[u8]>, u64) -> i32,
     ) -> Result<End<Content>, StoreError> {
         let doubt = known.doubts().get(key).copied();
         let mut operation = Operation::new(self.epoch, Rules::ALL, goal, known.stamp(key, self.epoch), doubt);
-        let give_up_at = Instant::now() + PATIENCE;
-        let (mut pause, mut last_told) = (PAUSE, None);
+        let (mut pause, mut last_told, mut others) = (PAUSE, None, 0);
         let end = loop {
             let ask = operation.ask(self.serials.fetch_add(1, Relaxed));
             let ttl_s = match &ask {
                 row::Ask::Read => 0,
                 row::Ask::Write { row, .. } => ttl_s(row.content.as_deref(), (self.unix_now)()),
             };
-            let (heard, told) = self.tables.ask(table, key, ask, ttl_s).await;
+            let answer_by = give_up_at.max(Instant::now() + REQUEST_MIN);
+            let asked = timeout_at(answer_by, self.tables.ask(table, key, ask, ttl_s)).await;
+            let (heard, told) = asked.unwrap_or_else(|_| (row::Heard::Lost, Some("no answer in time".into())));
+            others += u32::from(heard == row::Heard::NotApplied);
             let is_over = operation.on(heard);
             if is_over.is_some() || Instant::now() >= give_up_at {
                 break is_over;
             }
-            if let Some(told) = told {
-                last_told = Some(told);
+            let is_stuck = told.is_some() || others > 1;
+            last_told = told.or(last_told);
+            if is_stuck {
                 sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
@@ -329,7 +363,7 @@ impl Inside {
                     None => known.doubts().remove(key),
                 };
                 let told = last_told.unwrap_or_else(|| "others change the row all the time".into());
-                let unknown = operation.is_in_doubt();
+                let unknown = operation.may_have_changed();
                 Err(StoreError { unknown, ..StoreError::refused(StoreErrorKind::Unavailable, told) })
             }
         }
@@ -346,17 +380,23 @@ impl Inside {
     async fn run_turns(self: Arc<Self>, key: Box<[u8]>, first: Job) {
         let mut next = Some(first);
         while let Some(job) = next {
-            // It is never closed.
-            let _permit = self.in_flight.acquire().await;
-            self.carry_out(&key, job).await;
+            match timeout_at(job.give_up_at, self.in_flight.acquire()).await {
+                // It is never closed.
+                Ok(_permit) if job.give_up_at > Instant::now() => self.carry_out(&key, job).await,
+                _ => {
+                    let told = "Cassandra was not asked: others have waited too long for it";
+                    job.refuse(&self, StoreError::refused(StoreErrorKind::Unavailable, told));
+                }
+            }
             next = self.turns.leave(&key);
         }
     }
 
-    async fn carry_out(&self, key: &[u8], job: Job) {
-        match job {
-            Job::Get(id, done) => {
-                let end = self.operate(&self.tables.items, &self.items, key, Goal::Read, item_ttl_s).await;
+    async fn carry_out(&self, key: &[u8], Job { id, give_up_at, act }: Job) {
+        let operate = |goal| self.operate(&self.tables.items, &self.items, key, goal, give_up_at, item_ttl_s);
+        match act {
+            Act::Get(done) => {
+                let end = operate(Goal::Read).await;
                 let outcome = end.and_then(|end| match end {
                     End::Read(None) => Ok(None),
                     End::Read(Some(content)) => {
@@ -366,15 +406,19 @@ impl Inside {
                 });
                 self.complete(id, done, outcome);
             }
-            Job::Change(id, Change { content, condition }, done) => {
+            Act::Change(Change { content, condition }, done) => {
                 let fits = self.fits(condition);
-                if self.items.doubts().len() >= DOUBTS_MAX {
+                let is_full = {
+                    let doubts = self.items.doubts();
+                    // What is in doubt already is settled by this.
+                    doubts.len() >= DOUBTS_MAX && !doubts.contains_key(key)
+                };
+                if is_full {
                     let told = "too many writes whose outcome is unknown";
                     self.complete(id, done, Err(StoreError::refused(StoreErrorKind::Busy, told)));
                     return;
                 }
-                let goal = Goal::Change { content, fits };
-                let end = self.operate(&self.tables.items, &self.items, key, goal, item_ttl_s).await;
+                let end = operate(Goal::Change { content, fits }).await;
                 let outcome = end.map(|end| match end {
                     End::Changed => {
                         self.counters.writes.fetch_add(1, Relaxed);
@@ -419,13 +463,14 @@ impl Inside {
                 (state, std::mem::take(&mut gate.dones))
             };
             let goal = Goal::Change { content: Some(state::encode(&state).into()), fits: None };
-            let end = self.operate(&self.tables.state, &self.states, STATE_KEY, goal, |_, _| 0).await;
+            let end = self.operate_state(goal).await;
             let outcome = end.map(|_| {
+                self.gate().written = state;
                 self.generation.store(state.generation.0.into(), Relaxed);
                 Written::All
             });
-            // One that could not be written is wanted still, unless a later one is: whoever gave it goes by it already. What comes next
-            // has it tried once more.
+            // One that could not be written is wanted still, as far as somebody goes by it already, unless a later one is. What comes
+            // next has it tried once more.
             let held = outcome.is_err().then(|| self.gate().want_again(state)).flatten();
             for (id, done) in dones {
                 self.complete(id, done, outcome.clone());
@@ -439,6 +484,11 @@ impl Inside {
         }
     }
 
+    async fn operate_state(&self, goal: Goal<Content>) -> Result<End<Content>, StoreError> {
+        let give_up_at = Instant::now() + PATIENCE;
+        self.operate(&self.tables.state, &self.states, STATE_KEY, goal, give_up_at, |_, _| 0).await
+    }
+
     /// Has a job carried out when it is its turn.
     fn enter(self: &Arc<Self>, key: Box<[u8]>, job: Job) {
         if let Some(job) = self.turns.enter(&key, job) {
@@ -448,16 +498,19 @@ impl Inside {
 
     /// Renews the lease for as long as the store is open.
     async fn run_renewals(self: Arc<Self>, mut claim: Claim) -> Claim {
+        let mut pause = RENEWAL;
         loop {
-            sleep(RENEWAL).await;
-            if self.is_closed.load(Relaxed) || self.lease.is_lost() {
+            if timeout(pause, self.closing.notified()).await.is_ok() || self.lease.is_lost() {
                 return claim;
             }
+            // Until it is heard, at once again.
+            pause = LEASE_PAUSE;
             let asked_ns = boot_now_ns();
             match self.tables.renew(claim.epoch, claim.renewals, &claim.holder).await {
                 Ok(true) => {
                     claim.renewals += 1;
                     self.lease.renewed(asked_ns, claim.lease);
+                    pause = RENEWAL;
                 }
                 // It was not heard that an earlier one was applied; or there is another owner.
                 Ok(false) => match self.tables.read_owner().await {
@@ -481,8 +534,8 @@ fn item_ttl_s(content: Option<&[u8]>, unix_now: u64) -> i32 {
         Some(Some(Record { expires_unix_s: 0, .. }) | None) => return 0,
         Some(Some(Record { expires_unix_s, .. })) => expires_unix_s.max(unix_now),
     };
-    match end_unix_s {
-        ..ROW_END_MAX_UNIX_S => i32::try_from(end_unix_s - unix_now + ROW_AFTERLIFE_S).unwrap_or(0),
+    match (end_unix_s, end_unix_s - unix_now + ROW_AFTERLIFE_S) {
+        (..ROW_END_MAX_UNIX_S, ttl_s @ ..=ROW_TTL_MAX_S) => i32::try_from(ttl_s).unwrap_or(0),
         _ => 0,
     }
 }
@@ -543,13 +596,13 @@ impl CassandraStore {
         let given_up = runtime.block_on(async {
             // Everything ends by its own deadline.
             let mut open = self.inside.open.subscribe();
-            let _ = open.wait_for(BTreeSet::is_empty).await;
-            // Ends with its next round.
+            let _ = timeout(SHUT_PATIENCE, open.wait_for(BTreeSet::is_empty)).await;
+            self.inside.closing.notify_one();
             let Ok(claim) = renewals.await else { return Ok(true) };
             if self.inside.lease.is_lost() {
                 return Ok(true);
             }
-            self.inside.tables.renew(claim.epoch, claim.renewals, "").await
+            give_up(&self.inside.tables, claim).await
         });
         runtime.shutdown_timeout(Duration::from_secs(1));
         match given_up {
@@ -565,6 +618,20 @@ impl Drop for CassandraStore {
         if let Err(error) = self.shut() {
             tracing::error!("the store was not closed as it should be: {error}");
         }
+    }
+}
+
+/// Says that a keyspace is nobody's; whether nobody, or another, has it.
+async fn give_up(tables: &Tables, claim: Claim) -> Result<bool, tables::Told> {
+    match tables.renew(claim.epoch, claim.renewals, "").await {
+        Ok(true) => Ok(true),
+        // A renewal of which nothing was heard had come first, or this one has been heard of by now.
+        Ok(false) | Err(_) => match tables.read_owner().await? {
+            Some((_, found)) if found.epoch == claim.epoch && found.holder == claim.holder => {
+                tables.renew(claim.epoch, found.renewals, "").await
+            }
+            _ => Ok(true),
+        },
     }
 }
 
@@ -597,24 +664,41 @@ async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Cl
         open: watch::Sender::default(),
         next_id: AtomicU64::new(0),
         is_closed: AtomicBool::new(false),
+        closing: Notify::new(),
         counters: Counters::default(),
     });
-    let found = inside.operate(&inside.tables.state, &inside.states, STATE_KEY, Goal::Read, |_, _| 0).await;
-    let state = match found.map_err(|error| CassandraError::Failed(error.to_string()))? {
+    let state = match read_state(&inside).await {
+        Ok(state) => state,
+        Err(error) => {
+            // The next owner need not wait for one that never served.
+            let _ = give_up(&inside.tables, claim).await;
+            return Err(error);
+        }
+    };
+    for line in inside.tables.settings_to_tell().await {
+        tracing::warn!("{line}");
+    }
+    inside.generation.store(state.generation.0.into(), Relaxed);
+    inside.gate().written = state;
+    Ok((inside, state, claim))
+}
+
+async fn read_state(inside: &Inside) -> Result<StoreState, CassandraError> {
+    let found = inside.operate_state(Goal::Read).await;
+    match found.map_err(|error| CassandraError::Failed(error.to_string()))? {
         End::Read(Some(bytes)) => state::decode(&bytes).map_err(|error| match error {
             StateError::OtherFormat(format) => CassandraError::OtherFormat(format),
             StateError::Damaged => CassandraError::Damaged,
-        })?,
-        _ => StoreState::default(),
-    };
-    inside.generation.store(state.generation.0.into(), Relaxed);
-    Ok((inside, state, claim))
+        }),
+        _ => Ok(StoreState::default()),
+    }
 }
 
 /// Becomes the owner; the claim, and boot time before it was asked for.
 async fn take_over(tables: &Tables, holder: &str) -> Result<(Claim, u64), CassandraError> {
     let failed = |told: tables::Told| CassandraError::Failed(told.line);
-    let (mut watcher, mut asked_ns, mut failures) = (Watcher::default(), boot_now_ns(), 0);
+    let (mut watcher, mut failures, mut waits) = (Watcher::default(), 0, 0);
+    let mut first_asked_ns = None;
     let mut told_last = "others take it all the time".into();
     for _ in 0..TAKES_MAX {
         // Until it is free, or seen to be held.
@@ -635,16 +719,28 @@ async fn take_over(tables: &Tables, holder: &str) -> Result<(Claim, u64), Cassan
             }
             let found = found.map(|(_, claim)| claim);
             match (watcher.judge(found.as_ref(), boot_now_ns()), found) {
-                // An earlier try of which nothing was heard.
-                (_, Some(claim)) if claim.holder == holder => return Ok((claim, asked_ns)),
+                // A try of which nothing was heard; which one is not known.
+                (_, Some(claim)) if claim.holder == holder => {
+                    return Ok((claim, first_asked_ns.expect("nobody else has this name")));
+                }
                 (Verdict::Held, claim) => {
                     return Err(CassandraError::InUse(claim.map(|claim| claim.holder).unwrap_or_default()));
                 }
-                (Verdict::Wait, _) => sleep(RENEWAL / 4).await,
+                (Verdict::Wait, claim) => {
+                    waits += 1;
+                    if waits == WAIT_TOLD_AFTER {
+                        let holder = claim.map(|claim| claim.holder).unwrap_or_default();
+                        tracing::warn!(
+                            "waiting until the lease of {holder} has ended, which did not give up the store"
+                        );
+                    }
+                    sleep(RENEWAL / 4).await;
+                }
                 (Verdict::Free, found) => break found,
             }
         };
-        asked_ns = boot_now_ns();
+        let asked_ns = boot_now_ns();
+        first_asked_ns.get_or_insert(asked_ns);
         match tables.take(found.as_ref(), holder).await {
             Ok(Some(claim)) => return Ok((claim, asked_ns)),
             // Another was faster, and is seen to be.
@@ -671,7 +767,7 @@ impl Store for CassandraStore {
     fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
         self.inside.counters.reads.fetch_add(1, Relaxed);
         let refusal = self.inside.refusal();
-        let job = Job::Get(self.inside.begin(), done);
+        let job = Job::new(self.inside.begin(), Act::Get(done));
         match refusal {
             Some(error) => job.refuse(&self.inside, error),
             None => {
@@ -714,7 +810,7 @@ impl Store for CassandraStore {
             let told = "the record is larger than Cassandra takes";
             return inside.complete(id, done, Err(StoreError::refused(StoreErrorKind::Unavailable, told)));
         }
-        let job = Job::Change(id, Change { content, condition }, done);
+        let job = Job::new(id, Act::Change(Change { content, condition }, done));
         let _context = self.handle.enter();
         let mut gate = inside.gate();
         if gate.is_running || gate.wanted.is_some() {

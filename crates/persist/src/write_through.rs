@@ -415,6 +415,23 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         }
     }
 
+    /// A `flush_all` may not have been written: what is written next says that it is not to be, unless another has come since. Were it
+    /// left, a store that goes on would have it some day, and what was stored meanwhile would be gone with the next start.
+    fn take_back(&self, flush: Flush) {
+        let begun = self.versions().generation;
+        let mut state = self.state();
+        match flush {
+            Flush::Begin(generation) if state.generation == generation && begun < generation => {
+                state.generation = begun;
+            }
+            Flush::At(_, unix_s) if state.flush_at_unix_s == unix_s => {
+                state.flush_at_unix_s = self.flush_at_unix_s.load(Relaxed);
+            }
+            _ => return,
+        }
+        self.store.write(vec![Write::State(*state)], Box::new(|_| {}));
+    }
+
     /// Nothing of earlier generations is there from now on.
     fn begin(&self, versions: &mut Versions, generation: Generation, now: Time) {
         if versions.generation < generation {
@@ -675,7 +692,10 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
                         }
                         Reply::Answer(Answer::Deleted, None)
                     }
-                    Err(error) => Reply::failed(error),
+                    Err(error) => {
+                        self.take_back(flush);
+                        Reply::failed(error)
+                    }
                 };
                 self.bring(worker, reply_to, reply);
             }

@@ -230,7 +230,7 @@ impl<V: Clone> Operation<V> {
         if let Some(Stamp { epoch, .. }) = stamp
             && epoch > self.epoch
         {
-            return Some(End::Fenced { unknown: self.is_in_doubt() });
+            return Some(End::Fenced { unknown: self.may_have_changed() });
         }
         let is_own = stamp.is_some_and(|stamp| {
             stamp.epoch == self.epoch && self.sent.iter().any(|sent| sent.is_change && sent.serial == stamp.serial)
@@ -258,9 +258,9 @@ impl<V: Clone> Operation<V> {
         end
     }
 
-    /// Whether a write of this operation may have been applied, or may be yet.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.in_doubt
+    /// Whether the change may have been applied, or may be yet, though nothing was heard of it. A read changes nothing.
+    pub(super) fn may_have_changed(&self) -> bool {
+        self.in_doubt && self.sent.iter().any(|sent| sent.is_change)
     }
 
     /// What whoever goes on with the row has to know if the operation is given up; `None` if nothing is in doubt.

@@ -166,7 +166,7 @@ fn run(rules: Rules, seed: u64) -> Run {
                 // Told that it did not happen.
                 (Some(End::NotFitting), _) | (None, Act::Read(_)) => None,
                 (Some(End::Fenced { .. }), _) => unreachable!("owners follow each other"),
-                (None, _) if !operation.is_in_doubt() => None,
+                (None, _) if !operation.may_have_changed() => None,
                 (None, act) => Some(Event { invoked, returned: None, is_certain: false, act }),
             };
             run.history.extend(event);

@@ -29,11 +29,20 @@ use crate::state;
 /// How long a request may take before it counts as lost. Cassandra gives up on a transaction after 1.8 s by itself.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long a word about the lease may take: a node that does not answer leaves time to ask another.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often a connection is asked for a sign of life, and how long that may take: a machine that went dark says nothing.
+const KEEPALIVE: Duration = Duration::from_secs(2);
+
 /// How long a connection may take to be made.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long it may take to find the cluster at the start.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// And to have all that a store needs there.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Copies of each row if the keyspace is made here, as far as there are nodes.
 const REPLICAS: usize = 3;
@@ -67,15 +76,11 @@ impl From<ExecutionError> for Told {
                 RequestAttemptError::SerializationError(_)
                 | RequestAttemptError::CqlRequestSerialization(_)
                 | RequestAttemptError::UnableToAllocStreamId => true,
-                // Before a transaction is begun.
-                RequestAttemptError::DbError(error, _) => matches!(
-                    error,
-                    DbError::Unavailable { .. }
-                        | DbError::Overloaded
-                        | DbError::IsBootstrapping
-                        | DbError::Unauthorized
-                        | DbError::Unprepared { .. }
-                ),
+                // Before a transaction is begun. That too few nodes are there, or that there is too much to do, may also be said once
+                // it has been accepted (with `paxos_variant: v1`).
+                RequestAttemptError::DbError(error, _) => {
+                    matches!(error, DbError::IsBootstrapping | DbError::Unauthorized | DbError::Unprepared { .. })
+                }
                 _ => false,
             },
             _ => false,
@@ -114,6 +119,11 @@ impl fmt::Debug for Tables {
 impl Tables {
     /// Connects, and makes the keyspace if it is not there.
     pub(super) async fn open(address: &CassandraAddress) -> Result<Self, CassandraError> {
+        let opened = tokio::time::timeout(OPEN_TIMEOUT, Self::open_slowly(address)).await;
+        opened.map_err(|_| CassandraError::Unreachable("no answer".into()))?
+    }
+
+    async fn open_slowly(address: &CassandraAddress) -> Result<Self, CassandraError> {
         let CassandraAddress { nodes, keyspace } = address;
         let profile = ExecutionProfile::builder()
             .consistency(Consistency::Quorum)
@@ -124,6 +134,8 @@ impl Tables {
         let builder = SessionBuilder::new()
             .known_nodes(nodes)
             .connection_timeout(CONNECTION_TIMEOUT)
+            .keepalive_interval(KEEPALIVE)
+            .keepalive_timeout(KEEPALIVE)
             .default_execution_profile_handle(profile.into_handle());
         let session = tokio::time::timeout(SESSION_TIMEOUT, builder.build())
             .await
@@ -182,7 +194,7 @@ impl Tables {
         let (items, state) = (row_table("items").await?, row_table("state").await?);
         let mut scan = prepare(format!("SELECT key, content FROM {keyspace}.items"), Consistency::Quorum).await?;
         scan.set_page_size(PAGE_LEN);
-        let read_owner = prepare(
+        let mut read_owner = prepare(
             format!("SELECT format, epoch, renewals, holder, lease_ms FROM {keyspace}.owner WHERE id = 0"),
             Consistency::Serial,
         )
@@ -203,12 +215,32 @@ impl Tables {
             Consistency::Quorum,
         )
         .await?;
-        let renew_owner = prepare(
+        let mut renew_owner = prepare(
             format!("UPDATE {keyspace}.owner SET renewals = ?, holder = ? WHERE id = 0 IF epoch = ? AND renewals = ?"),
             Consistency::Quorum,
         )
         .await?;
+        read_owner.set_request_timeout(Some(LEASE_TIMEOUT));
+        renew_owner.set_request_timeout(Some(LEASE_TIMEOUT));
         Ok(Self { session, items, state, scan, read_owner, insert_owner, take_owner, renew_owner })
+    }
+
+    /// What is set on the node that answers otherwise than what is promised asks for; a line for each.
+    pub(super) async fn settings_to_tell(&self) -> Vec<String> {
+        let text = "SELECT name, value FROM system_views.settings WHERE name IN ('paxos_variant', 'commitlog_sync')";
+        let Ok(found) = self.session.query_unpaged(text, ()).await else { return Vec::new() };
+        let Ok(rows) = found.into_rows_result() else { return Vec::new() };
+        let Ok(rows) = rows.rows::<(String, Option<String>)>() else { return Vec::new() };
+        let told = rows.flatten().filter_map(|(name, value)| match (&*name, value?) {
+            ("commitlog_sync", value) if value == "periodic" => Some(format!(
+                "Cassandra has commitlog_sync: {value}: when a node loses power, what was acknowledged may be lost; set batch on all nodes"
+            )),
+            ("paxos_variant", value) if value.starts_with("v1") => {
+                Some(format!("Cassandra has paxos_variant: {value}: reads and changes are slower than with v2"))
+            }
+            _ => None,
+        });
+        told.collect()
     }
 
     async fn execute(&self, statement: &PreparedStatement, values: impl SerializeRow) -> Result<QueryResult, Told> {
@@ -258,8 +290,12 @@ impl Tables {
     async fn read(&self, table: &RowTable, key: &[u8]) -> Result<Option<Row<Content>>, Told> {
         let rows = self.execute(&table.read, (key,)).await?.into_rows_result().map_err(Told::lost)?;
         let row = rows.maybe_first_row::<(Option<i64>, Option<i64>, Option<&[u8]>)>().map_err(Told::lost)?;
-        // Of a row of which the stamp has gone nothing is left.
-        let Some((Some(epoch), Some(serial), content)) = row else { return Ok(None) };
+        let (epoch, serial, content) = match row {
+            // Of a row that has ended, nothing is left.
+            None | Some((None, None, _)) => return Ok(None),
+            Some((Some(epoch), Some(serial), content)) => (epoch, serial, content),
+            Some(_) => return Err(Told::lost("a row has half a stamp, which no guira has written")),
+        };
         Ok(Some(Row { stamp: Stamp { epoch: Epoch(epoch), serial }, content: content.map(Content::from) }))
     }
 

@@ -422,6 +422,33 @@ fn a_flush_that_is_to_come_comes_though_the_server_was_restarted() {
     assert_eq!(rig.ask_at(Time(2), &mut worker, 1, "k", GET), Some(Said::Other(Answer::Miss)));
 }
 
+/// A flush that failed stayed in what was to be written next: a store that had gone away and come back had it then, though nobody here went
+/// by it, and what was stored since was gone with the next start.
+#[test]
+fn a_flush_that_failed_is_not_written_with_what_comes_next() {
+    for fault in [Fault::Refused, Fault::UnknownNot, Fault::UnknownDone] {
+        for delay_s in [0, 10] {
+            let store = Arc::new(MemoryStore::holding());
+            let rig = rig_with(Arc::clone(&store));
+            let mut worker = rig.worker();
+            assert_eq!(rig.through.flush_all(&mut worker, Time(NOW.0 + delay_s), NOW, Ticket(1)), None);
+            rig.store.complete_write(fault);
+            let unknown = fault != Fault::Refused;
+            assert_eq!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Failed { unknown })));
+            rig.ask(&mut worker, 2, "k", set(b"x"));
+            while rig.store.held().1 > 0 {
+                rig.store.complete_write(Fault::None);
+            }
+            assert!(matches!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Stored { .. }))));
+            let state = store.written_state();
+            assert_eq!((state.generation, state.flush_at_unix_s), (Generation(0), 0), "{fault:?} after {delay_s} s");
+            assert!(state.versions_reserved > 0);
+            let record = store.record(b"k").expect("it was stored");
+            assert!(record.is_live(1 << 40, state.generation), "gone with the next start");
+        }
+    }
+}
+
 /// A clock that wavers by a second between two looks let the server take the flush that it had just carried out for a later one, and
 /// carry it out again at the next start: everything stored since was gone.
 #[test]
