@@ -242,8 +242,9 @@ pub trait Store: Send + Sync + 'static {
     /// Reads a record, dead or alive.
     fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>);
 
-    /// Writes a batch, all of it or nothing; a store on many machines may refuse more than one record. One with a state is on disk when it counts as written, whatever holds for the others,
-    /// and is not refused for there being too much to do: who gives it goes by it already.
+    /// Writes a batch, all of it or nothing; a store on many machines may refuse more than one record. One with a state is on disk when it
+    /// counts as written, whatever holds for the others, and is not refused for there being too much to do: who gives it goes by it
+    /// already.
     fn write(&self, batch: Vec<Write>, done: Done<Written>);
 
     /// Forces to disk what was written before.
