@@ -1,15 +1,18 @@
-//! Logs of RocksDB whose ends were not written when the power went, and have in them what had been on the disk before.
+//! Logs of RocksDB with records that it would read for ever.
 //!
 //! ```text
 //! block of 32 KiB: records, none of which goes beyond it    record: checksum u32 | length u16 | type u8 | bytes
 //! ```
-//! RocksDB (11.8) reads one kind of such an end for ever: a record of a type that only logs have that were used before, in one
-//! that was not. It neither goes past it nor says so. Here it is found, and cut off with what comes behind it: recovery would end
-//! there in any case.
+//! RocksDB (11.8) neither goes past nor tells a record of a type that only logs have that were used before, in one that was not: what had
+//! been on the disk before, at an end that was not written when the power went, or a sound record of whose type one bit has rotted.
+//! Such a type is put right here, in its one byte: then RocksDB's checksum says whether the record is sound, and all that follows goes
+//! by its own rules. Nothing is cut off, and a log that begins as a used one is left alone.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read},
+    ops::ControlFlow,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -19,8 +22,12 @@ const BLOCK_LEN: usize = 32 << 10;
 /// Bytes of a record before its own.
 const HEAD_LEN: usize = 7;
 
-/// Types of records in logs that were used before. Ours never are.
-const RECYCLED: [u8; 6] = [5, 6, 7, 8, 11, 131];
+/// Where in these the type is.
+const TYPE_AT: usize = 6;
+
+/// Types of records in logs that were used before, which ours never are, each with what it is in one that was not. The last two have
+/// no such; whatever stands for them, their checksums are of something else.
+const RECYCLED: [(u8, u8); 6] = [(5, 1), (6, 2), (7, 3), (8, 4), (11, 3), (131, 3)];
 
 /// Where a log has a record that RocksDB would not come past.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,10 +42,14 @@ pub(super) fn find(folder: &Path) -> io::Result<Vec<Impassable>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let log = entry?.path();
-        if log.extension().is_some_and(|extension| extension == "log")
-            && let Some(at) = find_in(File::open(&log)?)?
-        {
-            found.push(Impassable { log, at });
+        if log.extension().is_none_or(|extension| extension != "log") {
+            continue;
+        }
+        match File::open(&log) {
+            Ok(file) => found.extend(find_in(file)?.map(|at| Impassable { log, at })),
+            // A server that has the store does not need it any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(found)
@@ -60,45 +71,54 @@ pub(super) fn find_in_manifest(folder: &Path) -> io::Result<Option<Impassable>> 
     }
 }
 
-/// Cuts it off.
-pub(super) fn cut_off(Impassable { log, at }: &Impassable) -> io::Result<()> {
-    let log = OpenOptions::new().write(true).open(log)?;
-    log.set_len(*at)?;
-    log.sync_all()
+/// Puts the types of all such records of its log right.
+pub(super) fn put_right(Impassable { log, .. }: &Impassable) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(log)?;
+    each_in(&file, |at, plain| {
+        file.write_all_at(&[plain], at + TYPE_AT as u64)?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    file.sync_all()
 }
 
 fn find_in(log: impl Read) -> io::Result<Option<u64>> {
+    let mut first = None;
+    each_in(log, |at, _| {
+        first = Some(at);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(first)
+}
+
+/// Visits the places of such records, each with the type that it should have.
+fn each_in(log: impl Read, mut visit: impl FnMut(u64, u8) -> io::Result<ControlFlow<()>>) -> io::Result<()> {
     let mut log = io::BufReader::with_capacity(BLOCK_LEN, log);
     let mut block = Vec::with_capacity(BLOCK_LEN);
-    let mut before = 0;
+    let (mut before, mut is_first) = (0, true);
     loop {
         block.clear();
         log.by_ref().take(BLOCK_LEN as u64).read_to_end(&mut block)?;
-        if let Some(at) = find_in_block(&block) {
-            return Ok(Some(before + at as u64));
+        let mut at = 0;
+        while let Some([_, _, _, _, low, high, kind]) = block[at..].first_chunk::<HEAD_LEN>() {
+            let plain = RECYCLED.iter().find(|(recycled, _)| recycled == kind).map(|(_, plain)| *plain);
+            match plain {
+                // The log was used before, and RocksDB knows.
+                Some(_) if is_first => return Ok(()),
+                Some(plain) if visit(before + at as u64, plain)?.is_break() => return Ok(()),
+                _ => is_first = false,
+            }
+            let len = usize::from(u16::from_le_bytes([*low, *high]));
+            if (*kind == 0 && len == 0) || at + HEAD_LEN + len > block.len() {
+                // What comes behind it in this block is not looked at.
+                break;
+            }
+            at += HEAD_LEN + len;
         }
         before += block.len() as u64;
         if block.len() < BLOCK_LEN {
-            return Ok(None);
+            return Ok(());
         }
     }
-}
-
-/// Looks at all records that RocksDB may look at, and perhaps more: checksums are not compared.
-fn find_in_block(block: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    while let Some([_, _, _, _, low, high, kind]) = block[at..].first_chunk::<HEAD_LEN>() {
-        if RECYCLED.contains(kind) {
-            return Some(at);
-        }
-        let len = usize::from(u16::from_le_bytes([*low, *high]));
-        if (*kind == 0 && len == 0) || at + HEAD_LEN + len > block.len() {
-            // What comes behind it in this block is not looked at.
-            return None;
-        }
-        at += HEAD_LEN + len;
-    }
-    None
 }
 
 #[cfg(test)]
@@ -121,8 +141,10 @@ mod tests {
     fn the_first_record_of_a_used_log_is_found() {
         assert_eq!(found(&[]), None);
         assert_eq!(found(&[record(1, 100), record(1, 5), vec![5; 6]]), None);
-        for kind in RECYCLED {
+        for (kind, _) in RECYCLED {
             assert_eq!(found(&[record(1, 100), record(kind, 5), record(kind, 5)]), Some(107));
+            // A used log, as RocksDB knows by its first record.
+            assert_eq!(found(&[record(kind, 5), record(1, 100), record(kind, 5)]), None);
         }
         // In a later block; the one before has a few bytes left in which there is no room for one.
         let full = record(2, BLOCK_LEN - HEAD_LEN - 6);
@@ -140,6 +162,23 @@ mod tests {
         long.truncate(2 * HEAD_LEN);
         assert_eq!(found(&[long.clone()]), None);
         long[6] = 7;
-        assert_eq!(found(&[long]), Some(0));
+        assert_eq!(found(&[record(1, 3), long]), Some(10));
+    }
+
+    #[test]
+    fn types_are_put_right_and_nothing_else_is_touched() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("1.log");
+        let records = |kinds: [u8; 4]| {
+            let [first, second, third, fourth] = kinds.map(|kind| record(kind, 30));
+            let rest = vec![0; BLOCK_LEN - 3 * 37];
+            [first, second, third, rest, fourth, vec![6; 3]].concat()
+        };
+        fs::write(&log, records([1, 5, 7, 8])).expect("disk");
+        let [torn] = &find(folder.path()).expect("disk")[..] else { panic!("one log has some") };
+        assert_eq!(torn, &Impassable { log: log.clone(), at: 37 });
+        put_right(torn).expect("disk");
+        assert!(fs::read(&log).expect("disk") == records([1, 1, 3, 4]));
+        assert_eq!(find(folder.path()).expect("disk"), []);
     }
 }

@@ -61,7 +61,7 @@ pub enum OpenError {
     OtherFormat(u32),
     /// What is there is damaged.
     Damaged(String),
-    /// The end of a log was not written when the power went. Whoever may change the folder cuts it off.
+    /// A log has a record that RocksDB would not come past. Whoever may change the folder puts that right.
     Torn(String),
     /// RocksDB says something else.
     Rocks(String),
@@ -81,7 +81,8 @@ impl fmt::Display for OpenError {
             }
             Self::Damaged(told) => write!(f, "is damaged ({told}): put a backup in its place"),
             Self::Torn(told) => {
-                write!(f, "was not written to its end when the power went ({told}): start a server with it once")
+                write!(f, "has a log with a place that was not written when the power went, or has rotted ({told}): ")?;
+                f.write_str("start a server with it once, after a copy of the folder if in doubt")
             }
             Self::Rocks(told) => write!(f, "cannot be opened ({told})"),
             Self::Thread(error) => write!(f, "cannot be served: no thread could be started ({error})"),
@@ -168,17 +169,21 @@ impl RocksStore {
     }
 }
 
-/// Cuts off what RocksDB would not come past at the ends of logs.
+/// Puts right what RocksDB would not come past in logs.
 fn mend_logs(path: &Path) -> Result<(), OpenError> {
-    let torn = log_tail::find(path).map_err(OpenError::Folder)?;
-    if torn.is_empty() {
-        return Ok(());
-    }
+    let Some(first) = log_tail::find(path).map_err(OpenError::Folder)?.pop() else { return Ok(()) };
     // Not while another process writes them.
-    let _lock = super::stopped::lock_alone(path)?;
+    let _lock = super::stopped::lock_alone(path).map_err(|error| match error {
+        OpenError::InUse => OpenError::InUse,
+        _ => torn_told(&first),
+    })?;
     for torn in log_tail::find(path).map_err(OpenError::Folder)? {
-        tracing::warn!("{} was not written to its end: it ends at byte {}", torn.log.display(), torn.at);
-        log_tail::cut_off(&torn).map_err(|_| torn_told(&torn))?;
+        let log_tail::Impassable { log, at } = &torn;
+        tracing::warn!(
+            "{}, byte {at}: not written when the power went, or rotten; what is sound is kept",
+            log.display()
+        );
+        log_tail::put_right(&torn).map_err(|_| torn_told(&torn))?;
     }
     Ok(())
 }
