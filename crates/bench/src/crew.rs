@@ -46,8 +46,8 @@ pub(crate) fn whole(measure: Duration) -> Duration {
     measure / 4 + measure
 }
 
-/// Lets every worker work on its core, or anywhere if there are no cores: a quarter of `measure` to warm up, then for `measure`. A worker does a small piece of
-/// work a call and says how many operations it was.
+/// Lets every worker work on its core, or anywhere if there are no cores: a quarter of `measure` to warm up, then for `measure`. A worker
+/// does a small piece of work a call and says how many operations it was.
 pub(crate) fn run<W>(cores: &[usize], measure: Duration, workers: Vec<W>) -> Result<Rate, BenchError>
 where
     W: FnMut() -> u64 + Send,

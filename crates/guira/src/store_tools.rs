@@ -286,7 +286,8 @@ fn dump(name: &str, file: &Path) -> Result<(), String> {
         Err(DumpError::Io(error)) => Err(format!("{shown}: {error}; nothing was kept")),
         Err(DumpError::Damaged(findings)) => {
             tell_defects(&findings);
-            Err(format!("{name} is damaged ({} defects): nothing was dumped", findings.defects))
+            let kept = if is_stdout { "the dump is not whole" } else { "nothing was dumped" };
+            Err(format!("{name} is damaged ({} defects): {kept}", findings.defects))
         }
     }
 }

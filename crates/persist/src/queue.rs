@@ -105,10 +105,7 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, Barrier},
-        thread,
-    };
+    use std::{sync::Arc, thread, time::Duration};
 
     use super::*;
 
@@ -137,10 +134,36 @@ mod tests {
         assert_eq!(receiver.join().expect("no panic"), (0..1_000).collect::<Vec<_>>());
     }
 
+    /// Where some wait for each other; not for ever.
+    struct Meeting {
+        all: usize,
+        /// How many are there, and how often all were.
+        there: Mutex<(usize, usize)>,
+        changed: Condvar,
+    }
+
+    impl Meeting {
+        fn wait(&self) {
+            let mut there = self.there.lock().expect("no panic with it");
+            there.0 += 1;
+            if there.0 == self.all {
+                *there = (0, there.1 + 1);
+                self.changed.notify_all();
+                return;
+            }
+            let meetings = there.1;
+            let is_waiting = |there: &mut (usize, usize)| there.1 == meetings;
+            let waited = self.changed.wait_timeout_while(there, Duration::from_secs(60), is_waiting);
+            let (there, late) = waited.expect("no panic with it");
+            assert!(!late.timed_out(), "only {} of {} have come", there.0, self.all);
+        }
+    }
+
     /// Each receiver keeps what it has taken until all have something, as if it waited for a disk.
     #[test]
     fn as_many_receivers_are_woken_as_there_is_work_for() {
-        let (queue, all_busy) = (Arc::new(Queue::new(8)), Arc::new(Barrier::new(5)));
+        let meeting = Meeting { all: 5, there: Mutex::default(), changed: Condvar::new() };
+        let (queue, all_busy) = (Arc::new(Queue::new(8)), Arc::new(meeting));
         let receive = |_| {
             let (queue, all_busy) = (Arc::clone(&queue), Arc::clone(&all_busy));
             thread::spawn(move || {

@@ -423,6 +423,8 @@ fn without_log_syncs(entries: &[Entry]) -> Vec<Entry> {
 fn losses(lab: &mut Lab, book: &Book, entries: &[Entry], cuts: &[u64]) -> usize {
     let mut losses = 0;
     lab.cut_at(&Tree::default(), entries, cuts, |cut| {
+        // What is lost is told from a store that cannot be opened.
+        open(&cut).unwrap_or_else(|why| panic!("{why}: {}", kept_for_a_look(&cut)));
         if let Err(loss) = judge(book, &cut, cut.at) {
             // What is shown if the test fails.
             println!("cut at {}, {:?}: {loss}", cut.at, cut.choices);
