@@ -419,12 +419,14 @@ fn without_log_syncs(entries: &[Entry]) -> Vec<Entry> {
     entries.iter().filter(is_kept).cloned().collect()
 }
 
-/// Cuts after which something is missing, or too old, of all that was answered.
-fn losses(lab: &mut Lab, book: &Book, entries: &[Entry], cuts: &[u64]) -> usize {
+/// Cuts after which something is missing, or too old, of all that was answered; with `opens` a store that cannot be opened is none of them.
+fn losses(lab: &mut Lab, book: &Book, entries: &[Entry], cuts: &[u64], opens: bool) -> usize {
     let mut losses = 0;
     lab.cut_at(&Tree::default(), entries, cuts, |cut| {
         // What is lost is told from a store that cannot be opened.
-        open(&cut).unwrap_or_else(|why| panic!("{why}: {}", kept_for_a_look(&cut)));
+        if opens {
+            open(&cut).unwrap_or_else(|why| panic!("{why}: {}", kept_for_a_look(&cut)));
+        }
         if let Err(loss) = judge(book, &cut, cut.at) {
             // What is shown if the test fails.
             println!("cut at {}, {:?}: {loss}", cut.at, cut.choices);
@@ -444,13 +446,14 @@ fn what_was_answered_and_not_synced_is_seen_to_be_lost() {
     let mut lab = Lab::new(3);
     let (book, entries) = recorded(&lab, "os");
     let cuts = lab.cuts(&entries, CUTS);
-    assert!(losses(&mut lab, &book, &entries, &cuts) > 0, "os promises nothing of the kind");
-    assert_eq!(losses(&mut lab, &book, &as_if_synced(&entries), &cuts), 0);
+    assert!(losses(&mut lab, &book, &entries, &cuts, true) > 0, "os promises nothing of the kind");
+    assert_eq!(losses(&mut lab, &book, &as_if_synced(&entries), &cuts, true), 0);
     let mut lab = Lab::new(4);
     let (book, entries) = recorded(&lab, "always");
     let cuts = lab.cuts(&entries, CUTS);
-    assert!(losses(&mut lab, &book, &without_log_syncs(&entries), &cuts) > 0, "a store that forgets to sync");
-    assert_eq!(losses(&mut lab, &book, &entries, &cuts), 0);
+    // RocksDB itself may find that a log is shorter than it was told.
+    assert!(losses(&mut lab, &book, &without_log_syncs(&entries), &cuts, false) > 0, "a store that forgets to sync");
+    assert_eq!(losses(&mut lab, &book, &entries, &cuts, true), 0);
 }
 
 /// Writes one number after the other under a key of its own until it is refused, or `is_over`; tells what was answered with `STORED`, and when,
