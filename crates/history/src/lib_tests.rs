@@ -1,3 +1,5 @@
+//! Histories that can have been, and ones that cannot.
+
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::*;

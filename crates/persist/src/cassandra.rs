@@ -10,15 +10,16 @@
 //! asked for has been completed when the store is shut.
 
 mod address;
+mod known;
 mod lease;
+mod owner;
 mod row;
 mod tables;
 mod turns;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     fmt,
-    hash::{BuildHasher, RandomState},
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -45,8 +46,10 @@ use crate::{
     UnixNow, record,
     state::{self, StateError},
 };
-use lease::{Claim, Lease, RENEWAL, Verdict, Watcher, boot_now_ns};
-use row::{Doubt, End, Epoch, Fits, Goal, Operation, Rules, Stamp};
+use known::Known;
+use lease::{Claim, Lease, RENEWAL, boot_now_ns};
+use owner::{give_up, holder_name, take_over};
+use row::{End, Epoch, Fits, Goal, Operation, Rules};
 use tables::{Content, RowTable, Tables};
 use turns::Turns;
 
@@ -91,15 +94,6 @@ const ROW_END_MAX_UNIX_S: u64 = (1 << 31) - 2 * ROW_AFTERLIFE_S;
 
 /// Between a renewal of which nothing was heard and the next.
 const LEASE_PAUSE: Duration = Duration::from_millis(100);
-
-/// Waiting for longer than a living owner is silent is told.
-const WAIT_TOLD_AFTER: u32 = 7;
-
-/// Times that a keyspace is asked for.
-const TAKES_MAX: u32 = 5;
-
-/// Times that the owner cannot be read before that is told: with what a request may take, some twenty seconds.
-const READ_FAILURES_MAX: u32 = 5;
 
 /// The key of the state.
 const STATE_KEY: &[u8] = b"state";
@@ -152,44 +146,6 @@ impl fmt::Display for CassandraError {
 }
 
 impl std::error::Error for CassandraError {}
-
-/// What is known of the rows of a table beside what is in them.
-#[derive(Debug)]
-struct Known {
-    hasher: RandomState,
-    /// By hash, those stamps of this epoch that were seen last. One that is wrong costs a read: Cassandra compares it.
-    stamps: Mutex<Box<[(u64, i64)]>>,
-    doubts: Mutex<HashMap<Box<[u8]>, Doubt>>,
-}
-
-impl Known {
-    fn new(stamps: usize) -> Self {
-        let stamps = Mutex::new(vec![(0, 0); stamps].into());
-        Self { hasher: RandomState::new(), stamps, doubts: Mutex::default() }
-    }
-
-    fn stamp(&self, key: &[u8], epoch: Epoch) -> Option<Stamp> {
-        let hash = self.hasher.hash_one(key);
-        let stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-        let (found, serial) = stamps[hash as usize % stamps.len()];
-        (found == hash && serial != 0).then_some(Stamp { epoch, serial })
-    }
-
-    fn set_stamp(&self, key: &[u8], stamp: Option<Stamp>) {
-        let hash = self.hasher.hash_one(key);
-        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = hash as usize % stamps.len();
-        match stamp {
-            Some(stamp) => stamps[place] = (hash, stamp.serial),
-            None if stamps[place].0 == hash => stamps[place] = (0, 0),
-            None => {}
-        }
-    }
-
-    fn doubts(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Doubt>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What waits for its turn at a key.
 struct Job {
@@ -621,28 +577,6 @@ impl Drop for CassandraStore {
     }
 }
 
-/// Says that a keyspace is nobody's; whether nobody, or another, has it.
-async fn give_up(tables: &Tables, claim: Claim) -> Result<bool, tables::Told> {
-    match tables.renew(claim.epoch, claim.renewals, "").await {
-        Ok(true) => Ok(true),
-        // A renewal of which nothing was heard had come first, or this one has been heard of by now.
-        Ok(false) | Err(_) => match tables.read_owner().await? {
-            Some((_, found)) if found.epoch == claim.epoch && found.holder == claim.holder => {
-                tables.renew(claim.epoch, found.renewals, "").await
-            }
-            _ => Ok(true),
-        },
-    }
-}
-
-/// A name that no other owner has.
-fn holder_name() -> String {
-    let system = rustix::system::uname();
-    let node = system.nodename().to_string_lossy();
-    let mark = RandomState::new().hash_one(boot_now_ns()) as u32;
-    format!("process {} on {node} ({mark:08x})", std::process::id())
-}
-
 async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Claim), CassandraError> {
     let tables = Tables::open(&options.address).await?;
     let holder = holder_name();
@@ -692,63 +626,6 @@ async fn read_state(inside: &Inside) -> Result<StoreState, CassandraError> {
         }),
         _ => Ok(StoreState::default()),
     }
-}
-
-/// Becomes the owner; the claim, and boot time before it was asked for.
-async fn take_over(tables: &Tables, holder: &str) -> Result<(Claim, u64), CassandraError> {
-    let failed = |told: tables::Told| CassandraError::Failed(told.line);
-    let (mut watcher, mut failures, mut waits) = (Watcher::default(), 0, 0);
-    let mut first_asked_ns = None;
-    let mut told_last = "others take it all the time".into();
-    for _ in 0..TAKES_MAX {
-        // Until it is free, or seen to be held.
-        let found = loop {
-            let found = match tables.read_owner().await {
-                Ok(found) => found,
-                Err(told) if failures == READ_FAILURES_MAX => return Err(failed(told)),
-                Err(_) => {
-                    failures += 1;
-                    sleep(PAUSE_MAX).await;
-                    continue;
-                }
-            };
-            if let Some((format, _)) = found
-                && format != state::FORMAT as i32
-            {
-                return Err(CassandraError::OtherFormat(format as u32));
-            }
-            let found = found.map(|(_, claim)| claim);
-            match (watcher.judge(found.as_ref(), boot_now_ns()), found) {
-                // A try of which nothing was heard; which one is not known.
-                (_, Some(claim)) if claim.holder == holder => {
-                    return Ok((claim, first_asked_ns.expect("nobody else has this name")));
-                }
-                (Verdict::Held, claim) => {
-                    return Err(CassandraError::InUse(claim.map(|claim| claim.holder).unwrap_or_default()));
-                }
-                (Verdict::Wait, claim) => {
-                    waits += 1;
-                    if waits == WAIT_TOLD_AFTER {
-                        let holder = claim.map(|claim| claim.holder).unwrap_or_default();
-                        tracing::warn!(
-                            "waiting until the lease of {holder} has ended, which did not give up the store"
-                        );
-                    }
-                    sleep(RENEWAL / 4).await;
-                }
-                (Verdict::Free, found) => break found,
-            }
-        };
-        let asked_ns = boot_now_ns();
-        first_asked_ns.get_or_insert(asked_ns);
-        match tables.take(found.as_ref(), holder).await {
-            Ok(Some(claim)) => return Ok((claim, asked_ns)),
-            // Another was faster, and is seen to be.
-            Ok(None) => watcher = Watcher::default(),
-            Err(told) => told_last = told.line,
-        }
-    }
-    Err(CassandraError::Failed(told_last))
 }
 
 impl Store for CassandraStore {

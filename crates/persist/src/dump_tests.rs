@@ -1,3 +1,5 @@
+//! Items that go from a store into a memory file and back.
+
 use std::{collections::BTreeMap, io::Cursor};
 
 use guira_item::store::Generation;

@@ -1,3 +1,5 @@
+//! What a limit lets through, and when.
+
 use std::sync::mpsc;
 
 use guira_item::store::{Condition, Generation};

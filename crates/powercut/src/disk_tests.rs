@@ -1,3 +1,5 @@
+//! What a disk may have after a cut, and what it must have.
+
 use std::collections::BTreeSet;
 
 use super::*;

@@ -12,7 +12,7 @@ use std::{
 
 use guira_item::store::HashPartition;
 
-use super::*;
+use super::{row::Stamp, *};
 
 /// Longer than an operation is tried.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,3 +1,5 @@
+//! Copies of a store, and stores made of them.
+
 use guira_item::store::Generation;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! A store that nobody serves, looked at.
+
 use std::{fs, path::PathBuf};
 
 use guira_item::store::{Generation, Write, Written};

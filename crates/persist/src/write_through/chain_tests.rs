@@ -1,3 +1,5 @@
+//! Operations of one key, as they wait for each other.
+
 use guira_item::{Arithmetic, ArithmeticMode, Delete, store::StoreErrorKind};
 
 use super::*;
