@@ -36,12 +36,15 @@ fn check_extended(text: &str) {
     let several: Vec<String> = text.split(',').map(str::to_owned).collect();
     assert_eq!(extended::parse(&several), parsed);
     let Ok(extended) = parsed else { return };
-    let mut again = vec![if extended.maxconns_fast { "maxconns_fast" } else { "no_maxconns_fast" }.to_owned()];
-    let seconds = extended.idle_timeout.map(|timeout| format!("idle_timeout={}", timeout.as_secs()));
-    let megabytes = extended.read_buf_mem_limit.map(|len| format!("read_buf_mem_limit={}", len.div_ceil(1 << 20)));
-    let kilobytes = extended.watcher_logbuf_size.map(|len| format!("watcher_logbuf_size={}", len.div_ceil(1 << 10)));
-    again.extend([seconds, megabytes, kilobytes].into_iter().flatten());
-    again.extend(extended.ignored.iter().cloned());
+    // Named one by one: a field that is new has to be said again too.
+    let extended::Extended { maxconns_fast, idle_timeout, read_buf_mem_limit, watcher_logbuf_size, track_sizes, ignored } = &extended;
+    let mut again = vec![if *maxconns_fast { "maxconns_fast" } else { "no_maxconns_fast" }.to_owned()];
+    let seconds = idle_timeout.map(|timeout| format!("idle_timeout={}", timeout.as_secs()));
+    let megabytes = read_buf_mem_limit.map(|len| format!("read_buf_mem_limit={}", len.div_ceil(1 << 20)));
+    let kilobytes = watcher_logbuf_size.map(|len| format!("watcher_logbuf_size={}", len.div_ceil(1 << 10)));
+    let sizes = track_sizes.then(|| "track_sizes".to_owned());
+    again.extend([seconds, megabytes, kilobytes, sizes].into_iter().flatten());
+    again.extend(ignored.iter().cloned());
     assert_eq!(extended::parse(&[again.join(",")]), Ok(extended));
 }
 
