@@ -1,6 +1,6 @@
 //! A store: keeps items where they outlive the process.
 //!
-//! Always true: whoever asks never waits. What needs no input or output may be answered at once ([`Store::get_now`]); everything
+//! Always true: whoever asks never waits. What is in memory, whoever keeps it there, may be answered at once ([`Store::get_now`]); everything
 //! else is taken, and completed later, from a thread of the store's own, exactly once. Writes of a key, and a state and what comes after it,
 //! take effect in the order in which one thread has submitted them. A failure says whether what was asked for may have happened all the same.
 
@@ -196,7 +196,7 @@ impl std::error::Error for StoreError {}
 pub struct StoreStats {
     /// Its name: rocksdb, memory...
     pub store: &'static str,
-    /// Reads that were answered without input or output.
+    /// Reads that were answered without waiting.
     pub reads_at_once: u64,
     /// Reads that were not.
     pub reads_waited: u64,
@@ -235,7 +235,7 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
-    /// Reads a record if that takes no input or output: `read` is called with it, dead or alive, or with `None` if there is none.
+    /// Reads a record if that takes no waiting: `read` is called with it, dead or alive, or with `None` if there is none.
     /// `None` if it would, or if the store has as much to do as it may.
     fn get_now<T>(&self, key: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T>;
 

@@ -1,7 +1,7 @@
 //! A store on one machine: RocksDB, with threads of its own so that nobody else waits for a disk.
 //!
 //! ```text
-//! get_now -> memtables and block cache, on the caller's thread
+//! get_now -> memtables, block cache and what the system has in memory of the files, on the caller's thread
 //! get     -> queue -> readers
 //! write   -> queue -> writer: all that is there becomes one RocksDB batch, written and (with `always`) synced once
 //! scan, snapshot, flush -> queue -> chores, one after the other
@@ -38,6 +38,7 @@ use guira_item::{
         Written,
     },
 };
+use guira_nowait::NO_WAIT_US;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
 
 use crate::{durability::Durability, queue::Queue, record};
@@ -208,7 +209,7 @@ fn not_taken<T>(queue: &Queue<T>) -> StoreError {
 pub struct RocksStore {
     inside: Arc<Inside>,
     state: StoreState,
-    /// No input or output.
+    /// From memory, whoever keeps it there, or not at all.
     at_once: ReadOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -223,7 +224,13 @@ impl RocksStore {
     fn start(inside: Inside, state: StoreState, readers: usize) -> Result<Self, OpenError> {
         let inside = Arc::new(inside);
         let mut at_once = ReadOptions::default();
-        at_once.set_read_tier(ReadTier::BlockCache);
+        // A file that was just read.
+        if guira_nowait::is_known(&inside.db.path().join("CURRENT")).map_err(OpenError::Folder)? {
+            at_once.set_io_timeout(NO_WAIT_US);
+        } else {
+            // It would look for everything and find what RocksDB has.
+            at_once.set_read_tier(ReadTier::BlockCache);
+        }
         // Made first: if a thread cannot be started, those that were are ended by dropping it.
         let store = Self { inside, state, at_once, threads: Mutex::default() };
         for _ in 0..readers.max(1) {
@@ -332,7 +339,7 @@ impl Store for RocksStore {
         let result = match self.inside.db.get_pinned_opt(stored.as_bytes(), &self.at_once) {
             Ok(None) => read(None),
             Ok(Some(bytes)) => read(Some(record::decode(&bytes)?)),
-            // It would take input, or something is wrong: `get` says what.
+            // It would wait, or something is wrong: `get` says what.
             Err(_) => return None,
         };
         self.inside.counters.reads_at_once.fetch_add(1, Relaxed);

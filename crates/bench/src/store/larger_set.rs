@@ -42,9 +42,11 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let keys = StoredKey::all(TIMES * bench.memory_bytes() as u64 / STORED_LEN as u64);
     let options = bench.options(Durability::Os);
     let readers = options.readers;
+    // As a server has workers.
+    let askers = bench.cores.len();
     let words = format!(
-        "16 B keys, values of {VALUE_LEN} B, uniform over {} items, {TIMES} times the {} MiB of the store; one thread that asks get_now and, \
-         for what would wait, get with its {readers} readers, so many on their way at most; beside it {readers} threads that call \
+        "16 B keys, values of {VALUE_LEN} B, uniform over {} items, {TIMES} times the {} MiB of the store; {askers} threads that ask get_now and, \
+         for what would wait, get with its {readers} readers, so many on their way at most in all; beside it {readers} threads that call \
          get_pinned of RocksDB, on the same database and with the same options; page cache: the system has all files in memory; disk: \
          the system is told before each interval to forget them (what it reads meanwhile it keeps)",
         keys.len(),
@@ -70,7 +72,9 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
                 let seed = (round * 1_000 + depth) as u64;
                 prepare()?;
                 let before = store.stats();
-                let ours = bench.run(&[], vec![set.reader(seed, depth)])?;
+                let each = (depth / askers).max(1);
+                let asking = (0..askers as u64).map(|number| set.reader(seed * 100 + number, each)).collect();
+                let ours = bench.run(&[], asking)?;
                 let after = store.stats();
                 prepare()?;
                 let direct = (0..readers as u64).map(|number| set.direct_reader(seed * 100 + number)).collect();

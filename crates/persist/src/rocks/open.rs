@@ -36,8 +36,12 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// RocksDB does by itself where something is thrown away.
 const MERGED_EVERY_S: u64 = 30 * 24 * 60 * 60;
 
-/// Files that RocksDB has open at a time: of some 32 GB, and what it opens besides while it merges.
-pub const OPEN_FILES_MAX: usize = 512 + 64;
+/// Files of items that RocksDB has open at a time, of some 32 GB.
+const ITEM_FILES_MAX: usize = 512;
+
+/// Descriptors that a store has open at a time: two for each file of items (reads that do not wait have their own), and what is opened
+/// besides while files are merged.
+pub const OPEN_FILES_MAX: usize = 2 * (ITEM_FILES_MAX + 32);
 
 /// Write buffers: the one that is written to and those that are being made into files.
 const WRITE_BUFFERS: usize = 4;
@@ -120,7 +124,8 @@ impl RocksStore {
             return Err(OpenError::NotOne);
         }
         let generation = Arc::new(AtomicU32::new(0));
-        let (database, items) = settings(options, &generation);
+        let (mut database, items) = settings(options, &generation);
+        database.set_env(&guira_nowait::environment());
         let families = || {
             [
                 ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, items.clone()),
@@ -281,7 +286,7 @@ pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (
     database.set_wal_bytes_per_sync(BYTES_PER_SYNC);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     database.set_max_background_jobs(cores.clamp(2, 8) as i32);
-    database.set_max_open_files(OPEN_FILES_MAX as i32 - 64);
+    database.set_max_open_files(ITEM_FILES_MAX as i32);
     // From some twenty files it knows about how many records there are.
     database.set_skip_stats_update_on_db_open(false);
     database.set_log_level(LogLevel::Warn);
