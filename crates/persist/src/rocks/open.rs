@@ -308,7 +308,8 @@ pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (
         generation: Arc::clone(generation),
     });
     let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(&Cache::new_lru_cache(options.cache_bytes));
+    // Whose readers wait for no lock; its table grows with what is in it.
+    blocks.set_block_cache(&Cache::new_hyper_clock_cache(options.cache_bytes, 0));
     blocks.set_block_size(BLOCK_LEN_BYTES);
     blocks.set_ribbon_filter(FILTER_BITS);
     blocks.set_whole_key_filtering(true);
