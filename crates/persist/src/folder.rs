@@ -23,6 +23,7 @@ pub(crate) fn sync(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system says; some of them may be there then.
+#[cfg(feature = "rocksdb")]
 pub(crate) fn create_all(path: &Path) -> io::Result<()> {
     let mut missing = vec![path];
     while let folder = parent(missing[missing.len() - 1])

@@ -1,5 +1,7 @@
 //! How long a server with a large store takes from its start to its first answer.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use guira_loadgen::mix::Mix;
@@ -16,21 +18,26 @@ use super::workplace::{bytes_of, drop_page_cache};
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
-use crate::server::bench::{Contestant, ROOMY_MIB};
+use crate::server::bench::Contestant;
 
 pub(super) const NAME: &str = "start";
 
-const STORE_MIB: u64 = 256;
+/// Memory of the server, and of its store, MiB: with so much a log may be as long as it ever is.
+const MEMORY_MIB: u64 = 2_048;
+const STORE_MIB: u64 = 1_024;
 
-/// Memory with which the store is filled, MiB, and keys that are made at a time.
-const FILLING_MIB: usize = 1_024;
+/// Share of the longest log that must be there when a server is killed, and intervals of sets that it may take to come to that.
+const LOG_SHARE: f64 = 0.7;
+const INTERVALS_MAX: usize = 40;
+
+/// Keys that are made at a time.
 const KEYS_MAX: usize = 1 << 20;
 
 const CLIENTS: usize = 50;
 
 /// How the server before has ended.
 const STOPPED: &str = "stopped";
-const KILLED: &str = "killed while it was written to";
+const KILLED: &str = "killed with a long log";
 
 const AIM: Aim = Aim { peer: "guira", variant: None, metric: metric::START, bound: 1.0 };
 
@@ -38,11 +45,11 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let count = bench.start_bytes / STORED_LEN as u64;
     let words = format!(
         "16 B keys, values of {VALUE_LEN} B, {:.2} GB in {count} items; from the start of the process to the answer to its first get, with \
-         nothing of the store in the system's memory; -m {ROOMY_MIB}, of which {STORE_MIB} are the store's; the server before was stopped \
-         in order, or killed (-9) under clients that had set items for {} s, with durability os; beside the same server without a \
-         store",
+         nothing of the store in the system's memory; -m {MEMORY_MIB}, of which {STORE_MIB} are the store's; the server before was stopped \
+         in order, or killed (-9) right after clients had set items, with durability os, until the log was near its bound of {} MiB; beside \
+         the same server without a store",
         bench.start_bytes as f64 / 1e9,
-        bench.measure.as_secs_f64()
+        log_bound() >> 20
     );
     // While files are merged they are there twice.
     bench.workplace.expect_room(bench.start_bytes * 5 / 2, "--start-gb")?;
@@ -54,9 +61,9 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     for round in 0..bench.rounds {
         progress.at(round as u64);
         for variant in [STOPPED, KILLED] {
-            let server = served::start(bench, ROOMY_MIB, &flags)?;
+            let server = served::start(bench, MEMORY_MIB, &flags)?;
             if variant == KILLED {
-                overwrite(bench, served::contestant(bench, "guira", server), count)?;
+                overwrite(bench, served::contestant(bench, "guira", server), count, &path)?;
             } else {
                 server.stop()?;
             }
@@ -73,7 +80,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
 
 /// Fills the store, by ascending keys as RocksDB has them, so that next to nothing is to be merged.
 fn fill(bench: &Bench, count: u64) -> Result<(), BenchError> {
-    let memory = if bench.extent.tiny { bench.memory_bytes() } else { FILLING_MIB << 20 };
+    let memory = if bench.extent.tiny { bench.memory_bytes() } else { (STORE_MIB as usize) << 20 };
     let options = RocksOptions::with_memory(memory, Durability::Os, bench.options(Durability::Os).unix_now);
     let (store, _) = bench.store(NAME, &options)?;
     // All keys at once would be some gigabytes for a large store: those of some partitions at a time.
@@ -90,21 +97,32 @@ fn fill(bench: &Bench, count: u64) -> Result<(), BenchError> {
     store.shut().map_err(|error| BenchError::Invalid(format!("{NAME}: {error}")))
 }
 
-/// Has items set for an interval, and kills the server.
-fn overwrite(bench: &Bench, mut contestant: Contestant, count: u64) -> Result<(), BenchError> {
+/// Bytes of the longest log that the server's store has: what its memtables may take.
+fn log_bound() -> usize {
+    RocksOptions::with_memory((STORE_MIB as usize) << 20, Durability::Os, Arc::new(|| 0)).write_buffer_bytes
+}
+
+/// Has items set until the log is long, and kills the server.
+fn overwrite(bench: &Bench, mut contestant: Contestant, count: u64, path: &Path) -> Result<(), BenchError> {
     let processes = &bench.processes;
     let sets = Workload { mix: Mix::get_set(0.0), ..served::reads(count) };
     let turns = bench.extent.scaled(50_000, 1_000);
     contestant.scripts = processes.scripts(NAME, &contestant.peer, &sets, turns, 1)?;
-    let pacing = Pacing::Closed { depth: 1 };
-    processes.drive(NAME, &contestant, CLIENTS, pacing, processes.generator_cores(1))?;
-    Ok(())
+    let least = bench.extent.scaled(LOG_SHARE * log_bound() as f64, 0.0);
+    for _ in 0..INTERVALS_MAX {
+        let pacing = Pacing::Closed { depth: 1 };
+        processes.drive(NAME, &contestant, CLIENTS, pacing, processes.generator_cores(1))?;
+        if bytes_of(path, ".log") as f64 >= least {
+            return Ok(());
+        }
+    }
+    Err(BenchError::Invalid(format!("{NAME}: no long log after {INTERVALS_MAX} intervals")))
 }
 
 /// Seconds from the start of a server to its first answer, which is an item if it has a store.
 fn first_answer(bench: &Bench, flags: &[String], is_there: bool) -> Result<f64, BenchError> {
     let begin = Instant::now();
-    let server = served::contestant(bench, "guira", served::start(bench, ROOMY_MIB, flags)?);
+    let server = served::contestant(bench, "guira", served::start(bench, MEMORY_MIB, flags)?);
     let found = served::finds(NAME, &server, StoredKey::of(0).name())?;
     let took_s = begin.elapsed().as_secs_f64();
     if found == is_there {

@@ -281,7 +281,9 @@ pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (
     database.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     // A log that had been synced and is missing is noticed.
     database.set_track_and_verify_wals_in_manifest(true);
-    database.set_max_total_wal_size(4 * options.write_buffer_bytes as u64);
+    // The state is so small that it keeps the log it was written to for ever: not beyond what memtables need, so that a start after a
+    // kill reads no more than that.
+    database.set_max_total_wal_size(options.write_buffer_bytes as u64);
     database.set_bytes_per_sync(BYTES_PER_SYNC);
     database.set_wal_bytes_per_sync(BYTES_PER_SYNC);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
