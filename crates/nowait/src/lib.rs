@@ -88,16 +88,17 @@ mod tests {
 
     /// Has the system forget files; says whether it did.
     fn forget(files: &[PathBuf]) -> bool {
-        let forgotten = files.iter().map(|path| {
+        let mut all_are = true;
+        for path in files {
             let file = File::open(path).expect("there");
             file.sync_all().expect("disk");
             fadvise(&file, 0, None, Advice::DontNeed).expect("disk");
             let mut byte = [0];
             let first = preadv2(&file, &mut [io::IoSliceMut::new(&mut byte)], 0, ReadWriteFlags::NOWAIT);
             // Where there are no such reads nothing is ever found without waiting.
-            first.is_err()
-        });
-        forgotten.fold(true, |all, one| all && one)
+            all_are &= first.is_err();
+        }
+        all_are
     }
 
     #[test]
