@@ -36,6 +36,7 @@ mod threads;
 
 use crate::error::BenchError;
 use crate::experiment::{Experiment, Extent};
+use crate::placement::Placement;
 use crate::report::{self, ExperimentReport, Setting};
 pub use custom::CustomOptions;
 pub use echo::{EchoArgs, echo_server_main};
@@ -55,8 +56,14 @@ const EXPERIMENTS: [Experiment<Bench>; 10] = [
     Experiment { name: partitioned::cores::NAME, run: partitioned::cores::run },
 ];
 
+/// `threads` has more cores than the other experiments.
+const SERVER_CORES_HELP: &str = "Cores for the servers [default: the first; half of them for `threads`]";
+const GENERATOR_CORES_HELP: &str = "Cores for the generator [default: the last; the other half for `threads`]";
+
 /// Flags of `guira bench server`.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("server_cores", |cores| cores.help(SERVER_CORES_HELP)))]
+#[command(mut_arg("generator_cores", |cores| cores.help(GENERATOR_CORES_HELP)))]
 pub struct Options {
     /// Experiments to run, by name; all if there is none.
     #[arg(long, help = Experiment::help(&EXPERIMENTS), value_delimiter = ',', value_name = "NAME,...")]
@@ -70,21 +77,15 @@ pub struct Options {
     /// How much to measure, and where the results go.
     #[command(flatten)]
     pub extent: Extent,
-    /// Guira's binary [default: this one]
-    #[arg(long, value_name = "PATH")]
-    pub guira: Option<PathBuf>,
+    /// Which Guira is started, and where.
+    #[command(flatten)]
+    pub placement: Placement,
     /// memcached's binary [default: from PATH]
     #[arg(long, value_name = "PATH")]
     pub memcached: Option<PathBuf>,
     /// redis-server's binary [default: from PATH]
     #[arg(long, value_name = "PATH")]
     pub redis: Option<PathBuf>,
-    /// Cores for the servers [default: the first; half of them for `threads`]
-    #[arg(long, value_delimiter = ',', value_name = "CORE,...")]
-    pub server_cores: Vec<usize>,
-    /// Cores for the generator [default: the last; the other half for `threads`]
-    #[arg(long, value_delimiter = ',', value_name = "CORE,...")]
-    pub generator_cores: Vec<usize>,
     /// A workload of your own, instead of the experiments
     #[command(flatten)]
     pub custom: CustomOptions,
@@ -97,11 +98,9 @@ impl Default for Options {
             peers: ["guira", "memcached", "redis"].map(String::from).to_vec(),
             seconds: None,
             extent: Extent::default(),
-            guira: None,
+            placement: Placement::default(),
             memcached: None,
             redis: None,
-            server_cores: Vec::new(),
-            generator_cores: Vec::new(),
             custom: CustomOptions::default(),
         }
     }

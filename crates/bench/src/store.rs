@@ -34,6 +34,7 @@ mod writes;
 
 use crate::error::BenchError;
 use crate::experiment::{Experiment, Extent};
+use crate::placement::Placement;
 use crate::report::{self, Setting};
 use crate::server::bottleneck;
 pub use delayed::{DelayedArgs, delayed_store_server_main};
@@ -76,15 +77,9 @@ pub struct Options {
     /// How much to measure, and where the results go.
     #[command(flatten)]
     pub extent: Extent,
-    /// Guira's binary [default: this one]
-    #[arg(long, value_name = "PATH")]
-    pub guira: Option<PathBuf>,
-    /// Cores for the servers [default: the first]
-    #[arg(long, value_delimiter = ',', value_name = "CORE,...")]
-    pub server_cores: Vec<usize>,
-    /// Cores for the generator [default: the last]
-    #[arg(long, value_delimiter = ',', value_name = "CORE,...")]
-    pub generator_cores: Vec<usize>,
+    /// Which Guira is started, and where.
+    #[command(flatten)]
+    pub placement: Placement,
 }
 
 /// A whole run.

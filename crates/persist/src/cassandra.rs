@@ -10,10 +10,16 @@
 //! asked for has been completed when the store is shut.
 
 mod address;
+mod driving;
+mod error;
+mod gate;
+mod jobs;
 mod known;
 mod lease;
 mod owner;
+mod renewals;
 mod row;
+mod row_ttl;
 mod tables;
 mod turns;
 
@@ -22,7 +28,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -30,30 +36,27 @@ use std::{
 
 use guira_item::{
     Key,
-    store::{
-        Condition, Done, Generation, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit,
-        Write, Written,
-    },
+    store::{Done, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write, Written},
 };
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{Notify, Semaphore, watch},
     task::JoinHandle,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::timeout,
 };
 
-use crate::{
-    UnixNow, record,
-    state::{self, StateError},
-};
+use crate::{UnixNow, record};
+use gate::Gate;
+use jobs::{Act, Change, Job};
 use known::Known;
-use lease::{Claim, Lease, RENEWAL, boot_now_ns};
+use lease::{Claim, Lease, boot_now_ns};
 use owner::{give_up, holder_name, take_over};
-use row::{End, Epoch, Fits, Goal, Operation, Rules};
-use tables::{Content, RowTable, Tables};
+use row::Epoch;
+use tables::{Content, Tables};
 use turns::Turns;
 
 pub use address::CassandraAddress;
+pub use error::CassandraError;
 
 /// Reads and writes that may wait: as many as before RocksDB.
 const PENDING_MAX: usize = 1 << 17;
@@ -61,42 +64,14 @@ const PENDING_MAX: usize = 1 << 17;
 /// Operations that are asked of Cassandra at a time: far more than it carries out at once, so few that none waits for seconds there.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// How long after it was submitted an operation is given up.
-const PATIENCE: Duration = Duration::from_secs(8);
-
-/// The least that is left for an answer, when what there is has nearly gone.
-const REQUEST_MIN: Duration = Duration::from_millis(200);
-
 /// How long it may take until everything is given up, at the end.
 const SHUT_PATIENCE: Duration = Duration::from_secs(12);
-
-/// Pauses after something was not heard, from the first on.
-const PAUSE: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// Rows with a write that is in doubt. With so many nothing is written until some are settled, by reads.
-const DOUBTS_MAX: usize = 1 << 16;
 
 /// Stamps that are remembered, so that a change needs no read: 16 bytes each, 4 MiB beside `-m`.
 const STAMPS: usize = 1 << 18;
 
 /// A record that Cassandra takes for certain, in bytes: it refuses mutations of half a commit log segment, 16 MiB as it comes.
 const RECORD_LEN_MAX: usize = 8 << 20;
-
-/// How long a row stays after the end of what is in it, in seconds: far longer than anything may be on its way to it.
-const ROW_AFTERLIFE_S: u64 = 86_400;
-
-/// The longest that Cassandra keeps a row that is to end, in seconds: 20 years.
-const ROW_TTL_MAX_S: u64 = 20 * 365 * 86_400;
-
-/// The last second that a Cassandra of any version can write as the end of a row; what lasts longer has none.
-const ROW_END_MAX_UNIX_S: u64 = (1 << 31) - 2 * ROW_AFTERLIFE_S;
-
-/// Between a renewal of which nothing was heard and the next.
-const LEASE_PAUSE: Duration = Duration::from_millis(100);
-
-/// The key of the state.
-const STATE_KEY: &[u8] = b"state";
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -110,97 +85,6 @@ pub struct CassandraOptions {
 impl fmt::Debug for CassandraOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CassandraOptions").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// Why a store cannot be opened; in words for whoever has given its address.
-#[derive(Debug)]
-pub enum CassandraError {
-    /// No node answers.
-    Unreachable(String),
-    /// A node says no.
-    Failed(String),
-    /// Another server has it.
-    InUse(String),
-    /// It was written by another version of guira.
-    OtherFormat(u32),
-    /// What is there is not what a store writes.
-    Damaged,
-    /// The system gives no threads.
-    Threads(std::io::Error),
-}
-
-impl fmt::Display for CassandraError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(told) => write!(f, "cannot be reached ({told})"),
-            Self::Failed(told) => write!(f, "cannot be used ({told})"),
-            Self::InUse(holder) => write!(f, "is in use by {holder}: stop that one, or choose another keyspace"),
-            Self::OtherFormat(found) => {
-                write!(f, "is of format {found}, and this guira reads {}: use the version that wrote it", state::FORMAT)
-            }
-            Self::Damaged => f.write_str("has a state that no guira has written"),
-            Self::Threads(error) => write!(f, "cannot be used: no thread could be started ({error})"),
-        }
-    }
-}
-
-impl std::error::Error for CassandraError {}
-
-/// What waits for its turn at a key.
-struct Job {
-    id: u64,
-    give_up_at: Instant,
-    act: Act,
-}
-
-enum Act {
-    Get(Done<Option<Record<Arc<[u8]>>>>),
-    Change(Change, Done<Written>),
-}
-
-/// What is to be under a key.
-struct Change {
-    content: Option<Content>,
-    condition: Condition,
-}
-
-impl Job {
-    fn new(id: u64, act: Act) -> Self {
-        Self { id, give_up_at: Instant::now() + PATIENCE, act }
-    }
-
-    fn refuse(self, inside: &Inside, error: StoreError) {
-        match self.act {
-            Act::Get(done) => inside.complete(self.id, done, Err(error)),
-            Act::Change(_, done) => inside.complete(self.id, done, Err(error)),
-        }
-    }
-}
-
-/// States wait here, and what was submitted after one.
-#[derive(Default)]
-struct Gate {
-    /// What is to be written: the last that was given, and one that could not be.
-    wanted: Option<StoreState>,
-    /// The last that is there for certain.
-    written: StoreState,
-    /// Who waits for it.
-    dones: Vec<(u64, Done<Written>)>,
-    is_running: bool,
-    held: Vec<(Box<[u8]>, Job)>,
-}
-
-impl Gate {
-    /// A state could not be written: what has waited for it, unless a later one is tried now.
-    fn want_again(&mut self, state: StoreState) -> Option<Vec<(Box<[u8]>, Job)>> {
-        if self.wanted.is_some() {
-            return None;
-        }
-        // Whoever has reserved versions goes by them already. Who has asked for a flush is told that it failed.
-        self.wanted = Some(StoreState { versions_reserved: state.versions_reserved, ..self.written });
-        self.is_running = false;
-        Some(std::mem::take(&mut self.held))
     }
 }
 
@@ -235,10 +119,6 @@ struct Counters {
 }
 
 impl Inside {
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Numbers something that is to be completed.
     fn begin(&self) -> u64 {
         let id = self.next_id.fetch_add(1, Relaxed);
@@ -267,232 +147,6 @@ impl Inside {
         } else {
             None
         }
-    }
-
-    /// Asks a row until an operation is over.
-    async fn operate(
-        &self,
-        table: &RowTable,
-        known: &Known,
-        key: &[u8],
-        goal: Goal<Content>,
-        give_up_at: Instant,
-        ttl_s: fn(Option<&[u8]>, u64) -> i32,
-    ) -> Result<End<Content>, StoreError> {
-        let doubt = known.doubts().get(key).copied();
-        let mut operation = Operation::new(self.epoch, Rules::ALL, goal, known.stamp(key, self.epoch), doubt);
-        let (mut pause, mut last_told, mut others) = (PAUSE, None, 0);
-        let end = loop {
-            let ask = operation.ask(self.serials.fetch_add(1, Relaxed));
-            let ttl_s = match &ask {
-                row::Ask::Read => 0,
-                row::Ask::Write { row, .. } => ttl_s(row.content.as_deref(), (self.unix_now)()),
-            };
-            let answer_by = give_up_at.max(Instant::now() + REQUEST_MIN);
-            let asked = timeout_at(answer_by, self.tables.ask(table, key, ask, ttl_s)).await;
-            let (heard, told) = asked.unwrap_or_else(|_| (row::Heard::Lost, Some("no answer in time".into())));
-            others += u32::from(heard == row::Heard::NotApplied);
-            let is_over = operation.on(heard);
-            if is_over.is_some() || Instant::now() >= give_up_at {
-                break is_over;
-            }
-            let is_stuck = told.is_some() || others > 1;
-            last_told = told.or(last_told);
-            if is_stuck {
-                sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-        };
-        known.set_stamp(key, end.as_ref().and_then(|_| operation.stamp_left()));
-        match end {
-            Some(End::Fenced { unknown }) => {
-                self.lose();
-                Err(fenced(unknown))
-            }
-            Some(end) => {
-                known.doubts().remove(key);
-                Ok(end)
-            }
-            None => {
-                match operation.doubt_left() {
-                    Some(doubt) => known.doubts().insert(key.into(), doubt),
-                    None => known.doubts().remove(key),
-                };
-                let told = last_told.unwrap_or_else(|| "others change the row all the time".into());
-                let unknown = operation.may_have_changed();
-                Err(StoreError { unknown, ..StoreError::refused(StoreErrorKind::Unavailable, told) })
-            }
-        }
-    }
-
-    /// Another server is the owner.
-    fn lose(&self) {
-        if !self.lease.is_lost() {
-            self.lease.lose();
-            tracing::error!("another server has taken over the store: nothing is served any more, stop this one");
-        }
-    }
-
-    async fn run_turns(self: Arc<Self>, key: Box<[u8]>, first: Job) {
-        let mut next = Some(first);
-        while let Some(job) = next {
-            match timeout_at(job.give_up_at, self.in_flight.acquire()).await {
-                // It is never closed.
-                Ok(_permit) if job.give_up_at > Instant::now() => self.carry_out(&key, job).await,
-                _ => {
-                    let told = "Cassandra was not asked: others have waited too long for it";
-                    job.refuse(&self, StoreError::refused(StoreErrorKind::Unavailable, told));
-                }
-            }
-            next = self.turns.leave(&key);
-        }
-    }
-
-    async fn carry_out(&self, key: &[u8], Job { id, give_up_at, act }: Job) {
-        let operate = |goal| self.operate(&self.tables.items, &self.items, key, goal, give_up_at, item_ttl_s);
-        match act {
-            Act::Get(done) => {
-                let end = operate(Goal::Read).await;
-                let outcome = end.and_then(|end| match end {
-                    End::Read(None) => Ok(None),
-                    End::Read(Some(content)) => {
-                        record::decode(&content).map(|found| Some(found.map(Arc::from))).ok_or_else(not_a_record)
-                    }
-                    other => unreachable!("{other:?} of a read"),
-                });
-                self.complete(id, done, outcome);
-            }
-            Act::Change(Change { content, condition }, done) => {
-                let fits = self.fits(condition);
-                let is_full = {
-                    let doubts = self.items.doubts();
-                    // What is in doubt already is settled by this.
-                    doubts.len() >= DOUBTS_MAX && !doubts.contains_key(key)
-                };
-                if is_full {
-                    let told = "too many writes whose outcome is unknown";
-                    self.complete(id, done, Err(StoreError::refused(StoreErrorKind::Busy, told)));
-                    return;
-                }
-                let end = operate(Goal::Change { content, fits }).await;
-                let outcome = end.map(|end| match end {
-                    End::Changed => {
-                        self.counters.writes.fetch_add(1, Relaxed);
-                        self.counters.write_batches.fetch_add(1, Relaxed);
-                        Written::All
-                    }
-                    End::NotFitting => Written::Refused { at: 0 },
-                    other => unreachable!("{other:?} of a change"),
-                });
-                self.complete(id, done, outcome);
-            }
-        }
-    }
-
-    /// What a condition asks of a row, as of now.
-    fn fits(&self, condition: Condition) -> Option<Fits<Content>> {
-        let now = (self.unix_now)();
-        let generation = Generation(self.generation.load(Relaxed) as u32);
-        let version_of = move |content: Option<&Content>| {
-            let record = content.and_then(|content| record::decode(content));
-            record.filter(|record| record.is_live(now, generation)).map(|record| record.version)
-        };
-        match condition {
-            Condition::Always => None,
-            Condition::Absent => Some(Box::new(move |content| version_of(content).is_none())),
-            Condition::Version(version) => Some(Box::new(move |content| version_of(content) == Some(version))),
-        }
-    }
-
-    /// Writes the states that are wanted, one after the other, then lets go what has waited for them.
-    async fn run_gate(self: Arc<Self>) {
-        loop {
-            let (state, dones) = {
-                let mut gate = self.gate();
-                let Some(state) = gate.wanted.take() else {
-                    gate.is_running = false;
-                    for (key, job) in std::mem::take(&mut gate.held) {
-                        self.enter(key, job);
-                    }
-                    return;
-                };
-                (state, std::mem::take(&mut gate.dones))
-            };
-            let goal = Goal::Change { content: Some(state::encode(&state).into()), fits: None };
-            let end = self.operate_state(goal).await;
-            let outcome = end.map(|_| {
-                self.gate().written = state;
-                self.generation.store(state.generation.0.into(), Relaxed);
-                Written::All
-            });
-            // One that could not be written is wanted still, as far as somebody goes by it already, unless a later one is. What comes
-            // next has it tried once more.
-            let held = outcome.is_err().then(|| self.gate().want_again(state)).flatten();
-            for (id, done) in dones {
-                self.complete(id, done, outcome.clone());
-            }
-            let Some(held) = held else { continue };
-            for (_, job) in held {
-                let told = "what has to be written before cannot be";
-                job.refuse(&self, StoreError::refused(StoreErrorKind::Unavailable, told));
-            }
-            return;
-        }
-    }
-
-    async fn operate_state(&self, goal: Goal<Content>) -> Result<End<Content>, StoreError> {
-        let give_up_at = Instant::now() + PATIENCE;
-        self.operate(&self.tables.state, &self.states, STATE_KEY, goal, give_up_at, |_, _| 0).await
-    }
-
-    /// Has a job carried out when it is its turn.
-    fn enter(self: &Arc<Self>, key: Box<[u8]>, job: Job) {
-        if let Some(job) = self.turns.enter(&key, job) {
-            tokio::runtime::Handle::current().spawn(Arc::clone(self).run_turns(key, job));
-        }
-    }
-
-    /// Renews the lease for as long as the store is open.
-    async fn run_renewals(self: Arc<Self>, mut claim: Claim) -> Claim {
-        let mut pause = RENEWAL;
-        loop {
-            if timeout(pause, self.closing.notified()).await.is_ok() || self.lease.is_lost() {
-                return claim;
-            }
-            // Until it is heard, at once again.
-            pause = LEASE_PAUSE;
-            let asked_ns = boot_now_ns();
-            match self.tables.renew(claim.epoch, claim.renewals, &claim.holder).await {
-                Ok(true) => {
-                    claim.renewals += 1;
-                    self.lease.renewed(asked_ns, claim.lease);
-                    pause = RENEWAL;
-                }
-                // It was not heard that an earlier one was applied; or there is another owner.
-                Ok(false) => match self.tables.read_owner().await {
-                    Ok(Some((_, found))) if found.epoch == claim.epoch && found.holder == claim.holder => {
-                        claim.renewals = found.renewals;
-                    }
-                    Ok(_) => self.lose(),
-                    Err(told) => tracing::warn!("the lease of the store could not be renewed ({})", told.line),
-                },
-                Err(told) => tracing::warn!("the lease of the store could not be renewed ({})", told.line),
-            }
-        }
-    }
-}
-
-/// How long a row of an item is kept, in seconds, at `unix_now`; 0: for ever.
-fn item_ttl_s(content: Option<&[u8]>, unix_now: u64) -> i32 {
-    let end_unix_s = match content.map(record::decode) {
-        // Nothing is under the key.
-        None => unix_now,
-        Some(Some(Record { expires_unix_s: 0, .. }) | None) => return 0,
-        Some(Some(Record { expires_unix_s, .. })) => expires_unix_s.max(unix_now),
-    };
-    match (end_unix_s, end_unix_s - unix_now + ROW_AFTERLIFE_S) {
-        (..ROW_END_MAX_UNIX_S, ttl_s @ ..=ROW_TTL_MAX_S) => i32::try_from(ttl_s).unwrap_or(0),
-        _ => 0,
     }
 }
 
@@ -601,7 +255,7 @@ async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Cl
         closing: Notify::new(),
         counters: Counters::default(),
     });
-    let state = match read_state(&inside).await {
+    let state = match inside.read_state().await {
         Ok(state) => state,
         Err(error) => {
             // The next owner need not wait for one that never served.
@@ -612,20 +266,7 @@ async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Cl
     for line in inside.tables.settings_to_tell().await {
         tracing::warn!("{line}");
     }
-    inside.generation.store(state.generation.0.into(), Relaxed);
-    inside.gate().written = state;
     Ok((inside, state, claim))
-}
-
-async fn read_state(inside: &Inside) -> Result<StoreState, CassandraError> {
-    let found = inside.operate_state(Goal::Read).await;
-    match found.map_err(|error| CassandraError::Failed(error.to_string()))? {
-        End::Read(Some(bytes)) => state::decode(&bytes).map_err(|error| match error {
-            StateError::OtherFormat(format) => CassandraError::OtherFormat(format),
-            StateError::Damaged => CassandraError::Damaged,
-        }),
-        _ => Ok(StoreState::default()),
-    }
 }
 
 impl Store for CassandraStore {
@@ -670,11 +311,7 @@ impl Store for CassandraStore {
             }
             (Some(Write::State(state)), None) => {
                 let _context = self.handle.enter();
-                let mut gate = inside.gate();
-                gate.wanted = Some(state);
-                gate.dones.push((id, done));
-                Self::start_gate(inside, &mut gate);
-                return;
+                return inside.write_state(id, state, done);
             }
             (Some(Write::Put { key, record, condition }), None) => {
                 let mut bytes = Vec::new();
@@ -689,13 +326,7 @@ impl Store for CassandraStore {
         }
         let job = Job::new(id, Act::Change(Change { content, condition }, done));
         let _context = self.handle.enter();
-        let mut gate = inside.gate();
-        if gate.is_running || gate.wanted.is_some() {
-            gate.held.push((key, job));
-            Self::start_gate(inside, &mut gate);
-        } else {
-            inside.enter(key, job);
-        }
+        inside.enter_behind_states(key, job);
     }
 
     /// Waits for what was submitted before: what has been written is on the disks of as many nodes as the keyspace asks for.
@@ -757,14 +388,6 @@ impl Store for CassandraStore {
             pending: open.borrow().len() as u64,
             read_only: self.inside.lease.is_lost().then(|| fenced(false).told),
             ..StoreStats::default()
-        }
-    }
-}
-
-impl CassandraStore {
-    fn start_gate(inside: &Arc<Inside>, gate: &mut Gate) {
-        if !std::mem::replace(&mut gate.is_running, true) {
-            tokio::runtime::Handle::current().spawn(Arc::clone(inside).run_gate());
         }
     }
 }

@@ -253,7 +253,7 @@ impl RocksStore {
     }
 
     /// RocksDB itself, for who measures what the store adds to it. Who writes past the store answers for what is there then.
-    #[doc(hidden)]
+    #[cfg(feature = "bench")]
     pub fn database(&self) -> &DB {
         &self.inside.db
     }

@@ -22,6 +22,7 @@ use super::process::Server;
 use crate::error::BenchError;
 use crate::experiment::Extent;
 use crate::metric::{self, Metric};
+use crate::placement::Placement;
 use crate::report::ExperimentReport;
 
 /// What is told of latencies: metrics and their quantiles.
@@ -34,8 +35,7 @@ pub struct Bench {
     peers: Vec<Peer>,
     echo: Option<Peer>,
     cores: Vec<usize>,
-    chosen_server_cores: Vec<usize>,
-    chosen_generator_cores: Vec<usize>,
+    placement: Placement,
     /// Rounds of every measurement.
     pub rounds: usize,
     /// Warm-up before every measured interval.
@@ -124,7 +124,7 @@ impl Bench {
     /// Resolves the options: finds the binaries, chooses the cores.
     pub fn new(options: &Options) -> Result<Self, BenchError> {
         let this = || std::env::current_exe().unwrap_or_else(|_| PathBuf::from("guira"));
-        let guira = options.guira.clone().unwrap_or_else(this);
+        let guira = options.placement.guira.clone().unwrap_or_else(this);
         let found = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| Peer::find_program(name));
         let mut peers = Vec::new();
         for name in &options.peers {
@@ -161,8 +161,7 @@ impl Bench {
             peers,
             echo,
             cores: affinity::cores(),
-            chosen_server_cores: options.server_cores.clone(),
-            chosen_generator_cores: options.generator_cores.clone(),
+            placement: options.placement.clone(),
             rounds,
             warm_up,
             measure,
@@ -192,15 +191,16 @@ impl Bench {
 
     /// The cores of servers with `threads` threads in all: the chosen ones, or the first.
     pub fn server_cores(&self, threads: usize) -> Vec<usize> {
-        let from = if self.chosen_server_cores.is_empty() { &self.cores } else { &self.chosen_server_cores };
+        let chosen = &self.placement.server_cores;
+        let from = if chosen.is_empty() { &self.cores } else { chosen };
         from.iter().copied().take(threads.max(1)).collect()
     }
 
     /// The cores of the generator beside servers with `threads` threads: the chosen ones, or the last ones, as many
     /// as the servers have but at least one; with too few cores they are shared.
     pub fn generator_cores(&self, threads: usize) -> Vec<usize> {
-        if !self.chosen_generator_cores.is_empty() {
-            return self.chosen_generator_cores.clone();
+        if !self.placement.generator_cores.is_empty() {
+            return self.placement.generator_cores.clone();
         }
         let free = self.cores.len().saturating_sub(threads).clamp(1, threads.max(1));
         self.cores[self.cores.len() - free..].to_vec()

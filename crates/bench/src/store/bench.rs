@@ -68,9 +68,7 @@ impl Bench {
             peers: vec!["guira".into()],
             seconds: Some(options.seconds.unwrap_or(extent.scaled(1.0, 0.05))),
             extent: extent.clone(),
-            guira: options.guira.clone(),
-            server_cores: options.server_cores.clone(),
-            generator_cores: options.generator_cores.clone(),
+            placement: options.placement.clone(),
             ..server::Options::default()
         })?;
         Ok(Self {

@@ -7,7 +7,8 @@ use std::hash::{BuildHasher, RandomState};
 use tokio::time::sleep;
 
 use super::{
-    CassandraError, PAUSE_MAX,
+    CassandraError,
+    driving::PAUSE_MAX,
     lease::{Claim, RENEWAL, Verdict, Watcher, boot_now_ns},
     tables::{Tables, Told},
 };

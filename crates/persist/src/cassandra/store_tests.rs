@@ -10,9 +10,13 @@ use std::{
     },
 };
 
-use guira_item::store::HashPartition;
+use guira_item::store::{Condition, Generation, HashPartition};
+use tokio::time::Instant;
 
-use super::{row::Stamp, *};
+use super::{
+    row::{self, Stamp},
+    *,
+};
 
 /// Longer than an operation is tried.
 const LONG: Duration = Duration::from_secs(60);
@@ -219,26 +223,6 @@ fn a_second_owner_is_refused_while_the_first_lives_and_fences_it_once_it_has_bee
     assert!(!first.may_serve() && second.may_serve());
     assert!(get(&first, "c").is_err() && first.stats().read_only.is_some());
     assert_eq!((get(&second, "a"), get(&second, "b")), (Ok(Some(record(1, b"old"))), Ok(Some(record(2, b"new")))));
-}
-
-#[test]
-fn rows_end_a_day_after_what_is_in_them() {
-    let ttl_s = |record: Option<Record<Arc<[u8]>>>, now| {
-        let mut bytes = Vec::new();
-        let content = record.map(|record| {
-            record::encode(&record.borrowed(), &mut bytes);
-            &bytes[..]
-        });
-        item_ttl_s(content, now)
-    };
-    let ending = |at| Some(Record { expires_unix_s: at, ..record(1, b"v") });
-    let day = 86_400;
-    assert_eq!(ttl_s(None, 1_000), day, "deleted");
-    assert_eq!(ttl_s(Some(record(1, b"v")), 1_000), 0, "for ever");
-    assert_eq!(ttl_s(ending(1_500), 1_000), day + 500);
-    assert_eq!(ttl_s(ending(500), 1_000), day, "over");
-    assert_eq!(ttl_s(ending(1 << 40), 1_000), 0, "later than Cassandra can tell");
-    assert_eq!(ttl_s(ending(1 << 31), 1_780_000_000), 0, "in 2038");
 }
 
 #[test]

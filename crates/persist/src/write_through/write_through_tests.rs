@@ -5,12 +5,17 @@ use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 
 use guira_history::{Event, Model, check};
 use guira_item::{
-    Arithmetic, ArithmeticMode, CasRule, Footprints, Store as StoreOperation, StoreMode, VALUE_SLACK_LEN,
+    Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Footprints, Get, Hit, Key, Operation, Store as StoreOperation,
+    StoreMode, VALUE_SLACK_LEN, store::Generation,
 };
 use guira_memc3::Memc3;
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use super::*;
+use super::{
+    chain::{Base, Item, Owned, Setting},
+    sinks::Single,
+    *,
+};
 use crate::{Fault, MemoryStore};
 
 const NOW: Time = Time(1_000);

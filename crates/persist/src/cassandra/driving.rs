@@ -1,0 +1,88 @@
+//! An operation on a row (`row`) is driven: Cassandra is asked what it says until it is over, or given up.
+//!
+//! Always true: the stamp and the doubt that it leaves are remembered before whoever waits is told.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use guira_item::store::{StoreError, StoreErrorKind};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{
+    Inside, fenced,
+    known::Known,
+    row::{Ask, End, Goal, Heard, Operation, Rules},
+    tables::{Content, RowTable},
+};
+
+/// The least that is left for an answer, when what there is has nearly gone.
+const REQUEST_MIN: Duration = Duration::from_millis(200);
+
+/// Pauses after something was not heard, from the first on.
+const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+impl Inside {
+    /// Asks a row until an operation is over.
+    pub(super) async fn operate(
+        &self,
+        table: &RowTable,
+        known: &Known,
+        key: &[u8],
+        goal: Goal<Content>,
+        give_up_at: Instant,
+        ttl_s: fn(Option<&[u8]>, u64) -> i32,
+    ) -> Result<End<Content>, StoreError> {
+        let doubt = known.doubts().get(key).copied();
+        let mut operation = Operation::new(self.epoch, Rules::ALL, goal, known.stamp(key, self.epoch), doubt);
+        let (mut pause, mut last_told, mut others) = (PAUSE, None, 0);
+        let end = loop {
+            let ask = operation.ask(self.serials.fetch_add(1, Relaxed));
+            let ttl_s = match &ask {
+                Ask::Read => 0,
+                Ask::Write { row, .. } => ttl_s(row.content.as_deref(), (self.unix_now)()),
+            };
+            let answer_by = give_up_at.max(Instant::now() + REQUEST_MIN);
+            let asked = timeout_at(answer_by, self.tables.ask(table, key, ask, ttl_s)).await;
+            let (heard, told) = asked.unwrap_or_else(|_| (Heard::Lost, Some("no answer in time".into())));
+            others += u32::from(heard == Heard::NotApplied);
+            let is_over = operation.on(heard);
+            if is_over.is_some() || Instant::now() >= give_up_at {
+                break is_over;
+            }
+            let is_stuck = told.is_some() || others > 1;
+            last_told = told.or(last_told);
+            if is_stuck {
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        };
+        known.set_stamp(key, end.as_ref().and_then(|_| operation.stamp_left()));
+        match end {
+            Some(End::Fenced { unknown }) => {
+                self.lose();
+                Err(fenced(unknown))
+            }
+            Some(end) => {
+                known.doubts().remove(key);
+                Ok(end)
+            }
+            None => {
+                match operation.doubt_left() {
+                    Some(doubt) => known.doubts().insert(key.into(), doubt),
+                    None => known.doubts().remove(key),
+                };
+                let told = last_told.unwrap_or_else(|| "others change the row all the time".into());
+                let unknown = operation.may_have_changed();
+                Err(StoreError { unknown, ..StoreError::refused(StoreErrorKind::Unavailable, told) })
+            }
+        }
+    }
+
+    /// Another server is the owner.
+    pub(super) fn lose(&self) {
+        if !self.lease.is_lost() {
+            self.lease.lose();
+            tracing::error!("another server has taken over the store: nothing is served any more, stop this one");
+        }
+    }
+}
