@@ -98,6 +98,16 @@ impl MemoryStore {
         (inside.reads.len(), inside.writes.len())
     }
 
+    /// Whether the first write that is held is one of the state.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn first_held_is_state(&self) -> bool {
+        let inside = self.inside();
+        let (batch, _) = inside.writes.front().expect("a write is held");
+        batch.iter().any(|write| matches!(write, Write::State(_)))
+    }
+
     /// Completes the read that is held at a place, counted from 0.
     ///
     /// # Panics

@@ -20,12 +20,13 @@
 //! - an item belongs to the generation it was written in; a `flush_all` begins the next one in the store, then here and in the engine
 //!   at one moment, so that a change that was on its way belongs to what was flushed.
 //!
-//! Lock order: shard, generation, state; and the engine's and the store's own below.
+//! Lock order: shard, generation, flushes; and the engine's and the store's own below.
 
 mod asking;
 mod cached_item;
 mod chain;
 mod driving;
+mod flushes;
 mod generations;
 mod late;
 mod reads;
@@ -37,18 +38,19 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, RwLock,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
 use guira_item::{
     Answer, Clock, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request,
     ScanCursor, Service, Sink, Ticket, Time, Wake,
-    store::{Store, StoreError, StoreErrorKind, StoreState},
+    store::{Store, StoreError, StoreErrorKind},
 };
 
-use asking::{AskedEngine, Asking};
+use asking::{AskedEngine, Asking, OPERATIONS_MAX};
 use chain::{Chain, Reply};
+use flushes::Flushes;
 use generations::Versions;
 use late::{Late, Mail, Mailbox, PostOffice, ReplyTo, give};
 use reads::may_be_read;
@@ -97,10 +99,9 @@ pub struct WriteThrough<E, S> {
     generation: RwLock<Versions>,
     /// The second of the server's time at which the next generation begins, if that is written already; 0: none.
     flush_at_s: AtomicU32,
-    /// The same in Unix time, as it was written.
-    flush_at_unix_s: AtomicU64,
-    /// What was last given to the store.
-    state: Mutex<StoreState>,
+    flushes: Mutex<Flushes>,
+    /// As [`Flushes::is_settled`].
+    is_settled: AtomicBool,
     /// Versions up to here are reserved.
     versions_reserved: AtomicU64,
     /// The highest version that was given.
@@ -161,8 +162,8 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
             post: Arc::default(),
             generation: RwLock::new(first),
             flush_at_s: AtomicU32::new(0),
-            flush_at_unix_s: AtomicU64::new(state.flush_at_unix_s),
-            state: Mutex::new(state),
+            flushes: Mutex::new(Flushes::new(state)),
+            is_settled: AtomicBool::new(true),
             versions_reserved: AtomicU64::new(state.versions_reserved),
             highest_version: AtomicU64::new(state.versions_reserved),
             operations: AtomicUsize::new(0),
@@ -261,10 +262,14 @@ impl<E: Engine, S: Store> Service for WriteThrough<E, S> {
     fn flush_all(&self, worker: &mut Worker<E>, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
         worker.now = worker.now.max(now);
         self.flush_if_due(worker.now);
+        if self.operations.fetch_add(1, Relaxed) >= OPERATIONS_MAX {
+            self.operations.fetch_sub(1, Relaxed);
+            return Some(Answer::Failed { unknown: false });
+        }
         let serial = worker.late.serial();
         worker.late.open(ticket, serial, 0, vec![None]);
         let reply_to = ReplyTo { mailbox: Arc::clone(&worker.mailbox), ticket, serial, at: 0 };
-        self.write_flush(at, now, reply_to);
+        self.want_flush(at, now, reply_to);
         None
     }
 

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Operations that may be on their way to or from the store, which take some hundred bytes each beside their values.
-const OPERATIONS_MAX: usize = 1 << 18;
+pub(super) const OPERATIONS_MAX: usize = 1 << 18;
 
 /// Whether an engine has been asked for an item already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

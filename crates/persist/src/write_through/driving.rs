@@ -6,8 +6,8 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use guira_item::{
-    Engine, Key,
-    store::{Record, Store, StoreError, Written},
+    Answer, Engine, Key,
+    store::{Record, Store, StoreError, StoreErrorKind, Written},
 };
 
 use super::{
@@ -52,6 +52,9 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
                         self.read_later(worker, key);
                         return true;
                     }
+                }
+                Next::Write if !self.may_change(&worker.mailbox) => {
+                    chain.on_written(Err(&not_settled()), &mut worker.out);
                 }
                 Next::Write => {
                     if shard.last_version != before {
@@ -107,11 +110,23 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
             Mail::Written(name, written) => {
                 self.go_on(worker, &name, |this, worker, key, chain| this.on_written(worker, key, chain, &written));
             }
-            Mail::Flushed(reply_to, flush, written) => {
-                let reply = self.on_flush_written(flush, written.as_ref().map(expect_all), worker.now);
-                self.bring(worker, reply_to, reply);
+            Mail::Flushed(written) => {
+                let written = written.as_ref().map(expect_all);
+                let mailbox = Arc::clone(&worker.mailbox);
+                let replies = self.on_flush_written(written, worker.now, &mailbox);
+                let reply = || written.map_or_else(Reply::failed, |()| Reply::Answer(Answer::Deleted, None));
+                self.tell(worker, replies, reply);
+            }
+            Mail::TakenBack(written) => {
+                let replies = self.on_taken_back(written.as_ref().map(expect_all));
+                self.tell(worker, replies, || Reply::failed(&not_settled()));
             }
         }
+    }
+
+    fn tell(&self, worker: &mut Worker<E>, replies: Vec<ReplyTo>, reply: impl Fn() -> Reply) {
+        worker.out.extend(replies.into_iter().map(|reply_to| (reply_to, reply())));
+        self.distribute(worker);
     }
 
     /// The store has read or written an item.
@@ -190,4 +205,9 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
 
 fn expect_all(written: &Written) {
     assert_eq!(*written, Written::All, "nothing was written under a condition");
+}
+
+/// Why nothing is changed for now.
+fn not_settled() -> StoreError {
+    StoreError::refused(StoreErrorKind::Unavailable, "the store has not said what became of a flush_all")
 }

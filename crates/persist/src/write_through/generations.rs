@@ -1,22 +1,21 @@
 //! Generations, which a `flush_all` begins, and versions: what all keys share.
 //!
 //! Always true: versions are reserved in the store before they are given, so no restart gives one again; a generation is in the store
-//! before it begins here; it begins here and in the engine at one moment, with nobody putting anything into the engine meanwhile;
-//! `state` is what was last given to the store.
+//! before it begins here; it begins here and in the engine at one moment, with nobody putting anything into the engine meanwhile.
 //!
-//! Lock order: generation, state.
+//! Lock order: generation, flushes.
 
 use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
 
 use guira_item::{
-    Answer, Engine, Time,
-    store::{Generation, Store, StoreError, StoreState, Write},
+    Engine, Time,
+    store::{Generation, Store, StoreError, Write, Written},
 };
 
 use super::{
     WriteThrough,
-    chain::Reply,
-    late::{Flush, Mail, ReplyTo},
+    flushes::{Flush, Flushes, Wanted},
+    late::{Mail, Mailbox, ReplyTo},
 };
 
 /// Versions that are reserved at a time: few writes of the state, and few versions lost at a restart.
@@ -41,8 +40,8 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         *self.generation.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, StoreState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flushes(&self) -> MutexGuard<'_, Flushes> {
+        self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes sure that no restart gives versions up to `version` again.
@@ -51,12 +50,11 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         if version <= self.versions_reserved.load(Relaxed) {
             return;
         }
-        let mut state = self.state();
-        if version > state.versions_reserved {
-            state.versions_reserved = version + VERSIONS_AT_ONCE;
+        let mut flushes = self.flushes();
+        if flushes.reserve(version, VERSIONS_AT_ONCE) {
             // Before whatever has the version. It is only refused if nothing is written any more.
-            self.store.write(vec![Write::State(*state)], Box::new(|_| {}));
-            self.versions_reserved.store(state.versions_reserved, Relaxed);
+            self.store.write(vec![Write::State(flushes.given())], Box::new(|_| {}));
+            self.versions_reserved.store(flushes.given().versions_reserved, Relaxed);
         }
     }
 
@@ -69,83 +67,88 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         let mut versions = self.generation.write().unwrap_or_else(PoisonError::into_inner);
         // Others wait for whoever was first.
         if is_due() {
-            let mut state = self.state();
-            state.generation = Generation(state.generation.0 + 1);
-            // Unless another has taken its place meanwhile.
-            if state.flush_at_unix_s == self.flush_at_unix_s.load(Relaxed) {
-                state.flush_at_unix_s = 0;
-            }
+            let mut flushes = self.flushes();
+            let generation = flushes.begin_due();
             // That it was to be is in the store already.
-            self.store.write(vec![Write::State(*state)], Box::new(|_| {}));
-            self.begin(&mut versions, state.generation, now);
+            self.store.write(vec![Write::State(flushes.given())], Box::new(|_| {}));
+            self.begin(&mut versions, generation, now);
             self.flush_at_s.store(0, Relaxed);
         }
     }
 
-    /// Has the store write a `flush_all`; `reply_to` is told once that is over.
-    pub(super) fn write_flush(&self, at: Time, now: Time, reply_to: ReplyTo) {
-        let (post, mailbox) = (Arc::clone(&self.post), Arc::clone(&reply_to.mailbox));
-        let mut state = self.state();
-        let flush = if at <= now {
-            state.generation = Generation(state.generation.0 + 1);
-            state.flush_at_unix_s = 0;
-            // One that was to come has been overtaken.
-            self.flush_at_s.store(0, Relaxed);
-            Flush::Begin(state.generation)
-        } else {
-            state.flush_at_unix_s = (self.config.clock)().to_unix_s(at);
-            Flush::At(at.0, state.flush_at_unix_s)
-        };
-        let done = Box::new(move |written| post.post(&mailbox, Mail::Flushed(reply_to, flush, written)));
-        self.store.write(vec![Write::State(*state)], done);
+    /// Has the store write a `flush_all`, once none is under way; `reply_to` is told when that is over.
+    pub(super) fn want_flush(&self, at: Time, now: Time, reply_to: ReplyTo) {
+        let wanted = if at <= now { Wanted::Now } else { Wanted::At(at.0, (self.config.clock)().to_unix_s(at)) };
+        let mailbox = Arc::clone(&reply_to.mailbox);
+        let mut flushes = self.flushes();
+        flushes.want(wanted, reply_to);
+        self.write_next_flush(&mut flushes);
+        self.take_back_again(&mut flushes, &mailbox);
     }
 
-    /// A `flush_all` has been written, or may not have been.
-    pub(super) fn on_flush_written(&self, flush: Flush, written: Result<(), &StoreError>, now: Time) -> Reply {
-        match written {
-            Ok(()) => {
-                self.carry_out(flush, now);
-                Reply::Answer(Answer::Deleted, None)
-            }
-            Err(error) => {
-                self.take_back(flush);
-                Reply::failed(error)
-            }
+    fn write_next_flush(&self, flushes: &mut Flushes) {
+        if let Some(mailbox) = flushes.next() {
+            self.write_state(flushes, &mailbox, Mail::Flushed);
         }
     }
 
-    fn carry_out(&self, flush: Flush, now: Time) {
+    /// Has the store told once more, if need be, that a `flush_all` is not to be.
+    fn take_back_again(&self, flushes: &mut Flushes, mailbox: &Arc<Mailbox>) {
+        if flushes.tries_again() {
+            self.write_state(flushes, mailbox, Mail::TakenBack);
+        }
+    }
+
+    fn write_state(&self, flushes: &Flushes, mailbox: &Arc<Mailbox>, mail: fn(Result<Written, StoreError>) -> Mail) {
+        let (post, mailbox) = (Arc::clone(&self.post), Arc::clone(mailbox));
+        self.store
+            .write(vec![Write::State(flushes.given())], Box::new(move |written| post.post(&mailbox, mail(written))));
+    }
+
+    /// Whether items may be changed; if not, the store is asked again whether they may.
+    pub(super) fn may_change(&self, mailbox: &Arc<Mailbox>) -> bool {
+        if self.is_settled.load(Relaxed) {
+            return true;
+        }
+        let mut flushes = self.flushes();
+        self.take_back_again(&mut flushes, mailbox);
+        flushes.is_settled()
+    }
+
+    /// The `flush_all` that was under way has been written, or may not have been; who waits for that.
+    pub(super) fn on_flush_written(
+        &self,
+        written: Result<(), &StoreError>,
+        now: Time,
+        mailbox: &Arc<Mailbox>,
+    ) -> Vec<ReplyTo> {
+        let mut versions = self.generation.write().unwrap_or_else(PoisonError::into_inner);
+        let mut flushes = self.flushes();
+        if written.is_err() {
+            let replies = flushes.take_back(versions.generation);
+            self.is_settled.store(false, Relaxed);
+            self.write_state(&flushes, mailbox, Mail::TakenBack);
+            return replies;
+        }
+        let (flush, replies) = flushes.settle();
         match flush {
             Flush::Begin(generation) => {
-                let mut versions = self.generation.write().unwrap_or_else(PoisonError::into_inner);
+                self.flush_at_s.store(0, Relaxed);
                 self.begin(&mut versions, generation, now);
             }
-            Flush::At(second, unix_s) => {
-                // Unless another has overtaken it.
-                let state = self.state();
-                if state.flush_at_unix_s == unix_s {
-                    self.flush_at_unix_s.store(unix_s, Relaxed);
-                    self.flush_at_s.store(second, Relaxed);
-                }
-            }
+            Flush::At(second, _) => self.flush_at_s.store(second, Relaxed),
         }
+        self.write_next_flush(&mut flushes);
+        replies
     }
 
-    /// A `flush_all` may not have been written: what is written next says that it is not to be, unless another has come since. Were it
-    /// left, a store that goes on would have it some day, and what was stored meanwhile would be gone with the next start.
-    fn take_back(&self, flush: Flush) {
-        let begun = self.versions().generation;
-        let mut state = self.state();
-        match flush {
-            Flush::Begin(generation) if state.generation == generation && begun < generation => {
-                state.generation = begun;
-            }
-            Flush::At(_, unix_s) if state.flush_at_unix_s == unix_s => {
-                state.flush_at_unix_s = self.flush_at_unix_s.load(Relaxed);
-            }
-            _ => return,
-        }
-        self.store.write(vec![Write::State(*state)], Box::new(|_| {}));
+    /// The store has, or has not, taken that a `flush_all` is not to be; who had waited behind it in vain.
+    pub(super) fn on_taken_back(&self, written: Result<(), &StoreError>) -> Vec<ReplyTo> {
+        let mut flushes = self.flushes();
+        let replies = flushes.on_taken_back(written.is_ok());
+        self.is_settled.store(flushes.is_settled(), Relaxed);
+        self.write_next_flush(&mut flushes);
+        replies
     }
 
     /// Nothing of earlier generations is there from now on.

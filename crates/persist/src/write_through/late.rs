@@ -14,13 +14,13 @@ use std::{
 
 use guira_item::{
     Answer, Sink, Ticket, VALUE_SLACK_LEN, Wake,
-    store::{Generation, Record, StoreError, Written},
+    store::{Record, StoreError, Written},
 };
 
 use super::chain::Reply;
 
 /// Whose answer it is.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct ReplyTo {
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) ticket: Ticket,
@@ -36,19 +36,12 @@ pub(super) enum Mail {
     Read(Box<[u8]>, Result<Option<Record<Arc<[u8]>>>, StoreError>),
     /// A change has been written.
     Written(Box<[u8]>, Result<Written, StoreError>),
-    /// A `flush_all` has been written: it is carried out, at once or at a time.
-    Flushed(ReplyTo, Flush, Result<Written, StoreError>),
+    /// The `flush_all` that was under way has been written.
+    Flushed(Result<Written, StoreError>),
+    /// That one which may not have been written is not to be has been written.
+    TakenBack(Result<Written, StoreError>),
     /// An answer.
     Reply(ReplyTo, Reply),
-}
-
-/// What a `flush_all` does.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Flush {
-    /// This generation begins.
-    Begin(Generation),
-    /// The next one begins at this second of the server's time, which is this second of Unix time.
-    At(u32, u64),
 }
 
 /// Where a worker gets its mail.

@@ -440,7 +440,15 @@ fn a_flush_that_failed_is_not_written_with_what_comes_next() {
             rig.store.complete_write(fault);
             let unknown = fault != Fault::Refused;
             assert_eq!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Failed { unknown })));
-            rig.ask(&mut worker, 2, "k", set(b"x"));
+            let refused = Some(Said::Other(Answer::Failed { unknown: false }));
+            assert_eq!(rig.ask(&mut worker, 2, "k", set(b"x")), refused, "nobody knows what the store has");
+            // It does not take it back at first.
+            rig.store.complete_write(Fault::Refused);
+            rig.hear(&mut worker);
+            assert_eq!(rig.ask(&mut worker, 3, "k", set(b"x")), refused);
+            rig.store.complete_write(Fault::None);
+            rig.hear(&mut worker);
+            assert_eq!(rig.ask(&mut worker, 4, "k", set(b"x")), None);
             while rig.store.held().1 > 0 {
                 rig.store.complete_write(Fault::None);
             }
@@ -450,6 +458,239 @@ fn a_flush_that_failed_is_not_written_with_what_comes_next() {
             assert!(state.versions_reserved > 0);
             let record = store.record(b"k").expect("it was stored");
             assert!(record.is_live(1 << 40, state.generation), "gone with the next start");
+        }
+    }
+}
+
+/// A flush that had been written was taken back by one that came behind it and failed: what was flushed came back with the next start, and
+/// the next flush of all did nothing.
+#[test]
+fn a_flush_that_fails_takes_none_back_but_itself() {
+    for (first, second) in
+        [(Fault::None, Fault::Refused), (Fault::Refused, Fault::None), (Fault::None, Fault::UnknownDone)]
+    {
+        let store = Arc::new(MemoryStore::holding());
+        let rig = rig_with(Arc::clone(&store));
+        let (mut one, mut other) = (rig.worker(), rig.worker());
+        rig.ask(&mut one, 1, "k", set(b"x"));
+        (0..2).for_each(|_| rig.store.complete_write(Fault::None));
+        rig.hear_one(&mut one);
+        rig.through.flush_all(&mut one, NOW, NOW, Ticket(2));
+        rig.through.flush_all(&mut other, NOW, NOW, Ticket(2));
+        assert_eq!(store.held().1, 1, "one at a time is on its way");
+        rig.store.complete_write(first);
+        let told = |fault: Fault| match fault {
+            Fault::None => Answer::Deleted,
+            _ => Answer::Failed { unknown: fault != Fault::Refused },
+        };
+        assert_eq!(rig.hear_one(&mut one), Some(Said::Other(told(first))));
+        if first != Fault::None {
+            // What takes it back.
+            rig.store.complete_write(Fault::None);
+            rig.hear(&mut one);
+        }
+        rig.store.complete_write(second);
+        assert_eq!(rig.hear_one(&mut other), Some(Said::Other(told(second))));
+        while store.held().1 > 0 {
+            rig.store.complete_write(Fault::None);
+            rig.hear(&mut other);
+        }
+        assert_eq!(store.written_state().generation, Generation(1));
+        assert_eq!(rig.ask(&mut one, 3, "k", GET), None);
+        rig.store.complete_read(0, Fault::None);
+        assert_eq!(rig.hear_one(&mut one), Some(Said::Other(Answer::Miss)), "{first:?}, {second:?}");
+        // And the next one flushes.
+        rig.ask(&mut one, 4, "k", set(b"y"));
+        rig.store.complete_write(Fault::None);
+        rig.hear_one(&mut one);
+        rig.through.flush_all(&mut other, NOW, NOW, Ticket(5));
+        rig.store.complete_write(Fault::None);
+        assert_eq!(rig.hear_one(&mut other), Some(Said::Other(Answer::Deleted)));
+        assert_eq!(rig.ask(&mut one, 6, "k", GET), None);
+        rig.store.complete_read(0, Fault::None);
+        assert_eq!(rig.hear_one(&mut one), Some(Said::Other(Answer::Miss)), "{first:?}, {second:?}");
+    }
+}
+
+/// It was forgotten when an immediate one was asked for, whatever became of that.
+#[test]
+fn a_flush_that_is_to_come_is_overtaken_only_by_one_that_is_written() {
+    for fault in [Fault::None, Fault::Refused, Fault::UnknownNot] {
+        for is_restarted in [false, true] {
+            let store = Arc::new(MemoryStore::holding());
+            let mut rig = rig_with(Arc::clone(&store));
+            let mut worker = rig.worker();
+            rig.through.flush_all(&mut worker, Time(NOW.0 + 10), NOW, Ticket(1));
+            rig.store.complete_write(Fault::None);
+            assert_eq!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Deleted)));
+            rig.through.flush_all(&mut worker, NOW, NOW, Ticket(2));
+            rig.store.complete_write(fault);
+            rig.hear_one(&mut worker);
+            if fault != Fault::None {
+                rig.store.complete_write(Fault::None);
+                rig.hear(&mut worker);
+            }
+            rig.ask(&mut worker, 3, "k", set(b"x"));
+            while store.held().1 > 0 {
+                rig.store.complete_write(Fault::None);
+            }
+            assert!(matches!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Stored { .. }))));
+            let mut later = Time(NOW.0 + 10);
+            if is_restarted {
+                drop(worker);
+                rig = rig_at(1_700_000_000 + u64::from(later.0), Arc::clone(&store));
+                worker = rig.worker();
+                later = NOW;
+            }
+            let said = rig.ask_at(later, &mut worker, 4, "k", GET).or_else(|| {
+                rig.store.complete_read(0, Fault::None);
+                rig.hear_one(&mut worker)
+            });
+            let is_there = matches!(said, Some(Said::Value(..)));
+            assert_eq!(is_there, fault == Fault::None, "{fault:?}, restarted {is_restarted}: {said:?}");
+        }
+    }
+}
+
+/// Its generation begins though one that was asked for before it is still on its way, and stays though that one fails.
+#[test]
+fn a_flush_whose_time_comes_does_not_wait_for_one_that_is_on_its_way() {
+    for (delay_s, fault) in [(0, Fault::None), (0, Fault::Refused), (20, Fault::None), (20, Fault::Refused)] {
+        let store = Arc::new(MemoryStore::holding());
+        let rig = rig_with(Arc::clone(&store));
+        let mut worker = rig.worker();
+        rig.ask(&mut worker, 1, "old", set(b"x"));
+        rig.through.flush_all(&mut worker, Time(NOW.0 + 10), NOW, Ticket(2));
+        while store.held().1 > 0 {
+            rig.store.complete_write(Fault::None);
+            rig.hear(&mut worker);
+        }
+        rig.through.flush_all(&mut worker, Time(NOW.0 + delay_s), NOW, Ticket(3));
+        let due = Time(NOW.0 + 10);
+        assert_eq!(rig.ask_at(due, &mut worker, 4, "old", GET), None, "not in the engine");
+        rig.store.complete_read(0, Fault::None);
+        assert_eq!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Miss)), "its time has come");
+        rig.ask_at(due, &mut worker, 5, "new", set(b"y"));
+        rig.store.complete_write(fault);
+        while store.held().1 > 0 {
+            rig.store.complete_write(Fault::None);
+        }
+        assert_eq!(rig.hear(&mut worker).len(), 2);
+        if fault != Fault::None {
+            rig.store.complete_write(Fault::None);
+            rig.hear(&mut worker);
+        }
+        assert!(matches!(rig.ask_at(due, &mut worker, 6, "new", GET), Some(Said::Value(..))), "stored since");
+        let state = store.written_state();
+        let is_to_come = delay_s > 0 && fault == Fault::None;
+        assert_eq!(state.flush_at_unix_s > 0, is_to_come, "{delay_s} s, {fault:?}: {state:?}");
+        let record = store.record(b"new").expect("it was stored");
+        assert!(record.is_live(1_700_000_000, state.generation), "{delay_s} s, {fault:?}");
+        assert!(!store.record(b"old").expect("not yet merged away").is_live(1_700_000_000, state.generation));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum FlushAct {
+    Set,
+    Flush,
+    Hear(bool),
+    Complete(u8),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Two workers, one key, flushes that fail: what was stored before one that succeeded was asked for is gone, now and after a restart;
+    /// what was stored after the last one was answered is there.
+    #[test]
+    fn flushes_flush_what_was_before_them_and_nothing_else(
+        acts in prop::collection::vec((any::<bool>(), prop_oneof![
+            2 => Just(FlushAct::Set),
+            2 => Just(FlushAct::Flush),
+            2 => any::<bool>().prop_map(FlushAct::Hear),
+            3 => (0u8..4).prop_map(FlushAct::Complete),
+        ]), 1..40),
+    ) {
+        let store = Arc::new(MemoryStore::holding());
+        let rig = rig_with(Arc::clone(&store));
+        let mut workers = [rig.worker(), rig.worker()];
+        // When each was asked for and, if it was, answered; of sets the value is the first.
+        let mut clock = 0;
+        let mut sets: Vec<(u64, Option<u64>)> = Vec::new();
+        let mut flushes: Vec<(u64, Option<(u64, bool)>)> = Vec::new();
+        let mut asked: BTreeMap<(usize, u64), (bool, usize)> = BTreeMap::new();
+        let mut hear = |workers: &mut [Worker<Memc3>; 2],
+                        at: usize,
+                        clock: &mut u64,
+                        sets: &mut Vec<(u64, Option<u64>)>,
+                        flushes: &mut Vec<(u64, Option<(u64, bool)>)>,
+                        asked: &mut BTreeMap<(usize, u64), (bool, usize)>| {
+            for (ticket, said) in rig.hear(&mut workers[at]) {
+                *clock += 1;
+                let (is_set, number) = asked.remove(&(at, ticket)).expect("asked");
+                if is_set {
+                    sets[number].1 = matches!(said[0].1, Said::Other(Answer::Stored { .. })).then_some(*clock);
+                } else {
+                    flushes[number].1 = Some((*clock, said[0].1 == Said::Other(Answer::Deleted)));
+                }
+            }
+        };
+        let complete = |fault: Fault| {
+            if store.held().1 > 0 {
+                // Changes of items succeed, for what is asked is what flushes do.
+                let is_flush = store.first_held_is_state();
+                store.complete_write(if is_flush { fault } else { Fault::None });
+            }
+        };
+        for (which, act) in acts {
+            let at = usize::from(which);
+            clock += 1;
+            match act {
+                FlushAct::Set => {
+                    let value = (sets.len() as u64).to_le_bytes();
+                    let number = sets.len();
+                    sets.push((clock, None));
+                    match rig.ask(&mut workers[at], clock, "k", set(&value)) {
+                        None => drop(asked.insert((at, clock), (true, number))),
+                        Some(said) => prop_assert_eq!(said, Said::Other(Answer::Failed { unknown: false })),
+                    }
+                }
+                FlushAct::Flush => {
+                    asked.insert((at, clock), (false, flushes.len()));
+                    flushes.push((clock, None));
+                    rig.through.flush_all(&mut workers[at], NOW, NOW, Ticket(clock));
+                }
+                FlushAct::Hear(_) => hear(&mut workers, at, &mut clock, &mut sets, &mut flushes, &mut asked),
+                FlushAct::Complete(fault) => {
+                    complete([Fault::None, Fault::Refused, Fault::UnknownNot, Fault::UnknownDone][usize::from(fault)]);
+                }
+            }
+        }
+        while store.held().1 > 0 || !asked.is_empty() {
+            complete(Fault::None);
+            for at in [0, 1] {
+                hear(&mut workers, at, &mut clock, &mut sets, &mut flushes, &mut asked);
+            }
+        }
+        let last_flush = flushes.iter().map(|(_, over)| over.expect("answered").0).max().unwrap_or(0);
+        let flushed_until = flushes.iter().filter(|(_, over)| over.is_some_and(|(_, done)| done)).map(|(begun, _)| *begun).max();
+        let must_be = sets.iter().any(|(begun, over)| *begun > last_flush && over.is_some());
+        let next = rig_at(1_700_000_000, Arc::clone(&store));
+        for rig in [&rig, &next] {
+            let mut worker = rig.worker();
+            let said = rig.ask(&mut worker, 1, "k", GET).or_else(|| {
+                rig.store.complete_read(0, Fault::None);
+                rig.hear_one(&mut worker)
+            });
+            match said {
+                Some(Said::Value(_, _, value)) => {
+                    let number = u64::from_le_bytes(value[..].try_into().expect("a number"));
+                    let over = sets[number as usize].1.expect("it was stored");
+                    prop_assert!(flushed_until.is_none_or(|flushed| over > flushed), "{number} is back: {sets:?} {flushes:?}");
+                }
+                other => prop_assert!(!must_be, "{other:?}: {sets:?} {flushes:?}"),
+            }
         }
     }
 }
