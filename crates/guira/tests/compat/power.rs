@@ -6,12 +6,14 @@
 //! been; what was answered before has, and what comes between may have been.
 
 mod clocks;
+mod contents;
+mod copies;
 mod faults;
 mod judge;
 mod lab;
 mod syncs;
 
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use guira_history::Event;
 use guira_powercut::{Entry, Recorder, Tree};
@@ -19,8 +21,8 @@ use rustix::process::Signal;
 
 use self::{
     judge::{judge, open},
-    lab::{Lab, kept_for_a_look},
-    syncs::{as_if_synced, without_log_syncs},
+    lab::{Lab, cuts_or, kept_for_a_look},
+    syncs::{as_if_synced, is_log, without_syncs},
 };
 use crate::{
     book::{Act, Book, CLIENTS, KEYS, work_until_killed},
@@ -33,6 +35,9 @@ const VALUE_LEN_MAX: u64 = 6_000;
 
 /// Acts of all clients in the life of a server.
 const ACTS: u64 = 1_500;
+
+/// Cuts in the life of a server.
+const CUTS_OF_A_LIFE: usize = 30;
 
 /// How often everything is flushed: once in so many acts.
 const ACTS_A_FLUSH: u64 = 400;
@@ -69,12 +74,6 @@ fn live(book: &Book, mut server: Server, seed: u64, flushes: bool) {
     }
 }
 
-/// Cuts in the life of a server, unless `GUIRA_POWER_CUTS` says how many.
-fn cuts_of_a_life() -> usize {
-    const CUTS: usize = 30;
-    env::var("GUIRA_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number of cuts"))
-}
-
 fn book_beside(recorder: &Recorder) -> Book {
     let journal = recorder.journal();
     Book::beside(VALUE_LEN_MAX, move || fs::metadata(&journal).map_or(0, |journal| journal.len()))
@@ -103,7 +102,7 @@ fn after_a_power_cut_every_acknowledged_write_is_there_and_nothing_older() {
         live(&book, lab.serve("always", 0), life, true);
         let entries = lab.entries_since(start);
         lab.must_be_whole(&before, &entries);
-        let cuts = lab.cuts(&entries, cuts_of_a_life());
+        let cuts = lab.cuts(&entries, cuts_or(CUTS_OF_A_LIFE));
         // The next life goes on from one of them, in the middle of this one.
         let (chosen, mut number, mut next) = (cuts.len() / 2, 0, None);
         lab.cut_at(&before, &entries, &cuts, |cut| {
@@ -130,7 +129,7 @@ fn with_an_interval_what_was_answered_before_the_last_sync_is_there() {
     }
     let mut lab = Lab::new(2);
     let (book, entries) = recorded(&lab, "interval:20");
-    let cuts = lab.cuts(&entries, cuts_of_a_life());
+    let cuts = lab.cuts(&entries, cuts_or(CUTS_OF_A_LIFE));
     let mut synced = 0;
     lab.cut_at(&Tree::default(), &entries, &cuts, |cut| {
         synced = cut.log_synced;
@@ -172,6 +171,9 @@ fn what_was_answered_and_not_synced_is_seen_to_be_lost() {
     let (book, entries) = recorded(&lab, "always");
     let cuts = lab.cuts(&entries, CUTS);
     // RocksDB itself may find that a log is shorter than it was told.
-    assert!(losses(&mut lab, &book, &without_log_syncs(&entries), &cuts, false) > 0, "a store that forgets to sync");
+    assert!(
+        losses(&mut lab, &book, &without_syncs(&entries, is_log), &cuts, false) > 0,
+        "a store that forgets to sync"
+    );
     assert_eq!(losses(&mut lab, &book, &entries, &cuts, true), 0);
 }

@@ -1,19 +1,9 @@
 //! Clocks that are set while nobody serves: nothing is lost, and times end by the clock.
 
-use rustix::process::Signal;
-
-use super::lab::Lab;
-use crate::{
-    connection::Connection,
-    server::{Program, Server},
-};
+use super::lab::{Lab, stop};
+use crate::{connection::Connection, server::Program};
 
 const DAY_S: i64 = 86_400;
-
-fn stop(mut server: Server) {
-    server.process().signal(Signal::TERM);
-    assert!(server.process().wait().success(), "{}", server.process().complaints());
-}
 
 /// The number behind this flag in the answer to a meta command; `None` for a miss.
 fn flag(connection: &mut Connection, request: &str, flag: char) -> Option<i64> {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use guira_powercut::{Act, Choices, Dice, Disk, Entry, Journal, Recorder, Tree};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::syncs::LogSyncs;
@@ -14,7 +15,7 @@ use crate::server::{Program, Server};
 /// A folder with a recorder below it.
 pub struct Lab {
     place: TempDir,
-    folder: PathBuf,
+    pub folder: PathBuf,
     pub recorder: Recorder,
     dice: Dice,
 }
@@ -28,7 +29,7 @@ impl Lab {
         Self { place, folder, recorder, dice: Dice::new(seed) }
     }
 
-    fn store(&self) -> String {
+    pub fn store(&self) -> String {
         format!("rocksdb:{}", self.folder.join("store").display())
     }
 
@@ -59,18 +60,28 @@ impl Lab {
         cuts
     }
 
-    /// Cuts the power at each of `cuts`, which go up: `look` gets the folder as it is then.
-    pub fn cut_at(&mut self, before: &Tree, entries: &[Entry], cuts: &[u64], mut look: impl FnMut(Cut<'_>)) {
+    /// The same places, each with any choices.
+    pub fn any_at(&mut self, cuts: &[u64]) -> Vec<(u64, Choices)> {
+        cuts.iter().map(|at| (*at, Choices::any(&mut self.dice))).collect()
+    }
+
+    /// Cuts the power at each of `cuts`, which go up: `look` gets the folder as it may be then.
+    pub fn cut_at(&mut self, before: &Tree, entries: &[Entry], cuts: &[u64], look: impl FnMut(Cut<'_>)) {
+        let cuts = self.any_at(cuts);
+        self.cut_with(before, entries, &cuts, look);
+    }
+
+    /// The same with these choices.
+    pub fn cut_with(&self, before: &Tree, entries: &[Entry], cuts: &[(u64, Choices)], mut look: impl FnMut(Cut<'_>)) {
         let mut disk = Disk::with(&self.folder, before);
         let mut syncs = LogSyncs::default();
         let mut left = entries.iter().peekable();
-        for at in cuts {
+        for (at, choices) in cuts {
             while let Some(entry) = left.next_if(|entry| entry.end <= *at) {
                 disk.apply(entry).expect("as the process did it");
                 syncs.apply(entry);
             }
-            let choices = Choices::any(&mut self.dice);
-            let mut tree = disk.after_cut(&choices);
+            let mut tree = disk.after_cut(choices);
             if choices.leftovers {
                 // RocksDB does not come past some noise at the end of a manifest (`docs/design/0013-power-cuts.md`): there are zeros.
                 let zeros = Choices { leftovers: false, names_kept: 1_000, ..choices.clone() };
@@ -82,7 +93,7 @@ impl Lab {
             }
             let folder = self.place.path().join("after");
             tree.write_to(&folder).expect("a folder");
-            look(Cut { at: *at, log_synced: syncs.until, choices: &choices, tree: &tree, folder: &folder });
+            look(Cut { at: *at, log_synced: syncs.until, choices, tree: &tree, folder: &folder });
             fs::remove_dir_all(&folder).expect("a folder of ours");
         }
     }
@@ -102,6 +113,12 @@ impl Lab {
     }
 }
 
+/// An orderly end.
+pub fn stop(mut server: Server) {
+    server.process().signal(Signal::TERM);
+    assert!(server.process().wait().success(), "{}", server.process().complaints());
+}
+
 /// A power cut.
 pub struct Cut<'c> {
     /// The journal's length then.
@@ -113,6 +130,11 @@ pub struct Cut<'c> {
     /// What is left.
     pub folder: &'c Path,
 }
+/// How often the power is cut, unless `GUIRA_POWER_CUTS` says it.
+pub fn cuts_or(usual: usize) -> usize {
+    env::var("GUIRA_POWER_CUTS").map_or(usual, |cuts| cuts.parse().expect("a number of cuts"))
+}
+
 /// Keeps what a cut has left, and tells where, and which cut it was.
 pub fn kept_for_a_look(cut: &Cut<'_>) -> String {
     let kept = env::temp_dir().join("guira-after-a-cut");

@@ -27,7 +27,8 @@ impl LogSyncs {
     }
 }
 
-fn is_log(path: &Path) -> bool {
+/// Whether it is a log of RocksDB's.
+pub fn is_log(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "log")
 }
 
@@ -45,16 +46,16 @@ pub fn as_if_synced(entries: &[Entry]) -> Vec<Entry> {
     entries.iter().enumerate().flat_map(synced).collect()
 }
 
-/// The same, as if logs had never been synced.
-pub fn without_log_syncs(entries: &[Entry]) -> Vec<Entry> {
-    let (mut logs, mut dropped) = (Vec::new(), Vec::new());
+/// The same, as if what has such a path had never been synced.
+pub fn without_syncs(entries: &[Entry], of: impl Fn(&Path) -> bool) -> Vec<Entry> {
+    let (mut open, mut dropped) = (Vec::new(), Vec::new());
     let is_kept = |entry: &&Entry| match &entry.act {
         Act::Open { fd, path, .. } => {
-            logs.retain(|log| log != fd);
-            logs.extend(is_log(path).then_some(*fd));
+            open.retain(|known| known != fd);
+            open.extend(of(path).then_some(*fd));
             true
         }
-        Act::SyncBegins(sync, fd) if logs.contains(fd) => {
+        Act::SyncBegins(sync, fd) if open.contains(fd) => {
             dropped.push(*sync);
             false
         }
