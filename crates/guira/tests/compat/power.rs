@@ -11,6 +11,7 @@ mod copies;
 mod faults;
 mod judge;
 mod lab;
+mod memory_file;
 mod syncs;
 
 use std::{fs, thread};
