@@ -25,11 +25,14 @@ impl Kept {
         let path = self.path.display();
         let loaded =
             engine.load(&self.file, watch, evicts).map_err(|error| told(&self.path, "cannot be read", &error))?;
-        let Some(loaded) = loaded else { return Ok(format!("-e {path}: no file yet, the cache is empty")) };
+        // Where there is none, too: whoever removed it may have been killed before that was on disk, and a power cut would bring it back.
         self.file
             .forget()
             .map_err(|error| format!("-e {path}: cannot be removed ({error}), and would be out of date"))?;
-        Ok(format!("-e {path}: {}", summary(&loaded)))
+        Ok(match loaded {
+            Some(loaded) => format!("-e {path}: {}", summary(&loaded)),
+            None => format!("-e {path}: no file yet, the cache is empty"),
+        })
     }
 
     /// Saves what the engine has.

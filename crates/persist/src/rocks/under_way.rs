@@ -144,7 +144,12 @@ fn claim(next: &Path) -> Result<File, BackupError> {
     // Whoever had it may have ended meanwhile, and removed it.
     let own = mark.metadata().map_err(io_failure(&path))?;
     let is_it = fs::symlink_metadata(&path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino()));
-    if is_it { Ok(mark) } else { Err(in_use()) }
+    if !is_it {
+        return Err(in_use());
+    }
+    // On disk before what it tells of: after a power cut nobody could know otherwise what that is.
+    sync(next).map_err(io_failure(next))?;
+    Ok(mark)
 }
 
 #[cfg(test)]
