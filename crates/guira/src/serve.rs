@@ -16,7 +16,7 @@ use crate::lock_memory::Locking;
 use crate::options::{Flags, Options};
 use crate::pidfile::{Pidfile, write_ports};
 use crate::size::size_bytes;
-use crate::{config_file, daemon, engine, extended, user};
+use crate::{config_file, daemon, engine, extended, store, user};
 
 const MIB: usize = 1 << 20;
 
@@ -53,6 +53,12 @@ fn resolve_and_serve(flags: &mut Flags) -> Result<(), String> {
     start(&options, plan)
 }
 
+/// Files that are open beside those of a store.
+pub(crate) fn files_of_the_server(settings: &Settings) -> u64 {
+    let files = settings.connections_max + guira_server::reserved_fds(settings.threads) + 4 * settings.listen.len();
+    files as u64
+}
+
 /// Options that have been found sound.
 struct Plan {
     settings: Settings,
@@ -69,12 +75,8 @@ fn start(options: &Options, plan: Plan) -> Result<(), String> {
         setrlimit(Resource::Core, Rlimit { current: maximum, maximum })
             .map_err(|error| format!("-r: cannot raise the limit on core files: {error}"))?;
     }
-    let store_files = if options.store == "memory" { 0 } else { guira_persist::rocks::OPEN_FILES_MAX };
-    let files = settings.connections_max
-        + guira_server::reserved_fds(settings.threads)
-        + 4 * settings.listen.len()
-        + store_files;
-    guira_server::allow_open_files(settings.connections_max, files as u64).map_err(|error| error.to_string())?;
+    let files = files_of_the_server(&settings) + store::descriptors(options, &settings);
+    guira_server::allow_open_files(settings.connections_max, files).map_err(|error| error.to_string())?;
     let locking = if options.lock_memory { Some(Locking::begin(memory_limit)?) } else { None };
     let mut engine = engine::build(options, memory_limit, settings.protocol.item_len_max)?;
     warnings.extend(locking.and_then(Locking::finish));

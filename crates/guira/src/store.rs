@@ -16,10 +16,12 @@ use guira_item::{
 use guira_persist::{
     Limit, Limited, Loaded, MemoryFile, MemoryFileError, Saved, WriteThrough, WriteThroughConfig,
     backup_socket::BackupSocket,
+    rocks::{DESCRIPTORS_MAX, DESCRIPTORS_MIN},
 };
 use guira_server::{Listeners, Server, Settings, Watch};
+use rustix::process::{Resource, getrlimit};
 
-use crate::{engine::Ready, options::Options};
+use crate::{engine::Ready, options::Options, serve::files_of_the_server};
 
 #[cfg(feature = "cassandra")]
 pub(crate) use cassandra::Cassandra;
@@ -39,6 +41,18 @@ pub(crate) enum Chosen {
     Cassandra(Cassandra),
 }
 
+/// Files that what `--store` says may have open: as many as the system allows beside those of the server, within what is of use.
+pub(crate) fn descriptors(options: &Options, settings: &Settings) -> u64 {
+    match options.store.split_once(':') {
+        Some(("rocksdb", _)) => {
+            let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+            allowed.saturating_sub(files_of_the_server(settings)).clamp(DESCRIPTORS_MIN, DESCRIPTORS_MAX)
+        }
+        Some(_) => DESCRIPTORS_MIN,
+        None => 0,
+    }
+}
+
 /// What is said of every store.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
@@ -56,7 +70,7 @@ pub(crate) trait Backing {
     fn common(&self) -> &Common;
 
     /// Opens it; and what the user is to know of it. An error goes on from the name of the store.
-    fn open(&self, watch: Watch) -> Result<(Self::Store, String), String>;
+    fn open(&self, settings: &Settings) -> Result<(Self::Store, String), String>;
 
     /// Opens a way to ask for copies while it serves, if it has one.
     fn open_socket(&self, store: &Arc<Limited<Self::Store>>) -> Option<BackupSocket>;
@@ -146,7 +160,7 @@ impl<E: Engine, B: Backing> Ready for Behind<E, B> {
         let Common { shown, limit } = self.backing.common();
         let begun = Instant::now();
         let watch = settings.watch;
-        let (store, told) = self.backing.open(watch).map_err(|error| format!("--store {shown} {error}"))?;
+        let (store, told) = self.backing.open(settings).map_err(|error| format!("--store {shown} {error}"))?;
         let config = WriteThroughConfig {
             clock: Arc::new(move || watch.clock_by_now()),
             item_len_max: self.item_len_max,

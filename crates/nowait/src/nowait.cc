@@ -1,13 +1,15 @@
 // A file system in which a read with a timeout does not wait for a device: it has what the system has in memory, or fails.
 //
-// RocksDB hands its readers' io_timeout down with every read of a file. A device is not asked how long it will take, so any timeout
-// is taken for "not at all". Everything else goes to RocksDB's own file system.
+// RocksDB hands its readers' io_timeout (and what is left until their deadline) down with every read of a file. A device is not asked how
+// long it will take, so any timeout is taken for "not at all". Everything else goes to RocksDB's own file system. It is for files that are
+// read through the system's memory: not for direct reads, nor for mapped files.
 
 #include <fcntl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,8 +18,8 @@
 #include "rocksdb/env.h"
 #include "rocksdb/file_system.h"
 
-// As RocksDB's db/c.cc has it, which declares it only: there is no other way from a file system of one's own to its C interface. The
-// version is pinned; an environment that is made and used in a test shows that it still holds.
+// As RocksDB's db/c.cc has it, which keeps it to itself: there is no other way from a file system of one's own to its C interface. The build
+// fails if it is another there.
 struct rocksdb_env_t {
   rocksdb::Env* rep;
   bool is_default;
@@ -33,6 +35,10 @@ using rocksdb::IODebugContext;
 using rocksdb::IOOptions;
 using rocksdb::IOStatus;
 using rocksdb::Slice;
+
+// Bytes that are copied at once for somebody who has no time: a block with a few items. A longer value, or the whole filter or index of a
+// file, takes as long as a device.
+constexpr size_t kReadNowMaxBytes = 64 << 10;
 
 bool has_no_time(const IOOptions& options) { return options.timeout.count() != 0; }
 
@@ -68,6 +74,25 @@ class NoWaitFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
     return FSRandomAccessFileOwnerWrapper::MultiRead(requests, count, options, debug);
   }
 
+  // Before it returns, unless it is another's to do.
+  IOStatus ReadAsync(FSReadRequest& request, const IOOptions& options, std::function<void(FSReadRequest&, void*)> done,
+                     void* argument, void** handle, rocksdb::IOHandleDeleter* deleter,
+                     IODebugContext* debug) override {
+    if (has_no_time(options)) {
+      return FSRandomAccessFile::ReadAsync(request, options, std::move(done), argument, handle, deleter, debug);
+    }
+    return FSRandomAccessFileOwnerWrapper::ReadAsync(request, options, std::move(done), argument, handle, deleter,
+                                                     debug);
+  }
+
+  bool SubmitReadAsync(FSReadRequest& request, const IOOptions& options, std::function<void(FSReadRequest&)> done,
+                       IODebugContext* debug) override {
+    if (has_no_time(options)) {
+      return FSRandomAccessFile::SubmitReadAsync(request, options, std::move(done), debug);
+    }
+    return FSRandomAccessFileOwnerWrapper::SubmitReadAsync(request, options, std::move(done), debug);
+  }
+
   IOStatus Prefetch(uint64_t offset, size_t len, const IOOptions& options, IODebugContext* debug) override {
     if (has_no_time(options)) {
       return IOStatus::NotSupported();
@@ -84,10 +109,10 @@ class NoWaitFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
   }
 
  private:
-  // What the system has not in memory it begins to read, and does not wait for.
+  // What the system has not in memory it begins to read (since Linux 5.9), and does not wait for.
   IOStatus read_now(uint64_t offset, size_t len, Slice* result, char* scratch) const {
     size_t got = 0;
-    while (got < len) {
+    while (got < len && len <= kReadNowMaxBytes) {
       iovec piece{scratch + got, len - got};
       const ssize_t read = preadv2(descriptor_, &piece, 1, static_cast<off_t>(offset + got), RWF_NOWAIT);
       if (read > 0) {
@@ -99,11 +124,26 @@ class NoWaitFile final : public rocksdb::FSRandomAccessFileOwnerWrapper {
       }
     }
     *result = Slice(scratch, got);
-    return IOStatus::OK();
+    return got == len ? IOStatus::OK() : IOStatus::TimedOut();
   }
 
   const int descriptor_;
 };
+
+// A descriptor for reading, whose reads do not write down when they were; -1 if there is none to be had.
+int open_for_reading(const std::string& path) {
+  for (int flags : {O_RDONLY | O_CLOEXEC | O_NOATIME, O_RDONLY | O_CLOEXEC}) {
+    int descriptor;
+    do {
+      descriptor = open(path.c_str(), flags);
+    } while (descriptor < 0 && errno == EINTR);
+    // Only the owner of a file may leave its times alone.
+    if (descriptor >= 0 || errno != EPERM) {
+      return descriptor;
+    }
+  }
+  return -1;
+}
 
 class NoWaitFileSystem final : public rocksdb::FileSystemWrapper {
  public:
@@ -121,8 +161,7 @@ class NoWaitFileSystem final : public rocksdb::FileSystemWrapper {
     std::unique_ptr<FSRandomAccessFile> file;
     IOStatus status = FileSystemWrapper::NewRandomAccessFile(path, options, &file, debug);
     if (status.ok()) {
-      const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-      *result = std::make_unique<NoWaitFile>(std::move(file), descriptor);
+      *result = std::make_unique<NoWaitFile>(std::move(file), open_for_reading(path));
     }
     return status;
   }

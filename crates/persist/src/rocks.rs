@@ -40,13 +40,14 @@ use guira_item::{
 };
 use guira_nowait::NO_WAIT_US;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
+use rustix::process::{Resource, getrlimit};
 
 use crate::{durability::Durability, queue::Queue, record};
 
 pub use crate::UnixNow;
 
 pub use backup::{BackupError, Restored, Step, back_up, restore};
-pub use open::{OPEN_FILES_MAX, OpenError};
+pub use open::{DESCRIPTORS_MAX, DESCRIPTORS_MIN, OpenError};
 pub use stopped::{DEFECTS_TOLD_MAX, Extent, Findings, StoppedStore};
 pub use under_way::{bytes_under_way, folder_bytes};
 pub use writer::BATCH_LEN_MAX_BYTES;
@@ -72,6 +73,9 @@ pub struct RocksOptions {
     pub write_buffer_bytes: usize,
     /// Threads that read from disk.
     pub readers: usize,
+    /// Descriptors that it may have open. With enough of them for all its files it has them all open, and reads at once what the system
+    /// has in memory of them ([`RocksStore::reads_at_once`]).
+    pub descriptors: u64,
     /// What time it is; expired items are thrown away by it.
     pub unix_now: UnixNow,
 }
@@ -82,21 +86,28 @@ impl RocksOptions {
         // Memtables hold what comes in while another is being written: a quarter, and not more than helps.
         let write_buffer_bytes = (memory_bytes / 4).min(256 << 20);
         let cache_bytes = memory_bytes - write_buffer_bytes;
-        Self { durability, cache_bytes, write_buffer_bytes, readers: READERS, unix_now }
+        // Half of what this process may: it has other things to do.
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 2;
+        Self { durability, cache_bytes, write_buffer_bytes, readers: READERS, descriptors, unix_now }
     }
 }
+
+/// Reads on their way up to which who may not wait has another one begun by the system: fewer than a device has places for, so that to begin one
+/// is not to wait for a place.
+const READS_BEGUN_MAX: u64 = 32;
 
 /// As many reads as a flash device carries out at a time without making each slower.
 const READERS: usize = 8;
 
 impl fmt::Debug for RocksOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { durability, cache_bytes, write_buffer_bytes, readers, unix_now: _ } = self;
+        let Self { durability, cache_bytes, write_buffer_bytes, readers, descriptors, unix_now: _ } = self;
         f.debug_struct("RocksOptions")
             .field("durability", durability)
             .field("cache_bytes", cache_bytes)
             .field("write_buffer_bytes", write_buffer_bytes)
             .field("readers", readers)
+            .field("descriptors", descriptors)
             .finish_non_exhaustive()
     }
 }
@@ -133,6 +144,8 @@ struct Inside {
 struct Counters {
     reads_at_once: AtomicU64,
     reads_waited: AtomicU64,
+    /// Of those that waited.
+    reads_done: AtomicU64,
     writes: AtomicU64,
     write_batches: AtomicU64,
     syncs: AtomicU64,
@@ -167,7 +180,9 @@ impl Inside {
         let options = ReadOptions::default();
         while self.reads.take(READS_AT_ONCE, &mut some) {
             for Read { key, done } in some.drain(..) {
-                self.complete(done, self.read(&key, &options));
+                let found = self.read(&key, &options);
+                self.counters.reads_done.fetch_add(1, Relaxed);
+                self.complete(done, found);
             }
         }
     }
@@ -209,8 +224,10 @@ fn not_taken<T>(queue: &Queue<T>) -> StoreError {
 pub struct RocksStore {
     inside: Arc<Inside>,
     state: StoreState,
-    /// From memory, whoever keeps it there, or not at all.
-    at_once: ReadOptions,
+    /// From RocksDB's own memory, or not at all.
+    from_cache: ReadOptions,
+    /// From memory, whoever keeps it there, or not at all; or why that cannot be.
+    at_once: Result<ReadOptions, &'static str>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -221,18 +238,24 @@ impl fmt::Debug for RocksStore {
 }
 
 impl RocksStore {
-    fn start(inside: Inside, state: StoreState, readers: usize) -> Result<Self, OpenError> {
+    fn start(inside: Inside, state: StoreState, readers: usize, has_all_open: bool) -> Result<Self, OpenError> {
         let inside = Arc::new(inside);
-        let mut at_once = ReadOptions::default();
+        let mut from_cache = ReadOptions::default();
+        from_cache.set_read_tier(ReadTier::BlockCache);
         // A file that was just read.
-        if guira_nowait::is_known(&inside.db.path().join("CURRENT")).map_err(OpenError::Folder)? {
-            at_once.set_io_timeout(NO_WAIT_US);
-        } else {
-            // It would look for everything and find what RocksDB has.
-            at_once.set_read_tier(ReadTier::BlockCache);
-        }
+        let has_them = guira_nowait::has_reads_that_do_not_wait(&inside.db.path().join("CURRENT"));
+        let at_once = match has_them.map_err(OpenError::Folder)? {
+            // Who has no time may have to wait for who opens a file.
+            _ if !has_all_open => Err("not all of its files may be open: raise ulimit -n"),
+            false => Err("the file system has no reads that do not wait"),
+            true => {
+                let mut at_once = ReadOptions::default();
+                at_once.set_io_timeout(NO_WAIT_US);
+                Ok(at_once)
+            }
+        };
         // Made first: if a thread cannot be started, those that were are ended by dropping it.
-        let store = Self { inside, state, at_once, threads: Mutex::default() };
+        let store = Self { inside, state, from_cache, at_once, threads: Mutex::default() };
         for _ in 0..readers.max(1) {
             store.spawn("guira-read", Inside::run_readers)?;
         }
@@ -256,6 +279,22 @@ impl RocksStore {
     #[cfg(feature = "bench")]
     pub fn database(&self) -> &DB {
         &self.inside.db
+    }
+
+    /// Whether what the system has in memory of its files is read at once.
+    ///
+    /// # Errors
+    /// Why only what RocksDB's own cache has is.
+    pub fn reads_at_once(&self) -> Result<(), &'static str> {
+        self.at_once.as_ref().map(|_| ()).map_err(|why| *why)
+    }
+
+    /// How who may not wait reads.
+    fn no_wait(&self) -> &ReadOptions {
+        let counters = &self.inside.counters;
+        // Whatever is between the two.
+        let on_their_way = counters.reads_waited.load(Relaxed).saturating_sub(counters.reads_done.load(Relaxed));
+        self.at_once.as_ref().ok().filter(|_| on_their_way < READS_BEGUN_MAX).unwrap_or(&self.from_cache)
     }
 
     /// Why nothing is written any more, if that is so.
@@ -336,7 +375,7 @@ impl Store for RocksStore {
 
     fn get_now<T>(&self, key: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T> {
         let stored = keys::StoredKey::of(key);
-        let result = match self.inside.db.get_pinned_opt(stored.as_bytes(), &self.at_once) {
+        let result = match self.inside.db.get_pinned_opt(stored.as_bytes(), self.no_wait()) {
             Ok(None) => read(None),
             Ok(Some(bytes)) => read(Some(record::decode(&bytes)?)),
             // It would wait, or something is wrong: `get` says what.
@@ -349,7 +388,11 @@ impl Store for RocksStore {
     fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
         self.inside.counters.reads_waited.fetch_add(1, Relaxed);
         let key = keys::StoredKey::of(key).as_bytes().into();
-        self.enqueue(&self.inside.reads, false, done, None, |done| Read { key, done }, |read| read.done);
+        let back = |read: Read| {
+            self.inside.counters.reads_done.fetch_add(1, Relaxed);
+            read.done
+        };
+        self.enqueue(&self.inside.reads, false, done, None, |done| Read { key, done }, back);
     }
 
     fn write(&self, batch: Vec<Write>, done: Done<Written>) {

@@ -72,8 +72,8 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
                 let seed = (round * 1_000 + depth) as u64;
                 prepare()?;
                 let before = store.stats();
-                let each = (depth / askers).max(1);
-                let asking = (0..askers as u64).map(|number| set.reader(seed * 100 + number, each)).collect();
+                let asking = shares(depth, askers).map(|(number, share)| set.reader(seed * 100 + number, share));
+                let asking = asking.collect();
                 let ours = bench.run(&[], asking)?;
                 let after = store.stats();
                 prepare()?;
@@ -98,4 +98,10 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     set.expect_all_right(NAME)?;
     AIMS.iter().for_each(|aim| report.aim(aim));
     Ok(report)
+}
+
+/// So many reads among so many threads that ask: the number of each that has some, and its share.
+fn shares(depth: usize, askers: usize) -> impl Iterator<Item = (u64, usize)> {
+    let share = move |number| depth / askers + usize::from(number < depth % askers);
+    (0..askers.min(depth)).map(move |number| (number as u64, share(number)))
 }

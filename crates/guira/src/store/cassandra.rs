@@ -8,7 +8,7 @@ use guira_persist::{
     backup_socket::BackupSocket,
     cassandra::{CassandraAddress, CassandraOptions, CassandraStore},
 };
-use guira_server::Watch;
+use guira_server::Settings;
 
 use super::{Backing, Common};
 use crate::options::Options;
@@ -44,7 +44,8 @@ impl Backing for Cassandra {
         &self.common
     }
 
-    fn open(&self, watch: Watch) -> Result<(CassandraStore, String), String> {
+    fn open(&self, settings: &Settings) -> Result<(CassandraStore, String), String> {
+        let watch = settings.watch;
         let unix_now = Arc::new(move || watch.clock_by_now().to_unix_s(watch.now()));
         let options = CassandraOptions { address: self.address.clone(), unix_now };
         let store = CassandraStore::open(&options).map_err(|error| error.to_string())?;

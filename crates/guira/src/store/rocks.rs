@@ -8,10 +8,11 @@ use guira_persist::{
     backup_socket::BackupSocket,
     rocks::{RocksOptions, RocksStore},
 };
-use guira_server::Watch;
+use guira_server::Settings;
+use rustix::process::{Resource, getrlimit};
 
 use super::{Backing, Common, MIB};
-use crate::options::Options;
+use crate::{options::Options, serve::files_of_the_server};
 
 /// The least a store can work with, in bytes: four write buffers of a megabyte, and blocks.
 const MEMORY_MIN: usize = 16 * MIB;
@@ -58,14 +59,23 @@ impl Backing for Rocks {
         &self.common
     }
 
-    fn open(&self, watch: Watch) -> Result<(RocksStore, String), String> {
+    fn open(&self, settings: &Settings) -> Result<(RocksStore, String), String> {
         let Self { common: _, path, durability, memory_bytes } = self;
+        let watch = settings.watch;
         let unix_now = Arc::new(move || watch.clock_by_now().to_unix_s(watch.now()));
-        let options = RocksOptions::with_memory(*memory_bytes, *durability, unix_now);
+        // The limit has been raised by then.
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let options = RocksOptions {
+            descriptors: allowed.saturating_sub(files_of_the_server(settings)),
+            ..RocksOptions::with_memory(*memory_bytes, *durability, unix_now)
+        };
         let store = RocksStore::open(path, &options).map_err(|error| error.to_string())?;
         let mut line = format!(", durability {durability}");
         if let Some(why) = store.read_only() {
             line += &format!("; WRITES ARE REFUSED: {why}");
+        }
+        if let Err(why) = store.reads_at_once() {
+            line += &format!("; reads of what is not in the store's own memory take longer than they need to ({why})");
         }
         if let Some(records) = store.stats().records {
             line += &format!("; about {records} items");

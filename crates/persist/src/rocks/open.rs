@@ -36,12 +36,19 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// RocksDB does by itself where something is thrown away.
 const MERGED_EVERY_S: u64 = 30 * 24 * 60 * 60;
 
-/// Files of items that RocksDB has open at a time, of some 32 GB.
-const ITEM_FILES_MAX: usize = 512;
+/// Files of items that are open at a time where not all may be: of some 32 GB.
+const FILES_MAX: u64 = 512;
 
-/// Descriptors that a store has open at a time: two for each file of items (reads that do not wait have their own), and what is opened
-/// besides while files are merged.
-pub const OPEN_FILES_MAX: usize = 2 * (ITEM_FILES_MAX + 32);
+/// Descriptors that a store takes at least: for [`FILES_MAX`] files, and for what is opened besides while files are merged.
+pub const DESCRIPTORS_MIN: u64 = FILES_MAX + 64;
+
+/// Descriptors with which a store of a terabyte has all its files open, which takes two for each, and may grow to twice that.
+pub const DESCRIPTORS_MAX: u64 = 1 << 16;
+
+/// Descriptors from which on a store has all its files open: how many it has when it is small, and for each that is there when it is opened, so
+/// that it may grow to four times what it is.
+const ALL_OPEN_MIN: u64 = 8 << 10;
+const ALL_OPEN_A_FILE: u64 = 4 * 2;
 
 /// Write buffers: the one that is written to and those that are being made into files.
 const WRITE_BUFFERS: usize = 4;
@@ -125,7 +132,11 @@ impl RocksStore {
         }
         let generation = Arc::new(AtomicU32::new(0));
         let (mut database, items) = settings(options, &generation);
-        database.set_env(&guira_nowait::environment());
+        let has_all_open = options.descriptors >= ALL_OPEN_MIN.max(ALL_OPEN_A_FILE * files_of_items(path)?);
+        if has_all_open {
+            database.set_env(&guira_nowait::environment());
+            database.set_max_open_files(-1);
+        }
         let families = || {
             [
                 ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, items.clone()),
@@ -170,8 +181,14 @@ impl RocksStore {
             read_only,
             counters: Counters::default(),
         };
-        Self::start(inside, state, options.readers)
+        Self::start(inside, state, options.readers, has_all_open)
     }
+}
+
+fn files_of_items(path: &Path) -> Result<u64, OpenError> {
+    let is_one = |entry: &fs::DirEntry| entry.path().extension().is_some_and(|kind| kind == "sst");
+    let entries = fs::read_dir(path).map_err(OpenError::Folder)?;
+    Ok(entries.filter_map(Result::ok).filter(is_one).count() as u64)
 }
 
 /// Puts right what RocksDB would not come past in logs.
@@ -288,7 +305,9 @@ pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (
     database.set_wal_bytes_per_sync(BYTES_PER_SYNC);
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     database.set_max_background_jobs(cores.clamp(2, 8) as i32);
-    database.set_max_open_files(ITEM_FILES_MAX as i32);
+    database.set_max_open_files(FILES_MAX as i32);
+    // What a read held last is freed by a thread of RocksDB's.
+    database.set_avoid_unnecessary_blocking_io(true);
     // From some twenty files it knows about how many records there are.
     database.set_skip_stats_update_on_db_open(false);
     database.set_log_level(LogLevel::Warn);
@@ -310,12 +329,13 @@ pub(super) fn settings(options: &RocksOptions, generation: &Arc<AtomicU32>) -> (
         generation: Arc::clone(generation),
     });
     let mut blocks = BlockBasedOptions::default();
-    // Whose readers wait for no lock; its table grows with what is in it.
-    blocks.set_block_cache(&Cache::new_hyper_clock_cache(options.cache_bytes, 0));
+    // Whose readers wait for no lock. Its table is made for blocks of this length: one that grows is reserved as a whole, which a limit on
+    // address space, or memory that is locked, does not go with.
+    blocks.set_block_cache(&Cache::new_hyper_clock_cache(options.cache_bytes, BLOCK_LEN_BYTES));
     blocks.set_block_size(BLOCK_LEN_BYTES);
     blocks.set_ribbon_filter(FILTER_BITS);
     blocks.set_whole_key_filtering(true);
-    // So that all memory is in one account, and what finds the blocks goes last.
+    // So that all memory is in one account; what finds the blocks stays somewhat longer than they do.
     blocks.set_cache_index_and_filter_blocks(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
     blocks.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);

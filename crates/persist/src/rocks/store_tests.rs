@@ -181,23 +181,51 @@ fn what_is_in_memory_is_read_at_once() {
     assert_eq!(store.stats().reads_at_once, 2);
 }
 
-/// After a restart, when RocksDB has nothing in memory: it is as the system says.
+/// After a restart, when RocksDB has nothing in memory.
 #[test]
-fn what_the_system_has_in_memory_is_read_at_once_and_nothing_else() {
+fn what_the_system_has_in_memory_is_read_at_once_if_all_files_may_be_open() {
+    for descriptors in [DESCRIPTORS_MIN, DESCRIPTORS_MAX] {
+        let (folder, store) = new_store();
+        assert_all_written(&write(&store, vec![put(b"key", b"value")]));
+        store.merge();
+        drop(store);
+        let store =
+            RocksStore::open(folder.path(), &RocksOptions { descriptors, ..options(Durability::Os).0 }).expect("opens");
+        let reads_at_once = store.reads_at_once();
+        let has_them = guira_nowait::has_reads_that_do_not_wait(&folder.path().join("CURRENT")).expect("there");
+        assert_eq!(reads_at_once.is_ok(), descriptors == DESCRIPTORS_MAX && has_them, "{reads_at_once:?}");
+        // It has just been written.
+        let found = store.get_now(key(b"key"), |found| found.is_some());
+        assert_eq!(found, reads_at_once.is_ok().then_some(true));
+        assert_eq!(value(&store, b"key").as_deref(), Some(&b"value"[..]));
+        // Now its block is in RocksDB's own memory.
+        assert_eq!(store.get_now(key(b"key"), |found| found.is_some()), Some(true));
+        let stats = store.stats();
+        assert_eq!((stats.reads_at_once, stats.reads_waited), (1 + u64::from(reads_at_once.is_ok()), 1));
+    }
+}
+
+/// Each that cannot be read at once is begun by the system on the caller's thread, and that waits once the device has no place for it.
+#[test]
+fn while_many_reads_are_on_their_way_no_more_are_begun_by_who_may_not_wait() {
     let (folder, store) = new_store();
     assert_all_written(&write(&store, vec![put(b"key", b"value")]));
     store.merge();
     drop(store);
-    let is_known = guira_nowait::is_known(&folder.path().join("CURRENT")).expect("there");
-    let store = open(folder.path());
-    // It has just been written.
-    let found = store.get_now(key(b"key"), |found| found.is_some());
-    assert_eq!(found, is_known.then_some(true));
+    let store =
+        RocksStore::open(folder.path(), &RocksOptions { descriptors: DESCRIPTORS_MAX, ..options(Durability::Os).0 })
+            .expect("opens");
+    let counters = &store.inside.counters;
+    counters.reads_waited.fetch_add(READS_BEGUN_MAX, Relaxed);
+    assert_eq!(store.get_now(key(b"key"), |_| ()), None, "only RocksDB's own memory is looked at");
+    counters.reads_done.fetch_add(1, Relaxed);
+    assert_eq!(store.get_now(key(b"key"), |_| ()).is_some(), store.reads_at_once().is_ok());
     assert_eq!(value(&store, b"key").as_deref(), Some(&b"value"[..]));
-    // Now its block is in RocksDB's own memory.
-    assert_eq!(store.get_now(key(b"key"), |found| found.is_some()), Some(true));
-    let stats = store.stats();
-    assert_eq!((stats.reads_at_once, stats.reads_waited), (1 + u64::from(is_known), 1));
+    assert_eq!(
+        counters.reads_waited.load(Relaxed) - counters.reads_done.load(Relaxed),
+        READS_BEGUN_MAX - 1,
+        "all are counted"
+    );
 }
 
 #[test]

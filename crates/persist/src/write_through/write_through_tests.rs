@@ -594,105 +594,127 @@ fn a_flush_whose_time_comes_does_not_wait_for_one_that_is_on_its_way() {
 enum FlushAct {
     Set,
     Flush,
-    Hear(bool),
-    Complete(u8),
+    Hear,
+    Complete(Fault),
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+/// Two workers that set one key and flush, and what they were told. Each moment is later than the one before.
+struct Flushing {
+    rig: Rig,
+    workers: [Worker<Memc3>; 2],
+    clock: u64,
+    /// When each was asked for, and when it was stored; its value is its place here.
+    sets: Vec<(u64, Option<u64>)>,
+    /// When each was asked for, when it was answered, and whether it was carried out.
+    flushes: Vec<(u64, Option<(u64, bool)>)>,
+    /// Worker and ticket of what is not answered; whether it is a set, and which.
+    asked: BTreeMap<(usize, u64), (bool, usize)>,
+}
 
-    /// Two workers, one key, flushes that fail: what was stored before one that succeeded was asked for is gone, now and after a restart;
-    /// what was stored after the last one was answered is there.
-    #[test]
-    fn flushes_flush_what_was_before_them_and_nothing_else(
-        acts in prop::collection::vec((any::<bool>(), prop_oneof![
-            2 => Just(FlushAct::Set),
-            2 => Just(FlushAct::Flush),
-            2 => any::<bool>().prop_map(FlushAct::Hear),
-            3 => (0u8..4).prop_map(FlushAct::Complete),
-        ]), 1..40),
-    ) {
-        let store = Arc::new(MemoryStore::holding());
-        let rig = rig_with(Arc::clone(&store));
-        let mut workers = [rig.worker(), rig.worker()];
-        // When each was asked for and, if it was, answered; of sets the value is the first.
-        let mut clock = 0;
-        let mut sets: Vec<(u64, Option<u64>)> = Vec::new();
-        let mut flushes: Vec<(u64, Option<(u64, bool)>)> = Vec::new();
-        let mut asked: BTreeMap<(usize, u64), (bool, usize)> = BTreeMap::new();
-        let mut hear = |workers: &mut [Worker<Memc3>; 2],
-                        at: usize,
-                        clock: &mut u64,
-                        sets: &mut Vec<(u64, Option<u64>)>,
-                        flushes: &mut Vec<(u64, Option<(u64, bool)>)>,
-                        asked: &mut BTreeMap<(usize, u64), (bool, usize)>| {
-            for (ticket, said) in rig.hear(&mut workers[at]) {
-                *clock += 1;
-                let (is_set, number) = asked.remove(&(at, ticket)).expect("asked");
-                if is_set {
-                    sets[number].1 = matches!(said[0].1, Said::Other(Answer::Stored { .. })).then_some(*clock);
-                } else {
-                    flushes[number].1 = Some((*clock, said[0].1 == Said::Other(Answer::Deleted)));
+impl Flushing {
+    fn new() -> Self {
+        let rig = rig(MemoryStore::holding());
+        let workers = [rig.worker(), rig.worker()];
+        Self { rig, workers, clock: 0, sets: Vec::new(), flushes: Vec::new(), asked: BTreeMap::new() }
+    }
+
+    fn act(&mut self, at: usize, act: &FlushAct) {
+        self.clock += 1;
+        let now = self.clock;
+        match act {
+            FlushAct::Set => {
+                let number = self.sets.len();
+                self.sets.push((now, None));
+                let value = (number as u64).to_le_bytes();
+                match self.rig.ask(&mut self.workers[at], now, "k", set(&value)) {
+                    None => drop(self.asked.insert((at, now), (true, number))),
+                    Some(said) => assert_eq!(said, Said::Other(Answer::Failed { unknown: false })),
                 }
             }
-        };
-        let complete = |fault: Fault| {
-            if store.held().1 > 0 {
-                // Changes of items succeed, for what is asked is what flushes do.
-                let is_flush = store.first_held_is_state();
-                store.complete_write(if is_flush { fault } else { Fault::None });
+            FlushAct::Flush => {
+                self.asked.insert((at, now), (false, self.flushes.len()));
+                self.flushes.push((now, None));
+                assert_eq!(self.rig.through.flush_all(&mut self.workers[at], NOW, NOW, Ticket(now)), None);
             }
-        };
-        for (which, act) in acts {
-            let at = usize::from(which);
-            clock += 1;
-            match act {
-                FlushAct::Set => {
-                    let value = (sets.len() as u64).to_le_bytes();
-                    let number = sets.len();
-                    sets.push((clock, None));
-                    match rig.ask(&mut workers[at], clock, "k", set(&value)) {
-                        None => drop(asked.insert((at, clock), (true, number))),
-                        Some(said) => prop_assert_eq!(said, Said::Other(Answer::Failed { unknown: false })),
-                    }
-                }
-                FlushAct::Flush => {
-                    asked.insert((at, clock), (false, flushes.len()));
-                    flushes.push((clock, None));
-                    rig.through.flush_all(&mut workers[at], NOW, NOW, Ticket(clock));
-                }
-                FlushAct::Hear(_) => hear(&mut workers, at, &mut clock, &mut sets, &mut flushes, &mut asked),
-                FlushAct::Complete(fault) => {
-                    complete([Fault::None, Fault::Refused, Fault::UnknownNot, Fault::UnknownDone][usize::from(fault)]);
-                }
-            }
+            FlushAct::Hear => self.hear(at),
+            FlushAct::Complete(fault) => self.complete(*fault),
         }
-        while store.held().1 > 0 || !asked.is_empty() {
-            complete(Fault::None);
-            for at in [0, 1] {
-                hear(&mut workers, at, &mut clock, &mut sets, &mut flushes, &mut asked);
-            }
-        }
-        let last_flush = flushes.iter().map(|(_, over)| over.expect("answered").0).max().unwrap_or(0);
-        let flushed_until = flushes.iter().filter(|(_, over)| over.is_some_and(|(_, done)| done)).map(|(begun, _)| *begun).max();
-        let must_be = sets.iter().any(|(begun, over)| *begun > last_flush && over.is_some());
-        let next = rig_at(1_700_000_000, Arc::clone(&store));
-        for rig in [&rig, &next] {
-            let mut worker = rig.worker();
-            let said = rig.ask(&mut worker, 1, "k", GET).or_else(|| {
-                rig.store.complete_read(0, Fault::None);
-                rig.hear_one(&mut worker)
-            });
-            match said {
-                Some(Said::Value(_, _, value)) => {
-                    let number = u64::from_le_bytes(value[..].try_into().expect("a number"));
-                    let over = sets[number as usize].1.expect("it was stored");
-                    prop_assert!(flushed_until.is_none_or(|flushed| over > flushed), "{number} is back: {sets:?} {flushes:?}");
-                }
-                other => prop_assert!(!must_be, "{other:?}: {sets:?} {flushes:?}"),
+    }
+
+    fn hear(&mut self, at: usize) {
+        for (ticket, said) in self.rig.hear(&mut self.workers[at]) {
+            self.clock += 1;
+            let (is_set, number) = self.asked.remove(&(at, ticket)).expect("asked");
+            let said = &said[0].1;
+            if is_set {
+                self.sets[number].1 = matches!(said, Said::Other(Answer::Stored { .. })).then_some(self.clock);
+            } else {
+                self.flushes[number].1 = Some((self.clock, *said == Said::Other(Answer::Deleted)));
             }
         }
     }
+
+    /// Changes of items succeed, for what is asked is what flushes do.
+    fn complete(&self, fault: Fault) {
+        let store = &self.rig.store;
+        if store.held().1 > 0 {
+            store.complete_write(if store.first_held_is_state() { fault } else { Fault::None });
+        }
+    }
+
+    fn finish(&mut self) {
+        while self.rig.store.held().1 > 0 || !self.asked.is_empty() {
+            self.complete(Fault::None);
+            (0..2).for_each(|at| self.hear(at));
+        }
+    }
+
+    /// What was stored before a flush that was carried out was asked for is gone; what was stored after the last one was answered is there.
+    fn check(&self, rig: &Rig) {
+        let mut worker = rig.worker();
+        let said = rig.ask(&mut worker, 1, "k", GET).or_else(|| {
+            rig.store.complete_read(0, Fault::None);
+            rig.hear_one(&mut worker)
+        });
+        let carried_out = self.flushes.iter().filter(|(_, over)| over.is_some_and(|(_, is_done)| is_done));
+        let flushed = carried_out.map(|(asked, _)| *asked).max().unwrap_or(0);
+        let last_answer = self.flushes.iter().map(|(_, over)| over.expect("answered").0).max().unwrap_or(0);
+        let must_be_there = self.sets.iter().any(|(asked, stored)| *asked > last_answer && stored.is_some());
+        if let Some(Said::Value(_, _, value)) = said {
+            let number = u64::from_le_bytes(value[..].try_into().expect("a number")) as usize;
+            let stored = self.sets[number].1.expect("it was stored");
+            assert!(stored > flushed, "{number} is back: {:?} {:?}", self.sets, self.flushes);
+        } else {
+            assert!(!must_be_there, "{said:?}: {:?} {:?}", self.sets, self.flushes);
+        }
+    }
+}
+
+fn flush_act() -> impl Strategy<Value = FlushAct> {
+    let faults = [Fault::None, Fault::Refused, Fault::UnknownNot, Fault::UnknownDone];
+    prop_oneof![
+        2 => Just(FlushAct::Set),
+        2 => Just(FlushAct::Flush),
+        2 => Just(FlushAct::Hear),
+        3 => prop::sample::select(faults.to_vec()).prop_map(FlushAct::Complete),
+    ]
+}
+
+#[test]
+fn flushes_flush_what_was_before_them_and_nothing_else_whichever_fail() {
+    const RUNS: u32 = 2_000;
+    let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(RUNS) });
+    let acts = prop::collection::vec((0usize..2, flush_act()), 1..40);
+    let run = |acts: Vec<(usize, FlushAct)>| {
+        let mut run = Flushing::new();
+        acts.iter().for_each(|(at, act)| run.act(*at, act));
+        run.finish();
+        run.check(&run.rig);
+        // And after a restart.
+        run.check(&rig_with(Arc::clone(&run.rig.store)));
+        Ok(())
+    };
+    runner.run(&acts, run).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// A clock that wavers by a second between two looks let the server take the flush that it had just carried out for a later one, and
