@@ -24,7 +24,9 @@ fn a_tiny_run_measures_everything_in_process_and_leaves_nothing_behind() {
     };
     assert_eq!(median(cached_reads::NAME, "1 thread", "guira", metric::AT_ONCE), 1.0);
     assert!(median(cached_reads::NAME, "1 thread", "guira", metric::OVER_ROCKSDB) > 0.0);
-    assert!(median(larger_set::NAME, "page cache, 8 on their way", "guira", metric::AT_ONCE) < 0.9);
+    let at_once = |variant| median(larger_set::NAME, variant, "guira", metric::AT_ONCE);
+    // What was forgotten is not read at once; some of it is in the block cache.
+    assert!(at_once("disk, 8 on their way") <= at_once("page cache, 8 on their way") + 0.05);
     assert!(median(larger_set::NAME, "disk, 64 on their way", "rocksdb", metric::OPERATIONS) > 0.0);
     // However the machine is loaded, one client's write shares its sync with nobody, and many share theirs.
     assert_eq!(median(group_commit::NAME, "1 writer", "guira", metric::WRITES_PER_SYNC), 1.0);
