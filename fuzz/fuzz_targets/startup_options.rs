@@ -37,7 +37,14 @@ fn check_extended(text: &str) {
     assert_eq!(extended::parse(&several), parsed);
     let Ok(extended) = parsed else { return };
     // Named one by one: a field that is new has to be said again too.
-    let extended::Extended { maxconns_fast, idle_timeout, read_buf_mem_limit, watcher_logbuf_size, track_sizes, ignored } = &extended;
+    let extended::Extended {
+        maxconns_fast,
+        idle_timeout,
+        read_buf_mem_limit,
+        watcher_logbuf_size,
+        track_sizes,
+        ignored,
+    } = &extended;
     let mut again = vec![if *maxconns_fast { "maxconns_fast" } else { "no_maxconns_fast" }.to_owned()];
     let seconds = idle_timeout.map(|timeout| format!("idle_timeout={}", timeout.as_secs()));
     let megabytes = read_buf_mem_limit.map(|len| format!("read_buf_mem_limit={}", len.div_ceil(1 << 20)));

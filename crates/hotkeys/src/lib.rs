@@ -10,7 +10,7 @@
 //!   admission_threshold         the load from which on another one is worth its place
 //! ```
 //! No input or output, no clock and no randomness of its own: segments are ended by whoever has the time, and seeds are given. So a run
-//! repeats itself. Memory is bounded by what a tracker is made for, whatever keys come; a key's hash is seeded, so that nobody who does
+//! repeats itself. Memory is bounded by the keys that a tracker is made for and the longest there are, whatever comes; a key's hash is seeded, so that nobody who does
 //! not know the seed can choose keys that are slow to find.
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Alpha, SpaceSaving};
+use crate::{Alpha, Count, SpaceSaving};
 
 /// A key with its load.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,7 +15,8 @@ pub struct HotKey {
 
 /// Keys with the most load, found anew at the end of each segment.
 ///
-/// Always true: there are at most `len_max`, hottest first, and all of them were among the most frequent `len_max` of the last segment.
+/// Always true: there are at most `len_max`, hottest first, and all of them were among the `len_max` of the last segment that may have been seen
+/// most often.
 #[derive(Debug)]
 pub struct TopKeys {
     counter: SpaceSaving,
@@ -38,6 +39,11 @@ impl TopKeys {
     /// Counts a query. O(1).
     pub fn see(&mut self, key: &[u8]) {
         self.counter.see(key);
+    }
+
+    /// How often a key was seen in this segment so far, if it is tracked.
+    pub fn count(&self, key: &[u8]) -> Option<Count> {
+        self.counter.count(key)
     }
 
     /// Ends a segment in which a counted query stands for so many a second: the sampling's inverse over the segment's seconds.
@@ -113,6 +119,7 @@ mod tests {
         see(&mut tracker, b"a", 50);
         see(&mut tracker, b"b", 20);
         see(&mut tracker, b"late", 1);
+        assert_eq!(tracker.count(b"late"), Some(Count { at_most: 21, over: 20 }));
         tracker.end_segment(1.0);
         assert_eq!(loads(&tracker), [(&b"a"[..], 50.0), (b"late", 1.0)]);
     }

@@ -195,7 +195,10 @@ impl Store for MemoryStore {
         }
         let mut inside = self.inside();
         inside.stats.reads_at_once += 1;
-        Some(read(inside.records.get(key.as_bytes()).map(Record::borrowed)))
+        let found = inside.records.get(key.as_bytes()).cloned();
+        // Who reads may take locks that are held by who writes.
+        drop(inside);
+        Some(read(found.as_ref().map(Record::borrowed)))
     }
 
     fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {

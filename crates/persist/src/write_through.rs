@@ -102,6 +102,8 @@ pub struct WriteThrough<E, S> {
     flushes: Mutex<Flushes>,
     /// As [`Flushes::is_settled`].
     is_settled: AtomicBool,
+    /// The state of a generation that began by itself may not have been written.
+    due_failed: Arc<AtomicBool>,
     /// Versions up to here are reserved.
     versions_reserved: AtomicU64,
     /// The highest version that was given.
@@ -164,6 +166,7 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
             flush_at_s: AtomicU32::new(0),
             flushes: Mutex::new(Flushes::new(state)),
             is_settled: AtomicBool::new(true),
+            due_failed: Arc::default(),
             versions_reserved: AtomicU64::new(state.versions_reserved),
             highest_version: AtomicU64::new(state.versions_reserved),
             operations: AtomicUsize::new(0),

@@ -42,13 +42,14 @@ const FILES_MAX: u64 = 512;
 /// Descriptors that a store takes at least: for [`FILES_MAX`] files, and for what is opened besides while files are merged.
 pub const DESCRIPTORS_MIN: u64 = FILES_MAX + 64;
 
-/// Descriptors with which a store of a terabyte has all its files open, which takes two for each, and may grow to twice that.
-pub const DESCRIPTORS_MAX: u64 = 1 << 16;
-
-/// Descriptors from which on a store has all its files open: how many it has when it is small, and for each that is there when it is opened, so
-/// that it may grow to four times what it is.
+/// Descriptors from which on a store has all its files open: how many it has when it is small, and for each that is there when it is opened
+/// twice two, so that it may grow to twice what it is.
 const ALL_OPEN_MIN: u64 = 8 << 10;
-const ALL_OPEN_A_FILE: u64 = 4 * 2;
+const ALL_OPEN_A_FILE: u64 = 2 * 2;
+
+/// Descriptors with which a store of two terabytes, of 32,768 files, has them all open.
+pub const DESCRIPTORS_MAX: u64 = 1 << 17;
+const _: () = assert!(DESCRIPTORS_MAX == ALL_OPEN_A_FILE * (2 << 40) / (64 << 20));
 
 /// Write buffers: the one that is written to and those that are being made into files.
 const WRITE_BUFFERS: usize = 4;

@@ -30,7 +30,7 @@ pub(super) enum Flush {
     At(u32, u64),
 }
 
-/// Whether the store is to be told that a `flush_all` is not to be.
+/// Whether the store is to be told what it may not have: that a `flush_all` is not to be, or that one whose time came has been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TakingBack {
     /// None has failed.
@@ -146,6 +146,16 @@ impl Flushes {
         }
         self.taking_back = TakingBack::Again;
         self.waiting.drain(..).flat_map(|(_, replies)| replies).collect()
+    }
+
+    /// The state of a generation that began by itself may not have been written. False if it cannot be given again yet, for another is under
+    /// way.
+    pub(super) fn give_again(&mut self) -> bool {
+        let is_free = self.under_way.is_none() && self.is_settled();
+        if is_free {
+            self.taking_back = TakingBack::Again;
+        }
+        is_free
     }
 
     /// Whether [`Flushes::given`] is to be written once more; from now on that is under way.

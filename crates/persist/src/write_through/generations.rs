@@ -69,8 +69,10 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         if is_due() {
             let mut flushes = self.flushes();
             let generation = flushes.begin_due();
-            // That it was to be is in the store already.
-            self.store.write(vec![Write::State(flushes.given())], Box::new(|_| {}));
+            // That it was to be is in the store already, unless another is on its way to its place.
+            let due_failed = Arc::clone(&self.due_failed);
+            let done = move |written: Result<Written, StoreError>| due_failed.store(written.is_err(), Relaxed);
+            self.store.write(vec![Write::State(flushes.given())], Box::new(done));
             self.begin(&mut versions, generation, now);
             self.flush_at_s.store(0, Relaxed);
         }
@@ -107,12 +109,17 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
 
     /// Whether items may be changed; if not, the store is asked again whether they may.
     pub(super) fn may_change(&self, mailbox: &Arc<Mailbox>) -> bool {
-        if self.is_settled.load(Relaxed) {
+        let has_failed = self.due_failed.load(Relaxed);
+        if self.is_settled.load(Relaxed) && !has_failed {
             return true;
         }
         let mut flushes = self.flushes();
+        if has_failed && flushes.give_again() {
+            self.due_failed.store(false, Relaxed);
+            self.is_settled.store(false, Relaxed);
+        }
         self.take_back_again(&mut flushes, mailbox);
-        flushes.is_settled()
+        flushes.is_settled() && !self.due_failed.load(Relaxed)
     }
 
     /// The `flush_all` that was under way has been written, or may not have been; who waits for that.
@@ -126,7 +133,9 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         let mut flushes = self.flushes();
         if written.is_err() {
             let replies = flushes.take_back(versions.generation);
-            self.is_settled.store(false, Relaxed);
+            if self.is_settled.swap(false, Relaxed) {
+                tracing::warn!("a flush_all may not have been written: nothing is changed until the store has said so");
+            }
             self.write_state(&flushes, mailbox, Mail::TakenBack);
             return replies;
         }
