@@ -39,7 +39,7 @@ const MERGED_EVERY_S: u64 = 30 * 24 * 60 * 60;
 /// Files of items that are open at a time where not all may be: of some 32 GB.
 const FILES_MAX: u64 = 512;
 
-/// Descriptors that a store takes at least: for [`FILES_MAX`] files, and for what is opened besides while files are merged.
+/// Descriptors that a store takes at least: for 512 files, and for what is opened besides while files are merged.
 pub const DESCRIPTORS_MIN: u64 = FILES_MAX + 64;
 
 /// Descriptors from which on a store has all its files open: how many it has when it is small, and for each that is there when it is opened
