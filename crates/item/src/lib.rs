@@ -1,6 +1,6 @@
 //! What Guira stores, what its commands mean, and the traits behind which everything that answers stands.
 //!
-//! - [`Key`], [`Time`], [`Expiry`]: the small types every layer speaks.
+//! - [`Key`], [`Time`], [`Expiry`], [`Moment`]: the small types every layer speaks.
 //! - [`Request`], [`Operation`], [`Answer`], [`Hit`]: what is asked of one item and what comes back.
 //! - [`apply()`]: the pure function that gives every operation its meaning once, for all engines and stores.
 //! - [`Rank`], [`Standing`]: which of an engine's items would go before which.
@@ -14,6 +14,7 @@
 mod apply;
 mod engine;
 mod key;
+mod moment;
 mod operation;
 mod order;
 mod service;
@@ -27,6 +28,7 @@ pub use engine::{
     ReassignError, ScanCursor,
 };
 pub use key::{KEY_LEN_MAX, Key, KeyError};
+pub use moment::{Moment, Span};
 pub use operation::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Restore, Store,
     StoreMode,

@@ -24,11 +24,10 @@
 
 mod asking;
 mod cached_item;
-mod chain;
 mod driving;
 mod flushes;
 mod generations;
-mod late;
+mod mail;
 mod reads;
 mod sinks;
 mod stored_item;
@@ -42,6 +41,7 @@ use std::{
     },
 };
 
+use guira_chain::{Chain, Late, Place, Reply, give};
 use guira_item::{
     Answer, Clock, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request,
     ScanCursor, Service, Sink, Ticket, Time, Wake,
@@ -49,10 +49,9 @@ use guira_item::{
 };
 
 use asking::{AskedEngine, Asking, OPERATIONS_MAX};
-use chain::{Chain, Reply};
 use flushes::Flushes;
 use generations::Versions;
-use late::{Late, Mail, Mailbox, PostOffice, ReplyTo, give};
+use mail::{Mail, Mailbox, PostOffice, ReplyTo};
 use reads::may_be_read;
 use sinks::Kept;
 
@@ -271,7 +270,7 @@ impl<E: Engine, S: Store> Service for WriteThrough<E, S> {
         }
         let serial = worker.late.serial();
         worker.late.open(ticket, serial, 0, vec![None]);
-        let reply_to = ReplyTo { mailbox: Arc::clone(&worker.mailbox), ticket, serial, at: 0 };
+        let reply_to = ReplyTo { mailbox: Arc::clone(&worker.mailbox), place: Place { ticket, serial, at: 0 } };
         self.want_flush(at, now, reply_to);
         None
     }

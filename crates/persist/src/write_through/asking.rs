@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use guira_chain::{Chain, Owned, Place, Reply, UseBefore, give};
 use guira_item::{
     Engine, Operation, Request, Sink, Ticket,
     store::{Store, StoreError, StoreErrorKind},
@@ -11,8 +12,7 @@ use guira_item::{
 
 use super::{
     Worker, WriteThrough,
-    chain::{Chain, Owned, Reply, UseBefore},
-    late::{Mailbox, ReplyTo, give},
+    mail::{Mailbox, ReplyTo},
 };
 
 /// Operations that may be on their way to or from the store, which take some hundred bytes each beside their values.
@@ -60,7 +60,7 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         let mut shard = self.shard(key.as_bytes());
         let reply_to = |mailbox: &Arc<Mailbox>| {
             let at = asking.late.as_ref().map_or(0, |(first, _)| index - first) as u32;
-            ReplyTo { mailbox: Arc::clone(mailbox), ticket: asking.ticket, serial: asking.serial, at }
+            ReplyTo { mailbox: Arc::clone(mailbox), place: Place { ticket: asking.ticket, serial: asking.serial, at } }
         };
         let mut operation = Owned::of(&request.operation);
         if let AskedEngine::InVain(use_before) = asked {
@@ -84,7 +84,7 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
             chain.push(operation, worker.now, reply_to(&worker.mailbox));
             return None;
         }
-        let mut chain = Chain::new();
+        let mut chain = Chain::default();
         chain.push(operation, worker.now, reply_to(&worker.mailbox));
         if self.drive(worker, &mut shard, key, &mut chain) {
             shard.chains.insert(key.as_bytes().into(), chain);

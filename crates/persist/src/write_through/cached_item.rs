@@ -5,13 +5,10 @@
 
 use std::sync::PoisonError;
 
+use guira_chain::{Base, Item};
 use guira_item::{Answer, Delete, Engine, Get, Key, Operation, Request, Restore, store::Store};
 
-use super::{
-    Worker, WriteThrough,
-    chain::{Base, Item},
-    sinks::Single,
-};
+use super::{Worker, WriteThrough, sinks::Single};
 
 impl<E: Engine, S: Store> WriteThrough<E, S> {
     /// What the engine has under a key, if it can be relied on.

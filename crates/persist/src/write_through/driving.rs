@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use guira_chain::{Base, Chain, Next, Reply, Setting};
 use guira_item::{
     Answer, Engine, Key,
     store::{Record, Store, StoreError, StoreErrorKind, Written},
@@ -12,9 +13,8 @@ use guira_item::{
 
 use super::{
     Shard, Worker, WriteThrough,
-    chain::{Base, Chain, Next, Reply, Setting},
     generations::next_version,
-    late::{Mail, ReplyTo},
+    mail::{Mail, ReplyTo},
 };
 
 impl<E: Engine, S: Store> WriteThrough<E, S> {
@@ -103,7 +103,7 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
 
     fn open(&self, worker: &mut Worker<E>, letter: Mail) {
         match letter {
-            Mail::Reply(reply_to, reply) => worker.late.put(&reply_to, reply),
+            Mail::Reply(reply_to, reply) => worker.late.put(reply_to.place, reply),
             Mail::Read(name, found) => {
                 self.go_on(worker, &name, |this, worker, key, chain| this.on_read(worker, key, chain, found));
             }
@@ -195,7 +195,7 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
 
     fn bring(&self, worker: &mut Worker<E>, reply_to: ReplyTo, reply: Reply) {
         if Arc::ptr_eq(&reply_to.mailbox, &worker.mailbox) {
-            worker.late.put(&reply_to, reply);
+            worker.late.put(reply_to.place, reply);
         } else {
             let mailbox = Arc::clone(&reply_to.mailbox);
             self.post.post(&mailbox, Mail::Reply(reply_to, reply));

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use guira_item::store::{Generation, StoreState};
 
-use super::late::{Mailbox, ReplyTo};
+use super::mail::{Mailbox, ReplyTo};
 
 /// What a `flush_all` wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

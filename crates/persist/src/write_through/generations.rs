@@ -15,7 +15,7 @@ use guira_item::{
 use super::{
     WriteThrough,
     flushes::{Flush, Flushes, Wanted},
-    late::{Mail, Mailbox, ReplyTo},
+    mail::{Mail, Mailbox, ReplyTo},
 };
 
 /// Versions that are reserved at a time: few writes of the state, and few versions lost at a restart.

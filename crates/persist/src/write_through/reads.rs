@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
+use guira_chain::{Base, Reply, UseBefore};
 use guira_item::{Answer, Engine, Get, Hit, Key, Operation, Request, Sink, store::Store};
 
 use super::{
     Worker, WriteThrough,
     asking::{AskedEngine, Asking},
-    chain::{Base, Reply, UseBefore},
     sinks::{Kept, Single, Split, wins},
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use guira_item::{Answer, Death, Expiry, Get, Hit, Operation, PinnedValue, Request, Sink, VALUE_SLACK_LEN};
 
-use super::chain::{Reply, UseBefore};
+use guira_chain::{Reply, UseBefore};
 
 /// Whether a read that the engine could answer has to change the item: its reader wins.
 pub(super) fn wins(get: &Get, hit: &Hit) -> bool {

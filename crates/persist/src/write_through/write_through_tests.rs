@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 
+use guira_chain::{Base, Item, Owned, Setting};
 use guira_history::{Event, Model, check};
 use guira_item::{
     Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Footprints, Get, Hit, Key, Operation, Store as StoreOperation,
@@ -11,11 +12,7 @@ use guira_item::{
 use guira_memc3::Memc3;
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use super::{
-    chain::{Base, Item, Owned, Setting},
-    sinks::Single,
-    *,
-};
+use super::{sinks::Single, *};
 use crate::{Fault, MemoryStore};
 
 const NOW: Time = Time(1_000);
@@ -926,7 +923,7 @@ impl Model for Meaning {
             next_version: |told| told,
             versions_shown: true,
         };
-        let (reply, changed) = chain::step(&act.operation.get(), &base, &mut setting);
+        let (reply, changed) = guira_chain::step(&act.operation.get(), &base, &mut setting);
         let after = match &changed {
             None => state.clone(),
             Some(Base::Present(item)) => Some(Held { value: item.value.to_vec(), version: item.version }),

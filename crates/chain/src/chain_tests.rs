@@ -16,7 +16,7 @@ struct Driver {
 
 impl Driver {
     fn new() -> Self {
-        Self { chain: Chain::new(), now: NOW, generation: Generation(0), last_version: 0 }
+        Self { chain: Chain::default(), now: NOW, generation: Generation(0), last_version: 0 }
     }
 
     fn ask(&mut self, number: u32, operation: Operation<'_>) {

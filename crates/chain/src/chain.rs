@@ -21,29 +21,34 @@ use guira_item::{
 
 /// An operation that owns its value.
 #[derive(Clone, Debug)]
-pub(super) struct Owned {
+pub struct Owned {
     /// With an empty value.
     operation: Operation<'static>,
     value: Box<[u8]>,
     /// How used the item was before the engine was asked for it, which counted as a use.
-    pub(super) use_before: Option<UseBefore>,
+    pub use_before: Option<UseBefore>,
 }
 
 /// How used an item was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct UseBefore {
+pub struct UseBefore {
     fetched: bool,
     idle_s: u32,
 }
 
 impl UseBefore {
-    pub(super) fn of(hit: &Hit) -> Self {
+    /// As a hit tells it.
+    pub fn of(hit: &Hit) -> Self {
         Self { fetched: hit.fetched, idle_s: hit.idle_s }
     }
 }
 
 impl Owned {
-    pub(super) fn of(operation: &Operation<'_>) -> Self {
+    /// A copy.
+    ///
+    /// # Panics
+    /// For [`Operation::Restore`], which no client can ask for.
+    pub fn of(operation: &Operation<'_>) -> Self {
         let (operation, value) = match *operation {
             Operation::Store(store) => (Operation::Store(Store { value: &[], ..store }), store.value.into()),
             Operation::Get(get) => (Operation::Get(get), Box::default()),
@@ -55,7 +60,8 @@ impl Owned {
         Self { operation, value, use_before: None }
     }
 
-    pub(super) fn get(&self) -> Operation<'_> {
+    /// It, with its value.
+    pub fn get(&self) -> Operation<'_> {
         match self.operation {
             Operation::Store(store) => Operation::Store(Store { value: &self.value, ..store }),
             other => other,
@@ -70,16 +76,25 @@ impl Owned {
 
 /// An item as the store has it, in the server's time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Item {
-    pub(super) flags: u32,
-    pub(super) version: u64,
-    pub(super) expiry: Expiry,
-    pub(super) generation: Generation,
-    pub(super) stale: bool,
-    pub(super) win_sent: bool,
-    pub(super) fetched: bool,
-    pub(super) idle_s: u32,
-    pub(super) value: Arc<[u8]>,
+pub struct Item {
+    /// Client flags.
+    pub flags: u32,
+    /// Version, as the store has it.
+    pub version: u64,
+    /// When it ends.
+    pub expiry: Expiry,
+    /// The generation it was stored in.
+    pub generation: Generation,
+    /// Is marked stale.
+    pub stale: bool,
+    /// A client has been told that it won.
+    pub win_sent: bool,
+    /// Has been read since it was taken from the store.
+    pub fetched: bool,
+    /// Seconds since it was last used, as far as known.
+    pub idle_s: u32,
+    /// The bytes.
+    pub value: Arc<[u8]>,
 }
 
 impl Item {
@@ -102,7 +117,7 @@ impl Item {
 
 /// What the store has under the key.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Base {
+pub enum Base {
     /// Not known yet.
     Unknown,
     /// Nothing, or nothing that is live.
@@ -116,7 +131,7 @@ const ROUND_LEN_MAX: usize = 4 << 20;
 
 /// What is answered.
 #[derive(Clone, Debug)]
-pub(super) enum Reply {
+pub enum Reply {
     /// A read has found something; with its value if that was wanted.
     Hit(Hit, Option<Arc<[u8]>>),
     /// Anything else; and why what lay there was not live, if something did.
@@ -124,12 +139,13 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) fn failed(error: &StoreError) -> Self {
+    /// What a failure of the store is to who has asked.
+    pub fn failed(error: &StoreError) -> Self {
         Self::Answer(Answer::Failed { unknown: error.unknown }, None)
     }
 
     /// Bytes of its value.
-    pub(super) fn value_len(&self) -> usize {
+    pub fn value_len(&self) -> usize {
         match self {
             Self::Hit(_, Some(value)) => value.len(),
             _ => 0,
@@ -139,7 +155,7 @@ impl Reply {
 
 /// What the driver has to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Next {
+pub enum Next {
     /// Read the item, then [`Chain::on_read`].
     Read,
     /// Write [`Chain::written`], then [`Chain::on_written`].
@@ -149,17 +165,21 @@ pub(super) enum Next {
 }
 
 /// What it takes to apply operations.
-pub(super) struct Setting<'v> {
-    pub(super) now: Time,
-    pub(super) generation: Generation,
-    pub(super) key_len: usize,
+pub struct Setting<'v> {
+    /// The server's time.
+    pub now: Time,
+    /// The generation that is served.
+    pub generation: Generation,
+    /// Bytes of the key.
+    pub key_len: usize,
     /// Bytes of key and value beyond which an item is too large.
-    pub(super) len_max: usize,
-    /// The last version that was given; the next one is up to `next_version`.
-    pub(super) last_version: &'v mut u64,
-    pub(super) next_version: fn(u64) -> u64,
+    pub len_max: usize,
+    /// The last version that was given.
+    pub last_version: &'v mut u64,
+    /// What comes after a version.
+    pub next_version: fn(u64) -> u64,
     /// Clients are told versions; without, all are 0.
-    pub(super) versions_shown: bool,
+    pub versions_shown: bool,
 }
 
 impl Setting<'_> {
@@ -181,7 +201,7 @@ struct Held<R> {
 }
 
 /// All that goes on about one key; replies go to an `R`.
-pub(super) struct Chain<R> {
+pub struct Chain<R> {
     base: Base,
     waiting: VecDeque<Asked<R>>,
     /// When the last of them came.
@@ -193,8 +213,9 @@ pub(super) struct Chain<R> {
     is_used: bool,
 }
 
-impl<R> Chain<R> {
-    pub(super) fn new() -> Self {
+impl<R> Default for Chain<R> {
+    /// Nothing is known, and nothing has been asked.
+    fn default() -> Self {
         Self {
             base: Base::Unknown,
             waiting: VecDeque::new(),
@@ -204,30 +225,38 @@ impl<R> Chain<R> {
             is_used: false,
         }
     }
+}
 
+impl<R> Chain<R> {
     /// Asks for something more.
-    pub(super) fn push(&mut self, operation: Owned, now: Time, reply_to: R) {
+    pub fn push(&mut self, operation: Owned, now: Time, reply_to: R) {
         self.latest = self.latest.max(now);
         self.waiting.push_back(Asked { operation, reply_to });
     }
 
     /// What the store has, as far as is known.
-    pub(super) fn base(&self) -> &Base {
+    pub fn base(&self) -> &Base {
         &self.base
     }
 
     /// Whether the item counts as used since it was taken from the engine.
-    pub(super) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.is_used
     }
 
     /// What is to be written.
-    pub(super) fn written(&self) -> &Base {
+    ///
+    /// # Panics
+    /// Other than after [`Next::Write`].
+    pub fn written(&self) -> &Base {
         self.after.as_ref().expect("only asked for after Next::Write")
     }
 
     /// Goes on with what waits; not while it is being read or written. Who can be answered is put into `out`.
-    pub(super) fn advance(&mut self, setting: &mut Setting<'_>, out: &mut Vec<(R, Reply)>) -> Next {
+    ///
+    /// # Panics
+    /// While something is being written.
+    pub fn advance(&mut self, setting: &mut Setting<'_>, out: &mut Vec<(R, Reply)>) -> Next {
         assert!(self.after.is_none(), "one write at a time");
         setting.now = setting.now.max(self.latest);
         let mut base = self.base.clone();
@@ -278,19 +307,22 @@ impl<R> Chain<R> {
     }
 
     /// The item has been read.
-    pub(super) fn on_read(&mut self, found: Base) {
+    pub fn on_read(&mut self, found: Base) {
         debug_assert!(found != Base::Unknown && self.base == Base::Unknown);
         self.base = found;
     }
 
     /// The item cannot be read: nobody who waits for it can be answered.
-    pub(super) fn on_read_failed(&mut self, error: &StoreError, out: &mut Vec<(R, Reply)>) {
+    pub fn on_read_failed(&mut self, error: &StoreError, out: &mut Vec<(R, Reply)>) {
         out.extend(self.held.drain(..).map(|held| (held.asked.reply_to, held.reply)));
         out.extend(self.waiting.drain(..).map(|asked| (asked.reply_to, Reply::failed(error))));
     }
 
     /// The change has been written, or has not.
-    pub(super) fn on_written(&mut self, outcome: Result<(), &StoreError>, out: &mut Vec<(R, Reply)>) {
+    ///
+    /// # Panics
+    /// Other than after [`Next::Write`].
+    pub fn on_written(&mut self, outcome: Result<(), &StoreError>, out: &mut Vec<(R, Reply)>) {
         let after = self.after.take().expect("it was written");
         match outcome {
             Ok(()) => {
@@ -311,7 +343,7 @@ impl<R> Chain<R> {
 }
 
 /// Applies an operation; returns the answer, and what is there afterwards if that is something else.
-pub(super) fn step(operation: &Operation<'_>, base: &Base, setting: &mut Setting<'_>) -> (Reply, Option<Base>) {
+pub fn step(operation: &Operation<'_>, base: &Base, setting: &mut Setting<'_>) -> (Reply, Option<Base>) {
     let (item, death) = match base {
         Base::Present(item) => (Some(item), None),
         Base::Absent(death) => (None, *death),

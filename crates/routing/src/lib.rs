@@ -1,0 +1,3 @@
+#![forbid(unsafe_code)]
+mod node;
+pub use node::NodeId;
