@@ -1,3 +1,29 @@
+//! Which node is asked for a key (SwitchKV, NSDI 2016, sections 3.1 and 3.2.3).
+//!
+//! ```text
+//! key ---> KeyHash                what packet headers carry, the same at every member
+//!            |
+//!            |--> RouteTable      is it cached, and where: one rule for a hash; a hint
+//!            |        ^
+//!            |        | RuleSink: a switch takes the same updates
+//!            |    RulePlan        which rules are wanted, and which update is made next
+//!            |
+//!            +--> PartitionMap    if it is not: which backend has it
+//! ```
+//! No input or output, no clock and no randomness of its own: moments and seeds are given. So a run repeats itself, and all who know the
+//! backends and the seed know who owns a key. Memory is bounded by the rules and backends that there may be.
 #![forbid(unsafe_code)]
+
+mod hash;
 mod node;
+mod partitions;
+mod route_table;
+mod rule_plan;
+mod rule_sink;
+
+pub use hash::{HashSeed, KeyHash};
 pub use node::NodeId;
+pub use partitions::{BACKENDS_MAX, PARTITIONS, PartitionError, PartitionId, PartitionMap};
+pub use route_table::{RouteTable, TableFull};
+pub use rule_plan::{BudgetError, RuleBudget, RulePlan, RuleUpdate, TooManyWanted};
+pub use rule_sink::RuleSink;

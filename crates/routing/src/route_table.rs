@@ -1,0 +1,197 @@
+//! Which cache node a hash is routed to: what a switch has as its table of rules, or a gateway in a switch's stead.
+//!
+//! Always true: there are no more rules than it was made for, and nothing is allocated after it was made.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, Hasher},
+};
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+
+use crate::{KeyHash, NodeId};
+
+/// A table that is full: the rule was not installed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableFull {
+    /// So many rules there are.
+    pub len_max: usize,
+}
+
+impl fmt::Display for TableFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the route table is full with {} rules", self.len_max)
+    }
+}
+
+impl std::error::Error for TableFull {}
+
+/// The rules, by hash.
+pub struct RouteTable {
+    nodes: HashMap<KeyHash, NodeId, Rehash>,
+    len_max: usize,
+}
+
+impl fmt::Debug for RouteTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteTable").field("len", &self.len()).field("len_max", &self.len_max).finish_non_exhaustive()
+    }
+}
+
+impl RouteTable {
+    /// Room for `len_max` rules. `seed` is the table's own, and nobody else's: who knows the cluster's can choose keys whose hashes are all
+    /// alike.
+    pub fn new(len_max: usize, seed: u64) -> Self {
+        // For twice as many: then what removals leave behind is always cleared in place.
+        let nodes = HashMap::with_capacity_and_hasher(len_max.saturating_mul(2), Rehash(RapidSecrets::seed(seed)));
+        Self { nodes, len_max }
+    }
+
+    /// Routes `hash` to `node`, and no longer to another.
+    pub fn install(&mut self, hash: KeyHash, node: NodeId) -> Result<(), TableFull> {
+        if let Some(installed) = self.nodes.get_mut(&hash) {
+            *installed = node;
+            return Ok(());
+        }
+        if self.nodes.len() >= self.len_max {
+            return Err(TableFull { len_max: self.len_max });
+        }
+        self.nodes.insert(hash, node);
+        Ok(())
+    }
+
+    /// Routes `hash` to no cache node any more. Whether it was.
+    pub fn remove(&mut self, hash: KeyHash) -> bool {
+        self.nodes.remove(&hash).is_some()
+    }
+
+    /// The cache node that a hash is routed to; `None`: to the owner of its partition.
+    pub fn lookup(&self, hash: KeyHash) -> Option<NodeId> {
+        self.nodes.get(&hash).copied()
+    }
+
+    /// Routes nothing to `node` any more. Looks at all rules.
+    pub fn remove_node(&mut self, node: NodeId) {
+        self.nodes.retain(|_, there| *there != node);
+    }
+
+    /// Routes nothing to any cache node.
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+/// Hashes what is a hash already, by secrets of the table's own.
+struct Rehash(RapidSecrets);
+
+impl BuildHasher for Rehash {
+    type Hasher = Rehashed;
+
+    fn build_hasher(&self) -> Rehashed {
+        Rehashed { secrets: self.0, hash: 0 }
+    }
+}
+
+struct Rehashed {
+    secrets: RapidSecrets,
+    hash: u64,
+}
+
+impl Hasher for Rehashed {
+    fn write(&mut self, bytes: &[u8]) {
+        self.hash ^= rapidhash_v3_seeded(bytes, &self.secrets);
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_full_table_takes_no_more_but_replaces() {
+        let mut table = RouteTable::new(2, 1);
+        assert_eq!(table.install(KeyHash(1), NodeId(1)), Ok(()));
+        assert_eq!(table.install(KeyHash(2), NodeId(1)), Ok(()));
+        assert_eq!(table.install(KeyHash(3), NodeId(1)), Err(TableFull { len_max: 2 }));
+        assert_eq!(table.install(KeyHash(2), NodeId(3)), Ok(()));
+        assert_eq!((table.lookup(KeyHash(2)), table.lookup(KeyHash(3))), (Some(NodeId(3)), None));
+        assert!(table.remove(KeyHash(1)) && !table.remove(KeyHash(1)));
+        assert_eq!(table.install(KeyHash(3), NodeId(1)), Ok(()));
+    }
+
+    #[test]
+    fn rules_that_come_and_go_allocate_nothing() {
+        for len_max in [0, 1, 7, 28, 112, 448, 1_000] {
+            let mut table = RouteTable::new(len_max, 2);
+            let capacity = table.nodes.capacity();
+            for hash in 0..20 * len_max as u64 {
+                table.install(KeyHash(hash), NodeId(1)).unwrap();
+                if hash + 1 >= len_max as u64 {
+                    assert_eq!(table.len(), len_max);
+                    assert!(table.remove(KeyHash(hash + 1 - len_max as u64)));
+                }
+            }
+            // What removals have left behind counts against it, so that it may say less.
+            assert!(table.nodes.capacity() <= capacity, "for {len_max} rules");
+        }
+    }
+
+    #[test]
+    fn tables_hash_each_by_their_own_seed() {
+        let hash = |seed| Rehash(RapidSecrets::seed(seed)).hash_one(KeyHash(17));
+        assert_eq!(hash(1), hash(1));
+        assert_ne!(hash(1), hash(2));
+    }
+
+    proptest! {
+        #[test]
+        fn routes_are_the_last_ones_installed(acts in prop::collection::vec((0u8..12, 0u64..9, 0u16..3), 1..200)) {
+            const LEN_MAX: usize = 5;
+            let (mut table, mut model) = (RouteTable::new(LEN_MAX, 3), BTreeMap::new());
+            for (act, hash, node) in acts {
+                let (hash, node) = (KeyHash(hash), NodeId(node));
+                match act {
+                    0..7 => {
+                        let fits = model.len() < LEN_MAX || model.contains_key(&hash);
+                        prop_assert_eq!(table.install(hash, node).is_ok(), fits);
+                        if fits {
+                            model.insert(hash, node);
+                        }
+                    }
+                    7..10 => prop_assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
+                    10 => {
+                        table.remove_node(node);
+                        model.retain(|_, there| *there != node);
+                    }
+                    _ => {
+                        table.clear();
+                        model.clear();
+                    }
+                }
+                prop_assert_eq!((table.len(), table.is_empty()), (model.len(), model.is_empty()));
+                for hash in (0..9).map(KeyHash) {
+                    prop_assert_eq!(table.lookup(hash), model.get(&hash).copied());
+                }
+            }
+        }
+    }
+}
