@@ -188,12 +188,14 @@ impl Setting<'_> {
     }
 }
 
+#[derive(Debug)]
 struct Asked<R> {
     operation: Owned,
     reply_to: R,
 }
 
 /// What was asked and applied, and waits for the write.
+#[derive(Debug)]
 struct Held<R> {
     asked: Asked<R>,
     reply: Reply,
@@ -201,6 +203,7 @@ struct Held<R> {
 }
 
 /// All that goes on about one key; replies go to an `R`.
+#[derive(Debug)]
 pub struct Chain<R> {
     base: Base,
     waiting: VecDeque<Asked<R>>,

@@ -12,11 +12,13 @@ pub struct Request<'a> {
 }
 
 /// What is asked of an item.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation<'a> {
     /// Read, and what may come with a read: touch, vivify, win. (get gets gat gats mg me)
     Get(Get),
     /// Write a whole value or extend one. (set add replace append prepend cas ms)
+    #[cfg_attr(feature = "serde", serde(borrow))]
     Store(Store<'a>),
     /// Remove, or mark stale. (delete md)
     Delete(Delete),
@@ -25,10 +27,44 @@ pub enum Operation<'a> {
     /// Set the expiry. (touch)
     Touch(Expiry),
     /// Put an item back that was kept elsewhere, as it was. No command of a client's.
+    #[cfg_attr(feature = "serde", serde(skip))]
     Restore(Restore<'a>),
 }
 
 impl Operation<'_> {
+    /// The same with every expiry as `map` makes it: for who counts time from another moment.
+    #[must_use]
+    pub fn map_expiries(self, map: impl Fn(Expiry) -> Expiry) -> Self {
+        match self {
+            Self::Get(get) => Self::Get(Get {
+                touch: get.touch.map(&map),
+                vivify: get.vivify.map(&map),
+                recache: get.recache.map(&map),
+                ..get
+            }),
+            Self::Store(store) => {
+                Self::Store(Store { expiry: map(store.expiry), vivify: store.vivify.map(&map), ..store })
+            }
+            Self::Delete(delete) => {
+                let invalidate =
+                    delete.invalidate.map(|invalidate| Invalidate { touch: invalidate.touch.map(&map) });
+                Self::Delete(Delete { invalidate, ..delete })
+            }
+            Self::Arithmetic(arithmetic) => Self::Arithmetic(Arithmetic {
+                touch: arithmetic.touch.map(&map),
+                create: arithmetic.create.map(|(value, expiry)| (value, map(expiry))),
+                ..arithmetic
+            }),
+            Self::Touch(expiry) => Self::Touch(map(expiry)),
+            Self::Restore(restore) => Self::Restore(Restore { expiry: map(restore.expiry), ..restore }),
+        }
+    }
+
+    /// Whether it is a read that changes nothing, whatever is there.
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Self::Get(Get { wins: false, touch: None, vivify: None, .. }))
+    }
+
     /// Its name in logs.
     pub fn name(&self) -> &'static str {
         match self {
@@ -50,6 +86,7 @@ impl Operation<'_> {
 
 /// A read. `Get::PLAIN` is the classic get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Get {
     /// The value is wanted, not only what is known about it.
     pub value: bool,
@@ -85,6 +122,7 @@ impl Get {
 
 /// Under which condition and how a value is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum StoreMode {
     /// Whatever is there.
     Set,
@@ -100,6 +138,7 @@ pub enum StoreMode {
 
 /// A condition on the version of what is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CasRule {
     /// The version the client has seen.
     pub expected: u64,
@@ -108,7 +147,8 @@ pub struct CasRule {
 }
 
 /// A write of a value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Store<'a> {
     /// How.
     pub mode: StoreMode,
@@ -121,6 +161,7 @@ pub struct Store<'a> {
     /// Create with this expiry if append or prepend finds nothing (ms flag N).
     pub vivify: Option<Expiry>,
     /// The bytes.
+    #[cfg_attr(feature = "serde", serde(with = "serde_bytes", borrow))]
     pub value: &'a [u8],
 }
 
@@ -153,6 +194,7 @@ pub struct Restore<'a> {
 
 /// What a marking as stale does besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Invalidate {
     /// A new expiry, if given.
     pub touch: Option<Expiry>,
@@ -160,6 +202,7 @@ pub struct Invalidate {
 
 /// A removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Delete {
     /// Only if the version is this.
     pub cas: Option<u64>,
@@ -169,6 +212,7 @@ pub struct Delete {
 
 /// Direction of an [`Arithmetic`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ArithmeticMode {
     /// Adds, wrapping around at 2^64.
     Increment,
@@ -178,6 +222,7 @@ pub enum ArithmeticMode {
 
 /// A change of a decimal number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Arithmetic {
     /// Up or down.
     pub mode: ArithmeticMode,
@@ -193,6 +238,7 @@ pub struct Arithmetic {
 
 /// What is known about an item that was read; its value travels through the [`Sink`](crate::Sink).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hit {
     /// The client's flags.
     pub flags: u32,
@@ -222,8 +268,17 @@ pub struct Hit {
     pub total_len: usize,
 }
 
+impl Hit {
+    /// The same with every expiry as `map` makes it.
+    #[must_use]
+    pub fn map_expiries(self, map: impl Fn(Expiry) -> Expiry) -> Self {
+        Self { expiry_before: map(self.expiry_before), expiry: map(self.expiry), ..self }
+    }
+}
+
 /// The answer to an operation that is not a hit on a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Answer {
     /// A read found nothing.
     Miss,
@@ -268,4 +323,17 @@ pub enum Answer {
         /// True if the operation may have taken place.
         unknown: bool,
     },
+}
+
+impl Answer {
+    /// The same with every expiry as `map` makes it.
+    #[must_use]
+    pub fn map_expiries(self, map: impl Fn(Expiry) -> Expiry) -> Self {
+        match self {
+            Self::Number { value, cas, expiry_before, expiry, created } => {
+                Self::Number { value, cas, expiry_before: map(expiry_before), expiry: map(expiry), created }
+            }
+            other => other,
+        }
+    }
 }

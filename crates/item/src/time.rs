@@ -5,6 +5,7 @@
 
 /// Seconds since two seconds before the server started.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(pub u32);
 
 impl Time {
@@ -25,6 +26,7 @@ impl Time {
 
 /// The second from which on an item is gone; 0 means never. 30 bits: 34 years of uptime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Expiry(u32);
 
 /// Longest expiry time in seconds that counts from now; a larger one is a Unix time (protocol.txt, "Expiration times").

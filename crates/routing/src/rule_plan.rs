@@ -18,6 +18,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use guira_item::{Moment, Span};
+use serde::{Deserialize, Serialize};
 
 use crate::{KeyHash, NodeId};
 
@@ -89,7 +90,7 @@ impl fmt::Display for TooManyWanted {
 impl std::error::Error for TooManyWanted {}
 
 /// What a switch is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RuleUpdate {
     /// Route a hash to a cache node, and no longer to another.
     Install {

@@ -1,1 +1,39 @@
+//! The switched cluster (SwitchKV): hot keys are routed to a few cache nodes, all others straight to the backend that has them, and every answer
+//! is linearizable for its key.
+//!
+//! ```text
+//! clients --> Gateway --(a rule for the hash)--> CacheNode --(not there)--> Backend --> store
+//!               ^  \------(none)------------------------------------------> Backend
+//!               | routes                           ^ values, updates, leases |
+//!               Controller <---- rules ---- CacheNode ---- fetches, drops --/
+//! ```
+//! Each is a state machine, `step(now, what happened, &mut Outbox)`, without I/O, clock or randomness but what is handed in: drivers put them on
+//! sockets, the simulator into virtual time, the model checker into every order.
+//!
+//! - [`backend`], [`cache_node`], [`controller`], [`gateway`]: the four.
+//! - [`Message`]: what they tell each other. [`Outbox`]: what a step wants done.
+//! - [`Mutant`]: faults that the checkers have to find out.
 #![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod cache_node;
+pub mod controller;
+mod drift;
+pub mod gateway;
+mod initiator;
+mod message;
+mod mutant;
+mod outbox;
+
+use guira_cluster::{Frame, SessionId};
+
+pub use drift::Drift;
+pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};
+pub use mutant::Mutant;
+pub use outbox::{AskId, Outbox, StoreCall};
+
+/// A frame as a message.
+fn told(session: SessionId, frame: Frame<&Body>) -> Message<'static> {
+    let Frame { ack, seq, body } = frame;
+    Message::Told { session, ack, seq, body: body.cloned() }
+}

@@ -1,0 +1,245 @@
+//! A backend: the owner of a part of the keys, before a store.
+//!
+//! ```text
+//! Request --> window (once) --> chain of the key --> store --> [cached? Update --> acknowledged, or lease over] --> Reply
+//! Fetch   -----------------------^                                                              (R5: behind what is on its way)
+//! ```
+//! Always true:
+//! - what is on its way for a key takes effect in the order it came, and is answered when the store has it *and* no cache node can serve
+//!   anything older (R4); reads and fetches of the key wait behind it (R5);
+//! - a cache node may have a key only if the key is in the set of one of its sessions whose lease may still run (R6);
+//! - a request acts once (R3): its gateway's session is with this life of the backend, and what was answered is kept until nobody asks again;
+//! - a backend that begins serves nothing until no cache node serves what it gave in an earlier life (R2);
+//! - versions and generations are reserved in the store before they are used.
+
+mod cached;
+mod clients;
+mod flush;
+mod hot;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use guira_chain::Reply;
+use guira_cluster::{Incarnation, NodeClock, Opening, SessionId};
+use guira_item::{
+    Moment, Span,
+    store::{Record, StoreError, StoreState, Written},
+};
+use guira_routing::NodeId;
+use std::sync::Arc;
+
+use crate::{Drift, Message, Mutant, Number, Outbox};
+use cached::CachePeer;
+use clients::Client;
+use flush::StateWork;
+pub use hot::{HotConfig, Reports};
+use hot::HotKeys;
+use work::Work;
+
+/// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.
+const OPERATIONS_MAX: usize = 1 << 16;
+
+/// How often an unanswered declaration is repeated.
+const VOID_AGAIN_AFTER: Span = Span::from_ms(50);
+
+/// What a backend is.
+#[derive(Clone, Debug)]
+pub struct BackendConfig {
+    /// Its name.
+    pub me: NodeId,
+    /// This life's number.
+    pub incarnation: Incarnation,
+    /// Who may cache its keys.
+    pub caches: Vec<NodeId>,
+    /// Who may ask.
+    pub gateways: Vec<NodeId>,
+    /// How long a lease is. The same in every life, or none is shorter than those before it.
+    pub lease: Span,
+    /// The bound on clocks.
+    pub drift: Drift,
+    /// Ties its moments to the cluster's seconds.
+    pub clock: NodeClock,
+    /// Bytes of key and value together beyond which an item is refused: it has to fit into a datagram.
+    pub item_len_max: usize,
+    /// How hot keys are found.
+    pub hot: HotConfig,
+    /// A fault put in on purpose, for the tests of the checkers.
+    pub mutant: Option<Mutant>,
+}
+
+/// What a backend is told.
+#[derive(Debug)]
+pub enum Happened<'e> {
+    /// A message came.
+    Message(NodeId, Message<'e>),
+    /// The store has read an item.
+    Read(Box<[u8]>, Result<Option<Record<Arc<[u8]>>>, StoreError>),
+    /// The store has written an item.
+    Written(Box<[u8]>, Result<Written, StoreError>),
+    /// The store has written the state.
+    StateWritten(Result<Written, StoreError>),
+    /// Time has passed.
+    Tick,
+}
+
+/// Who waits for a reply of a chain.
+#[derive(Clone, Copy, Debug)]
+enum ReplyTo {
+    /// A gateway's request.
+    Request { gateway: NodeId, session: SessionId, number: Number, only_reads: bool, is_hot: bool },
+    /// A cache node's fetch.
+    Fetch { cache: NodeId, session: SessionId },
+}
+
+/// Numbers about a backend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BackendCounts {
+    /// Operations that were asked for, each once.
+    pub operations: u64,
+    /// Requests that came again, or too late.
+    pub repeated: u64,
+    /// Requests of sessions that are not there.
+    pub strangers: u64,
+    /// Operations refused because too many were on their way.
+    pub refused: u64,
+    /// Items that were fetched.
+    pub fetches: u64,
+    /// Bursts that were told.
+    pub bursts: u64,
+    /// Updates of cached items.
+    pub updates: u64,
+    /// Changes that have waited for a lease to run out.
+    pub lease_waits: u64,
+    /// Messages that mean nothing here.
+    pub ignored: u64,
+}
+
+/// A backend.
+#[derive(Debug)]
+pub struct Backend {
+    config: BackendConfig,
+    state: StoreState,
+    state_work: StateWork,
+    last_version: u64,
+    keys: HashMap<Box<[u8]>, Work>,
+    clients: BTreeMap<NodeId, Client>,
+    caches: BTreeMap<NodeId, CachePeer>,
+    hot: HotKeys,
+    /// On their way.
+    operations: usize,
+    replies: Vec<(ReplyTo, Reply)>,
+    /// What this life waits for before it serves.
+    start: Option<Start>,
+    counts: BackendCounts,
+}
+
+/// The wait for the end of earlier lives' leases.
+#[derive(Debug)]
+struct Start {
+    unheard: BTreeSet<NodeId>,
+    until: Moment,
+    ask_at: Moment,
+}
+
+impl Backend {
+    /// A backend that begins at `now`, with what its store has as its state.
+    pub fn new(config: BackendConfig, state: StoreState, now: Moment) -> Self {
+        let until = now + config.drift.granter(config.lease);
+        Self {
+            state,
+            state_work: StateWork::default(),
+            last_version: state.versions_reserved,
+            keys: HashMap::new(),
+            clients: BTreeMap::new(),
+            caches: config.caches.iter().map(|cache| (*cache, CachePeer::default())).collect(),
+            hot: HotKeys::new(&config.hot, now),
+            operations: 0,
+            replies: Vec::new(),
+            start: Some(Start { unheard: config.caches.iter().copied().collect(), until, ask_at: now }),
+            counts: BackendCounts::default(),
+            config,
+        }
+    }
+
+    /// Heeds what has happened; `now` was read after it had.
+    pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
+        match happened {
+            Happened::Message(from, message) => self.on_message(now, from, message, out),
+            Happened::Read(key, found) => self.on_read(now, key, found, out),
+            Happened::Written(key, written) => self.on_written(now, key, written, out),
+            Happened::StateWritten(written) => self.on_state_written(now, written.map(drop), out),
+            Happened::Tick => {}
+        }
+        self.go_on_starting(now, out);
+        self.go_on_with_state(now, out);
+        self.end_lapsed(now, out);
+        self.report(now);
+        self.emit(now, out);
+    }
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
+        match message {
+            Message::Join { opening } => self.on_join(from, opening, out),
+            Message::Request(ask) => self.on_request(now, &ask, out),
+            Message::Flush(asker) => self.on_flush(&asker, out),
+            Message::Open { opening, at } => self.on_open(now, from, opening, at, out),
+            Message::AskLease { session, at } => self.on_ask_lease(now, from, session, at, out),
+            Message::Voided { incarnation, up_to } => self.on_voided(now, from, incarnation, up_to, out),
+            Message::Told { session, ack, seq, body } => {
+                let frame = guira_cluster::Frame { ack, seq, body };
+                self.on_told(now, from, session, frame, out);
+            }
+            Message::Joined { .. }
+            | Message::Reply { .. }
+            | Message::Gone { .. }
+            | Message::Opened { .. }
+            | Message::Lease { .. }
+            | Message::Void { .. } => self.counts.ignored += 1,
+        }
+    }
+
+    /// Whether it serves: not before what earlier lives gave is void.
+    pub fn serves(&self) -> bool {
+        self.start.is_none()
+    }
+
+    fn go_on_starting(&mut self, now: Moment, out: &mut Outbox) {
+        let Some(start) = &mut self.start else { return };
+        let is_over = start.unheard.is_empty() || now > start.until || self.config.mutant == Some(Mutant::R2);
+        if is_over && self.state.versions_reserved > self.last_version {
+            self.start = None;
+        } else if !is_over && start.ask_at <= now {
+            start.ask_at = now + VOID_AGAIN_AFTER;
+            let void = Message::Void { incarnation: self.config.incarnation, up_to: Opening(0) };
+            start.unheard.iter().for_each(|cache| out.send(*cache, &void));
+        }
+    }
+
+    fn on_voided(&mut self, now: Moment, from: NodeId, incarnation: Incarnation, up_to: Opening, out: &mut Outbox) {
+        if incarnation != self.config.incarnation {
+            return;
+        }
+        if let Some(start) = &mut self.start {
+            start.unheard.remove(&from);
+        }
+        self.forget_sessions(now, from, up_to, out);
+    }
+
+    /// When `step` has something to do, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Moment> {
+        let starting = self.start.as_ref().map(|start| start.ask_at.min(start.until));
+        let caches = self.caches.values().filter_map(|peer| peer.wake_at());
+        [starting, self.hot.wake_at(), self.state_work.wake_at()].into_iter().flatten().chain(caches).min()
+    }
+
+    /// Numbers.
+    pub fn counts(&self) -> BackendCounts {
+        self.counts
+    }
+
+    /// Keys that cache nodes may have.
+    pub fn cached_keys(&self) -> usize {
+        self.caches.values().map(CachePeer::keys).sum()
+    }
+}

@@ -1,0 +1,285 @@
+//! Who has which keys in a cache: sessions with cache nodes, their leases, and what they have yet to hear.
+//!
+//! Always true (R6): a key is put into the set before its item is told, and taken out only by a drop that has seen what was told last; what is
+//! told in a session is heard in order; a session that is ended keeps its set until its lease has run out; no lease goes on while an update
+//! has waited for a part of one; a lease is counted from after it was granted (R1).
+
+use std::collections::{HashMap, VecDeque};
+
+use guira_chain::Item;
+use guira_cluster::{Frame, Link, Opening, Seq, SessionId};
+use guira_item::{Key, Moment};
+use guira_routing::NodeId;
+
+use super::{Backend, Reports};
+use crate::{Body, Loaded, Message, Mutant, Outbox, told};
+
+/// Sessions of one cache node that have ended and whose leases may run, at most: further ones are not opened until one has run out.
+const ENDED_MAX: usize = 8;
+
+/// Parts of a lease: an update that has waited for one of them keeps the lease from going on.
+const INTERVALS: u64 = 4;
+
+/// What is known of one cache node.
+#[derive(Debug, Default)]
+pub(super) struct CachePeer {
+    last_opening: Opening,
+    live: Option<Session>,
+    ended: Vec<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: SessionId,
+    link: Link<Body>,
+    /// Keys it may have, with the message that told it of each last.
+    keys: HashMap<Box<[u8]>, Seq>,
+    /// By this node's clock.
+    lease_until: Moment,
+    /// The latest time of the cache node's own that it has told.
+    heard_at: Moment,
+    /// Updates that are not acknowledged, in order.
+    waits: VecDeque<Wait>,
+}
+
+/// A change waits for this to be heard.
+#[derive(Debug)]
+struct Wait {
+    seq: Seq,
+    since: Moment,
+    key: Box<[u8]>,
+}
+
+impl CachePeer {
+    pub(super) fn keys(&self) -> usize {
+        self.live.iter().chain(&self.ended).map(|session| session.keys.len()).sum()
+    }
+
+    pub(super) fn has_sessions(&self) -> bool {
+        self.live.is_some() || !self.ended.is_empty()
+    }
+
+    pub(super) fn last_opening(&self) -> Opening {
+        self.last_opening
+    }
+
+    fn end(&mut self) {
+        self.ended.extend(self.live.take());
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        let live = self.live.iter().flat_map(|session| [Some(session.lease_until), session.link.wake_at()]);
+        let ended = self.ended.iter().map(|session| Some(session.lease_until));
+        live.chain(ended).flatten().min()
+    }
+}
+
+impl Backend {
+    pub(super) fn on_open(&mut self, now: Moment, from: NodeId, opening: Opening, at: Moment, out: &mut Outbox) {
+        let is_busy = self.start.is_some() || self.state_work.is_flushing();
+        let Some(peer) = self.caches.get_mut(&from).filter(|_| !is_busy) else { return };
+        let incarnation = self.config.incarnation;
+        let session = SessionId { incarnation, opening };
+        if opening > peer.last_opening {
+            if peer.ended.len() >= ENDED_MAX {
+                return;
+            }
+            peer.end();
+            peer.last_opening = opening;
+            peer.live = Some(Session {
+                id: session,
+                link: Link::default(),
+                keys: HashMap::new(),
+                lease_until: Moment::default(),
+                heard_at: at,
+                waits: VecDeque::new(),
+            });
+        }
+        if let Some(live) = peer.live.as_mut().filter(|live| live.id == session) {
+            live.lease_until = live.lease_until.max(now + self.config.drift.granter(self.config.lease));
+            live.heard_at = live.heard_at.max(at);
+            out.send(from, &Message::Opened { session, at, lease: self.config.lease });
+        }
+    }
+
+    pub(super) fn on_ask_lease(&mut self, now: Moment, from: NodeId, id: SessionId, at: Moment, out: &mut Outbox) {
+        let (lease, drift) = (self.config.lease, self.config.drift);
+        let Some(live) = self.live(from, id, out) else { return };
+        live.heard_at = live.heard_at.max(at);
+        let is_behind = live.waits.front().is_some_and(|wait| now.since(wait.since) >= lease.part(INTERVALS));
+        if !is_behind {
+            live.lease_until = live.lease_until.max(now + drift.granter(lease));
+            out.send(from, &Message::Lease { session: id, at, lease });
+        }
+    }
+
+    /// A session that is there; who goes by another is told.
+    fn live(&mut self, cache: NodeId, id: SessionId, out: &mut Outbox) -> Option<&mut Session> {
+        let peer = self.caches.get_mut(&cache)?;
+        let live = peer.live.as_mut().filter(|live| live.id == id);
+        if live.is_none() {
+            out.send(cache, &Message::Gone { session: id });
+        }
+        live
+    }
+
+    pub(super) fn on_told(
+        &mut self,
+        now: Moment,
+        from: NodeId,
+        id: SessionId,
+        frame: Frame<Body>,
+        out: &mut Outbox,
+    ) {
+        let Some(live) = self.live(from, id, out) else { return };
+        let body = live.link.hear(now, frame);
+        let acked = live.link.acked();
+        let heard = live.waits.iter().take_while(|wait| wait.seq <= acked).count();
+        let heard: Vec<Wait> = live.waits.drain(..heard).collect();
+        for wait in heard {
+            self.heard(now, wait.key, out);
+        }
+        match body {
+            None => {}
+            Some(Body::Fetch(key)) => match Key::new(&key.0) {
+                Ok(key) => {
+                    self.counts.fetches += 1;
+                    self.fetch(now, key, from, id, out);
+                }
+                Err(_) => self.counts.ignored += 1,
+            },
+            Some(Body::Drop { key, seen }) => {
+                let is_sure = self.config.mutant != Some(Mutant::R6Drop);
+                if let Some(live) = self.caches.get_mut(&from).and_then(|peer| peer.live.as_mut())
+                    && live.keys.get(&key.0).is_some_and(|told| *told <= seen || !is_sure)
+                {
+                    live.keys.remove(&key.0);
+                }
+            }
+            Some(_) => self.counts.ignored += 1,
+        }
+    }
+
+    /// Gives a cache node what it has fetched.
+    pub(super) fn give(&mut self, now: Moment, key: &[u8], item: Option<&Item>, cache: NodeId, id: SessionId) {
+        let Some(live) = self.caches.get(&cache).and_then(|peer| peer.live.as_ref()).filter(|live| live.id == id) else {
+            return;
+        };
+        let copy = item.and_then(|item| self.copy_of(now, item, live.heard_at));
+        let is_there = copy.is_some();
+        let live = self.caches.get_mut(&cache).and_then(|peer| peer.live.as_mut()).expect("it was there just now");
+        // If there is no room it is asked for again.
+        if let Ok(seq) = live.link.send(Body::Value(key.into(), copy))
+            && is_there
+        {
+            live.keys.insert(key.into(), seq);
+        }
+    }
+
+    /// Tells cache nodes of a key that has just become hot.
+    pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
+        let per_s = self.hot.burst_load(now);
+        let caches: Vec<NodeId> = self.caches.keys().copied().collect();
+        for cache in caches {
+            let Some(live) = self.caches.get(&cache).and_then(|peer| peer.live.as_ref()) else { continue };
+            if live.keys.contains_key(key) {
+                continue;
+            }
+            let Some(copy) = self.copy_of(now, item, live.heard_at) else { continue };
+            let live = self.caches.get_mut(&cache).and_then(|peer| peer.live.as_mut()).expect("it was there just now");
+            let loaded = Loaded { key: key.into(), per_s };
+            if let Ok(seq) = live.link.send(Body::Burst(loaded, copy)) {
+                live.keys.insert(key.into(), seq);
+                self.counts.bursts += 1;
+            }
+        }
+    }
+
+    /// Tells every cache node that may have a key what it is now (`None`: nothing, or nobody knows); how many have to hear of it.
+    pub(super) fn tell_caches(&mut self, now: Moment, key: &[u8], item: Option<&Item>) -> usize {
+        let mut left = 0;
+        let caches: Vec<NodeId> = self.caches.keys().copied().collect();
+        for cache in caches {
+            let heard_at = self.caches[&cache].live.as_ref().map(|live| live.heard_at).unwrap_or_default();
+            let copy = item.and_then(|item| self.copy_of(now, item, heard_at));
+            let peer = self.caches.get_mut(&cache).expect("named just now");
+            if let Some(live) = peer.live.as_mut().filter(|live| live.keys.contains_key(key)) {
+                self.counts.updates += 1;
+                match live.link.send(Body::Update(key.into(), copy)) {
+                    Ok(seq) => {
+                        if item.is_some() {
+                            // Only a drop that has seen this one is meant by it.
+                            live.keys.insert(key.into(), seq);
+                        }
+                        live.waits.push_back(Wait { seq, since: now, key: key.into() });
+                        left += 1;
+                    }
+                    Err(_) => peer.end(),
+                }
+            }
+            for ended in peer.ended.iter_mut().filter(|ended| ended.keys.contains_key(key)) {
+                // Nothing is acknowledged in it any more.
+                ended.waits.push_back(Wait { seq: Seq(u64::MAX), since: now, key: key.into() });
+                left += 1;
+                self.counts.lease_waits += 1;
+            }
+        }
+        left
+    }
+
+    /// Sessions whose leases have run out are over: whatever waits for them goes on.
+    pub(super) fn end_lapsed(&mut self, now: Moment, out: &mut Outbox) {
+        let mut released = Vec::new();
+        for peer in self.caches.values_mut() {
+            if peer.live.as_ref().is_some_and(|live| now > live.lease_until) {
+                peer.end();
+            }
+            for ended in peer.ended.extract_if(.., |ended| now > ended.lease_until) {
+                released.extend(ended.waits);
+            }
+        }
+        for wait in released {
+            self.heard(now, wait.key, out);
+        }
+    }
+
+    /// Ends all sessions, whose leases may go on running.
+    pub(super) fn end_sessions(&mut self) {
+        self.caches.values_mut().for_each(CachePeer::end);
+    }
+
+    /// A cache node has nothing any more of its sessions up to an opening.
+    pub(super) fn forget_sessions(&mut self, now: Moment, cache: NodeId, up_to: Opening, out: &mut Outbox) {
+        let Some(peer) = self.caches.get_mut(&cache) else { return };
+        let released: Vec<Wait> = peer
+            .ended
+            .extract_if(.., |ended| ended.id.opening <= up_to)
+            .flat_map(|ended| ended.waits)
+            .collect();
+        for wait in released {
+            self.heard(now, wait.key, out);
+        }
+    }
+
+    /// Tells cache nodes who is hot, when it is time to.
+    pub(super) fn report(&mut self, now: Moment) {
+        let Some(hottest) = self.hot.report(now) else { return };
+        if hottest.is_empty() || self.config.hot.reports == Reports::Instant {
+            return;
+        }
+        for live in self.caches.values_mut().filter_map(|peer| peer.live.as_mut()) {
+            // If there is no room, the next report is soon.
+            let _ = live.link.send(Body::Report(hottest.clone()));
+        }
+    }
+
+    /// Sends what is to be sent by now.
+    pub(super) fn emit(&mut self, now: Moment, out: &mut Outbox) {
+        for (cache, peer) in &mut self.caches {
+            if let Some(live) = &mut peer.live {
+                let session = live.id;
+                live.link.emit(now, |frame| out.send(*cache, &told(session, frame)));
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Gateways' sessions: each request acts once, however often it comes.
+//!
+//! Always true (R3): a session is with one life of the backend and one of the gateway; a request below what its gateway still waits for, of
+//! another session, or beyond the window does nothing; one that is under way or has changed something is not carried out again.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use guira_chain::Reply;
+use guira_cluster::{Opening, SessionId};
+use guira_item::{Answer, Moment};
+use guira_routing::NodeId;
+
+use super::{Backend, OPERATIONS_MAX, ReplyTo};
+use crate::{Ask, Asker, Message, Mutant, Number, Outbox, Said};
+
+/// Requests of a gateway that are under way or whose answers are kept.
+const WINDOW_MAX: usize = 1 << 12;
+
+/// What has become of a request.
+#[derive(Debug)]
+enum Outcome {
+    UnderWay,
+    /// It was answered so, and may have changed something.
+    Said(Reply),
+}
+
+/// One gateway.
+#[derive(Debug)]
+pub(super) struct Client {
+    session: SessionId,
+    done_below: Number,
+    outcomes: BTreeMap<Number, Outcome>,
+}
+
+/// What is to be done with a request.
+enum Admission {
+    /// Carry it out.
+    New,
+    /// Nothing: it is under way, or nobody waits for it.
+    Old,
+}
+
+impl Client {
+    fn admit(&mut self, asker: &Asker, out: &mut Outbox) -> Admission {
+        if asker.done_below > self.done_below {
+            self.done_below = asker.done_below;
+            self.outcomes = self.outcomes.split_off(&asker.done_below);
+        }
+        if asker.number < self.done_below {
+            return Admission::Old;
+        }
+        let len = self.outcomes.len();
+        match self.outcomes.entry(asker.number) {
+            Entry::Occupied(entry) => {
+                if let Outcome::Said(reply) = entry.get() {
+                    send_reply(asker.gateway, asker.session, asker.number, reply, out);
+                }
+                Admission::Old
+            }
+            // It comes again, and then there may be room.
+            Entry::Vacant(_) if len >= WINDOW_MAX => Admission::Old,
+            Entry::Vacant(entry) => {
+                entry.insert(Outcome::UnderWay);
+                Admission::New
+            }
+        }
+    }
+}
+
+fn send_reply(gateway: NodeId, session: SessionId, number: Number, reply: &Reply, out: &mut Outbox) {
+    out.send(gateway, &Message::Reply { session, number, said: Said::of(reply) });
+}
+
+impl Backend {
+    pub(super) fn on_join(&mut self, gateway: NodeId, opening: Opening, out: &mut Outbox) {
+        if !self.config.gateways.contains(&gateway) {
+            self.counts.strangers += 1;
+            return;
+        }
+        let session = SessionId { incarnation: self.config.incarnation, opening };
+        let client = self.clients.entry(gateway).or_insert_with(|| Client {
+            session,
+            done_below: Number(0),
+            outcomes: BTreeMap::new(),
+        });
+        if opening > client.session.opening {
+            *client = Client { session, done_below: Number(0), outcomes: BTreeMap::new() };
+        }
+        if opening == client.session.opening {
+            out.send(gateway, &Message::Joined { session });
+        }
+    }
+
+    pub(super) fn on_request(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) {
+        if !self.admits(&ask.asker, out) {
+            return;
+        }
+        let Asker { gateway, session, number, .. } = ask.asker;
+        self.counts.operations += 1;
+        let only_reads = ask.operation.only_reads();
+        let is_hot = only_reads && self.hot.see(ask.key.as_bytes(), now);
+        let reply_to = ReplyTo::Request { gateway, session, number, only_reads, is_hot };
+        if self.operations >= OPERATIONS_MAX {
+            self.counts.refused += 1;
+            let refused = Reply::Answer(Answer::Failed { unknown: false }, None);
+            self.reply(gateway, session, number, refused, only_reads, out);
+            return;
+        }
+        self.ask(now, ask.key, &ask.operation, reply_to, out);
+    }
+
+    /// Whether a request is new.
+    pub(super) fn admits(&mut self, asker: &Asker, out: &mut Outbox) -> bool {
+        if self.start.is_some() {
+            // It comes again.
+            return false;
+        }
+        let client = self.clients.get_mut(&asker.gateway).filter(|client| client.session == asker.session);
+        let Some(client) = client else {
+            self.counts.strangers += 1;
+            if self.config.gateways.contains(&asker.gateway) {
+                out.send(asker.gateway, &Message::Gone { session: asker.session });
+            }
+            return false;
+        };
+        match client.admit(asker, out) {
+            Admission::New => true,
+            Admission::Old if self.config.mutant == Some(Mutant::R3) => true,
+            Admission::Old => {
+                self.counts.repeated += 1;
+                false
+            }
+        }
+    }
+
+    /// Answers a request. Unless it only reads it must not be carried out again, whatever the answer: that one may be believed already.
+    pub(super) fn reply(
+        &mut self,
+        gateway: NodeId,
+        session: SessionId,
+        number: Number,
+        reply: Reply,
+        only_reads: bool,
+        out: &mut Outbox,
+    ) {
+        let client = self.clients.get_mut(&gateway).filter(|client| client.session == session);
+        let Some(client) = client else { return };
+        send_reply(gateway, session, number, &reply, out);
+        if let Entry::Occupied(mut entry) = client.outcomes.entry(number) {
+            if only_reads {
+                entry.remove();
+            } else {
+                entry.insert(Outcome::Said(reply));
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Who is hot at a backend: the trackers, and when what they find is told.
+
+use guira_hotkeys::{Alpha, BurstLog, Sampler, TopKeys};
+use guira_item::{Moment, Span};
+
+use crate::Loaded;
+
+/// What is told to cache nodes (SwitchKV, section 4.4; what is told of every query is its "traditional" method).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reports {
+    /// Every key that is read, at once.
+    EveryQuery,
+    /// The hottest of each segment.
+    Periodic,
+    /// Bursts, at once.
+    Instant,
+    /// The hottest of each segment, and bursts.
+    #[default]
+    Both,
+}
+
+/// How hot keys are found. The defaults are the paper's (section 4.4).
+#[derive(Clone, Debug)]
+pub struct HotConfig {
+    /// What is told.
+    pub reports: Reports,
+    /// How long a segment is.
+    pub segment: Span,
+    /// Keys in a report.
+    pub reported: usize,
+    /// Keys that are counted in a segment.
+    pub tracked: usize,
+    /// How much the last segment weighs.
+    pub alpha: Alpha,
+    /// One query in so many is counted.
+    pub sample_one_in: u32,
+    /// Queries in the log of the last ones.
+    pub burst_log: usize,
+    /// Visits among them beyond which a key bursts.
+    pub burst_visits: u32,
+    /// The node's own load, queries a second, below which nothing bursts.
+    pub burst_load_min: f64,
+    /// Seeds the trackers.
+    pub seed: u64,
+}
+
+impl Default for HotConfig {
+    fn default() -> Self {
+        Self {
+            reports: Reports::Both,
+            segment: Span::from_s(1),
+            reported: 5,
+            tracked: 1_000,
+            alpha: Alpha::new(0.5).expect("between 0 and 1"),
+            sample_one_in: 1,
+            burst_log: 200,
+            burst_visits: 8,
+            burst_load_min: 100.0,
+            seed: 0,
+        }
+    }
+}
+
+/// The trackers of one backend.
+#[derive(Debug)]
+pub(super) struct HotKeys {
+    config: HotConfig,
+    sampler: Sampler,
+    top: TopKeys,
+    log: BurstLog,
+    segment_from: Moment,
+    /// In this segment, not sampled.
+    queries: u64,
+    /// In the last one.
+    per_s: f64,
+}
+
+impl HotKeys {
+    pub(super) fn new(config: &HotConfig, now: Moment) -> Self {
+        Self {
+            sampler: Sampler::new(config.sample_one_in, config.seed),
+            top: TopKeys::new(config.reported, config.tracked, config.alpha, config.seed),
+            log: BurstLog::new(config.burst_log, config.seed),
+            segment_from: now,
+            queries: 0,
+            per_s: 0.0,
+            config: config.clone(),
+        }
+    }
+
+    /// Counts a read; whether its key is to be told at once.
+    pub(super) fn see(&mut self, key: &[u8], now: Moment) -> bool {
+        self.queries += 1;
+        if self.sampler.picks() {
+            self.top.see(key);
+        }
+        match self.config.reports {
+            Reports::EveryQuery => true,
+            Reports::Periodic => false,
+            Reports::Instant | Reports::Both => {
+                self.log.see(key) > self.config.burst_visits && self.load(now) >= self.config.burst_load_min
+            }
+        }
+    }
+
+    /// Queries a second of late: of the last segment, or of this one if that is more already.
+    fn load(&self, now: Moment) -> f64 {
+        let elapsed_s = now.since(self.segment_from).as_s().max(self.config.segment.as_s() / 8.0);
+        self.per_s.max(self.queries as f64 / elapsed_s)
+    }
+
+    /// The least load of a key that bursts.
+    pub(super) fn burst_load(&self, now: Moment) -> f32 {
+        let share = f64::from(self.config.burst_visits) / self.config.burst_log as f64;
+        (self.load(now) * share) as f32
+    }
+
+    /// The hottest keys, if a segment is over.
+    pub(super) fn report(&mut self, now: Moment) -> Option<Vec<Loaded>> {
+        let elapsed = now.since(self.segment_from);
+        if elapsed < self.config.segment {
+            return None;
+        }
+        let elapsed_s = elapsed.as_s();
+        self.top.end_segment(f64::from(self.config.sample_one_in) / elapsed_s);
+        self.per_s = self.queries as f64 / elapsed_s;
+        (self.queries, self.segment_from) = (0, now);
+        let loaded = |hot: &guira_hotkeys::HotKey| Loaded { key: (*hot.key).into(), per_s: hot.per_s as f32 };
+        Some(self.top.hottest().iter().map(loaded).collect())
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        Some(self.segment_from + self.config.segment)
+    }
+}

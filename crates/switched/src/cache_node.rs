@@ -1,0 +1,437 @@
+//! A cache node: items of hot keys, from the backends in its charge.
+//!
+//! ```text
+//! Request --> item, under a valid lease? --> Reply
+//!               | no
+//!               v
+//!             Request --> backend of the key
+//! ```
+//! Always true:
+//! - an item is served only under the lease of the session in which it was told (R6), which is looked at after the request has come (R1), and not
+//!   once its backend may hold it for over;
+//! - the whole key is compared: two with one hash share a rule and nothing else (R8);
+//! - what is not kept is told to its backend, with what had been told by then.
+
+mod items;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use guira_cluster::{Frame, Incarnation, NodeClock, Opening, SessionId};
+use guira_hotkeys::{Alpha, admission_threshold};
+use guira_item::{Change, Current, Moment, Operation, Span, apply};
+use guira_routing::{KeyHash, NodeId, PartitionMap};
+use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
+
+use crate::{
+    Ask, Body, Drift, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said,
+    initiator::{Initiator, Turn},
+};
+use items::{Cached, Items};
+
+/// What a cache node is.
+#[derive(Clone, Debug)]
+pub struct CacheConfig {
+    /// Its name.
+    pub me: NodeId,
+    /// This life's number.
+    pub incarnation: Incarnation,
+    /// The backends whose keys it caches.
+    pub backends: Vec<NodeId>,
+    /// Who makes rules.
+    pub controller: NodeId,
+    /// Who has which keys.
+    pub partitions: Arc<PartitionMap>,
+    /// How a key is hashed for routing.
+    pub hash_of: fn(&[u8]) -> KeyHash,
+    /// Items at most.
+    pub items_max: usize,
+    /// Bytes of keys and values at most.
+    pub bytes_max: usize,
+    /// The bound on clocks.
+    pub drift: Drift,
+    /// Ties its moments to the cluster's seconds.
+    pub clock: NodeClock,
+    /// As the backends' segments are.
+    pub segment: Span,
+    /// As the backends' is.
+    pub alpha: Alpha,
+    /// The share of keys below the load that admits another (section 3.2.1).
+    pub threshold_rank: f64,
+    /// Seeds what is drawn.
+    pub seed: u64,
+    /// A fault put in on purpose, for the tests of the checkers.
+    pub mutant: Option<Mutant>,
+}
+
+/// Keys that are drawn for the threshold.
+const THRESHOLD_SAMPLE: usize = 100;
+
+/// Fetches that are waited for at most; what is reported beyond is reported again.
+const FETCHING_MAX: usize = 4_096;
+
+/// How long a fetch is waited for.
+const FETCH_FOR: Span = Span::from_s(1);
+
+/// Rules in one message.
+const RULES_AT_ONCE: usize = 1_000;
+
+/// What a cache node is told.
+#[derive(Debug)]
+pub enum Happened<'e> {
+    /// A message came.
+    Message(NodeId, Message<'e>),
+    /// Time has passed.
+    Tick,
+}
+
+/// Numbers about a cache node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheCounts {
+    /// Requests answered.
+    pub hits: u64,
+    /// Requests sent on to their backends.
+    pub misses: u64,
+    /// Items that came in.
+    pub admitted: u64,
+    /// Items that made room.
+    pub evicted: u64,
+    /// Items that were replaced by newer ones.
+    pub updated: u64,
+    /// Sessions that were void in the end.
+    pub voided: u64,
+    /// Messages that mean nothing here.
+    pub ignored: u64,
+}
+
+/// A cache node.
+#[derive(Debug)]
+pub struct CacheNode {
+    config: CacheConfig,
+    sources: BTreeMap<NodeId, Initiator>,
+    controller: Initiator,
+    items: Items,
+    fetching: HashMap<KeyBytes, Fetching>,
+    /// What the controller has yet to be told.
+    rules: Vec<(KeyHash, bool)>,
+    threshold: f64,
+    segment_from: Moment,
+    rng: Xoshiro256PlusPlus,
+    counts: CacheCounts,
+}
+
+#[derive(Debug)]
+struct Fetching {
+    since: Moment,
+    per_s: f32,
+}
+
+impl CacheNode {
+    /// A cache node with nothing, at `now`.
+    pub fn new(config: CacheConfig, now: Moment) -> Self {
+        let opening = Opening::first_of(config.incarnation);
+        let initiator = |peer| Initiator::new(peer, opening, config.drift, config.mutant);
+        Self {
+            sources: config.backends.iter().map(|backend| (*backend, initiator(*backend))).collect(),
+            controller: initiator(config.controller),
+            items: Items::default(),
+            fetching: HashMap::new(),
+            rules: Vec::new(),
+            threshold: 0.0,
+            segment_from: now,
+            rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
+            counts: CacheCounts::default(),
+            config,
+        }
+    }
+
+    /// Heeds what has happened; `now` was read after it had.
+    pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
+        match happened {
+            Happened::Message(from, message) => self.on_message(now, from, message, out),
+            Happened::Tick => self.on_tick(now, out),
+        }
+        self.tell_rules(now, out);
+    }
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
+        if let Message::Request(ask) = &message {
+            self.on_request(now, ask, out);
+            return;
+        }
+        let is_controller = from == self.config.controller;
+        let initiator = if is_controller { Some(&mut self.controller) } else { self.sources.get_mut(&from) };
+        let Some(initiator) = initiator else {
+            self.counts.ignored += 1;
+            return;
+        };
+        let turn = match message {
+            Message::Opened { session, at, lease } => initiator.on_opened(now, session, at, lease),
+            Message::Lease { session, at, lease } => {
+                initiator.on_lease(now, session, at, lease);
+                Turn::None
+            }
+            Message::Gone { session } => initiator.on_gone(now, session),
+            Message::Void { incarnation, up_to } => initiator.on_void(now, incarnation, up_to, out),
+            Message::Told { session, ack, seq, body } => {
+                self.on_told(now, from, session, Frame { ack, seq, body }, out);
+                Turn::None
+            }
+            _ => {
+                self.counts.ignored += 1;
+                Turn::None
+            }
+        };
+        self.on_turn(from, turn);
+    }
+
+    /// A session has begun, or is void.
+    fn on_turn(&mut self, peer: NodeId, turn: Turn) {
+        match turn {
+            Turn::None => {}
+            Turn::Opened if peer == self.config.controller => {
+                // It knows nothing of this session yet.
+                self.rules = self.items.hashes().map(|hash| (hash, true)).collect();
+            }
+            Turn::Opened => {}
+            Turn::Void if peer == self.config.controller => {}
+            Turn::Void => {
+                self.counts.voided += 1;
+                for gone in self.items.remove_all_of(peer) {
+                    self.rules.push((gone, false));
+                }
+            }
+        }
+    }
+
+    fn on_request(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) {
+        if let Some(said) = self.found(now, ask) {
+            let message = Message::Reply { session: ask.asker.session, number: ask.asker.number, said: said.borrowed() };
+            out.send(ask.asker.gateway, &message);
+            self.counts.hits += 1;
+            return;
+        }
+        self.counts.misses += 1;
+        out.send(self.config.partitions.owner_of(ask.hash), &Message::Request(*ask));
+    }
+
+    /// What is answered from here.
+    fn found(&mut self, now: Moment, ask: &Ask<'_>) -> Option<Found> {
+        let Operation::Get(get) = &ask.operation else { return None };
+        if get.tells {
+            // How used an item is, its backend says.
+            return None;
+        }
+        let cached = match self.config.mutant {
+            Some(Mutant::R8) => self.items.get_by_hash(ask.hash),
+            _ => self.items.get(ask.key.as_bytes()),
+        }?;
+        let is_valid = self.sources.get(&cached.source)?.is_valid(now);
+        let is_over = cached.item.serve_until.is_some_and(|until| now >= until);
+        if !is_valid || is_over {
+            return None;
+        }
+        cached.load.see();
+        let item = &cached.item;
+        let current = Current {
+            flags: item.flags,
+            cas: item.version,
+            expiry: item.expiry,
+            value_len: item.value.len(),
+            value: Some(&item.value),
+            fetched: true,
+            stale: item.stale,
+            win_sent: item.win_sent,
+            idle_s: 0,
+            class: 0,
+            total_len: ask.key.as_bytes().len() + item.value.len(),
+        };
+        match apply(&ask.operation, Some(&current), self.config.clock.time(now), 0) {
+            (Change::Keep, Ok(hit)) => Some(Found { hit, value: get.value.then(|| Arc::clone(&item.value)) }),
+            // What changes something is the backend's to do.
+            _ => None,
+        }
+    }
+
+    fn on_told(&mut self, now: Moment, from: NodeId, session: SessionId, frame: Frame<Body>, out: &mut Outbox) {
+        let is_controller = from == self.config.controller;
+        let initiator = if is_controller { Some(&mut self.controller) } else { self.sources.get_mut(&from) };
+        let Some(open) = initiator.and_then(|initiator| initiator.valid(now)).filter(|open| open.id == session) else {
+            return;
+        };
+        let body = open.link.hear(now, frame);
+        match body {
+            None => {}
+            Some(Body::Report(loaded)) => loaded.into_iter().for_each(|loaded| self.on_report(now, from, loaded)),
+            Some(Body::Burst(Loaded { key, per_s }, item)) => self.admit(now, from, key, per_s, item),
+            Some(Body::Value(key, item)) => match (self.fetching.remove(&key), item) {
+                (Some(Fetching { per_s, .. }), Some(item)) => self.admit(now, from, key, per_s, item),
+                (None, Some(_)) => self.drop_key(now, from, key),
+                (_, None) => {}
+            },
+            Some(Body::Update(key, item)) => self.on_update(now, from, key, item),
+            Some(_) => self.counts.ignored += 1,
+        }
+        if let Some(initiator) = self.sources.get_mut(&from) {
+            initiator.emit(now, out);
+        } else {
+            self.controller.emit(now, out);
+        }
+    }
+
+    fn on_report(&mut self, now: Moment, from: NodeId, loaded: Loaded) {
+        let Loaded { key, per_s } = loaded;
+        let is_wanted = f64::from(per_s) > self.threshold
+            && self.items.get(&key.0).is_none()
+            && !self.fetching.contains_key(&key)
+            && self.fetching.len() < FETCHING_MAX;
+        if is_wanted && self.tell(now, from, Body::Fetch(key.clone())) {
+            self.fetching.insert(key, Fetching { since: now, per_s });
+        }
+    }
+
+    /// Tells a backend something; whether there was room for it.
+    fn tell(&mut self, now: Moment, backend: NodeId, body: Body) -> bool {
+        let open = self.sources.get_mut(&backend).and_then(|initiator| initiator.valid(now));
+        open.is_some_and(|open| open.link.send(body).is_ok())
+    }
+
+    /// Keeps an item, if it is worth its place.
+    fn admit(&mut self, now: Moment, from: NodeId, key: KeyBytes, per_s: f32, item: ItemCopy) {
+        let len = key.0.len() + item.value.len();
+        match self.items.get(&key.0).map(|cached| cached.source) {
+            Some(source) if source == from => {
+                // As an update would.
+                self.items.replace(&key.0, item);
+                return;
+            }
+            Some(_) => self.remove(now, &key.0),
+            None => {}
+        }
+        if self.config.partitions.owner_of((self.config.hash_of)(&key.0)) != from {
+            self.drop_key(now, from, key);
+            return;
+        }
+        while self.items.len() >= self.config.items_max || self.items.bytes() + len > self.config.bytes_max {
+            let coldest = self.items.coldest_of_some(&mut self.rng);
+            let Some((victim, _)) = coldest.filter(|(_, load)| *load < f64::from(per_s)) else {
+                self.drop_key(now, from, key);
+                return;
+            };
+            self.counts.evicted += 1;
+            self.remove(now, &victim);
+        }
+        let hash = (self.config.hash_of)(&key.0);
+        self.items.insert(key, Cached::new(from, hash, item, f64::from(per_s)));
+        self.rules.push((hash, true));
+        self.counts.admitted += 1;
+    }
+
+    /// Takes an item out, and tells its backend.
+    fn remove(&mut self, now: Moment, key: &[u8]) {
+        if let Some((key, cached)) = self.items.remove(key) {
+            self.rules.push((cached.hash, false));
+            self.drop_key(now, cached.source, key);
+        }
+    }
+
+    /// Tells a backend that a key is not kept.
+    fn drop_key(&mut self, now: Moment, backend: NodeId, key: KeyBytes) {
+        let Some(initiator) = self.sources.get_mut(&backend) else { return };
+        let Some(open) = initiator.valid(now) else { return };
+        let seen = open.link.received();
+        if open.link.send(Body::Drop { key, seen }).is_err() {
+            // It would take the key for cached for ever: rather begin again.
+            let turn = initiator.end(now);
+            self.on_turn(backend, turn);
+        }
+    }
+
+    fn on_update(&mut self, now: Moment, from: NodeId, key: KeyBytes, item: Option<ItemCopy>) {
+        if self.items.get(&key.0).is_none_or(|cached| cached.source != from) {
+            return;
+        }
+        match item {
+            Some(item) => {
+                self.items.replace(&key.0, item);
+                self.counts.updated += 1;
+            }
+            None => self.remove(now, &key.0),
+        }
+    }
+
+    fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
+        let turns: Vec<(NodeId, Turn)> =
+            self.sources.iter_mut().map(|(backend, initiator)| (*backend, initiator.tick(now, out))).collect();
+        turns.into_iter().for_each(|(backend, turn)| self.on_turn(backend, turn));
+        let turn = self.controller.tick(now, out);
+        self.on_turn(self.config.controller, turn);
+        let elapsed = now.since(self.segment_from);
+        if elapsed >= self.config.segment {
+            self.segment_from = now;
+            self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
+            self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);
+            self.set_threshold();
+        }
+    }
+
+    /// While there is room every key that is read is worth its place.
+    fn set_threshold(&mut self) {
+        let (len, rank) = (self.items.len(), self.config.threshold_rank);
+        let is_full = len >= self.config.items_max || self.items.bytes() >= self.config.bytes_max / 16 * 15;
+        let items = &self.items;
+        let drawn = admission_threshold(len, |at| items.load_at(at), THRESHOLD_SAMPLE, rank, &mut self.rng);
+        self.threshold = drawn.filter(|_| is_full).unwrap_or(0.0);
+    }
+
+    fn tell_rules(&mut self, now: Moment, out: &mut Outbox) {
+        let Some(open) = self.controller.valid(now) else {
+            self.rules.clear();
+            return;
+        };
+        while !self.rules.is_empty() {
+            let some = self.rules.len().min(RULES_AT_ONCE);
+            if open.link.send(Body::Rules(self.rules[..some].to_vec())).is_err() {
+                // They are told again when there is another session.
+                self.controller.end(now);
+                self.rules.clear();
+                return;
+            }
+            self.rules.drain(..some);
+        }
+        self.controller.emit(now, out);
+    }
+
+    /// When `step` has something to do, if nothing happens before.
+    pub fn wake_at(&self) -> Option<Moment> {
+        let sources = self.sources.values().map(Initiator::wake_at);
+        sources.chain([self.controller.wake_at(), self.segment_from + self.config.segment]).min()
+    }
+
+    /// Numbers.
+    pub fn counts(&self) -> CacheCounts {
+        self.counts
+    }
+
+    /// Items there are.
+    pub fn items(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The keys with the most load, at most `len_max`, hottest first, with queries a second.
+    pub fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
+        self.items.hottest(len_max)
+    }
+}
+
+/// A hit that is answered from here.
+struct Found {
+    hit: guira_item::Hit,
+    value: Option<Arc<[u8]>>,
+}
+
+impl Found {
+    fn borrowed(&self) -> Said<'_> {
+        Said::Hit { hit: self.hit, value: self.value.as_deref() }
+    }
+}

@@ -1,0 +1,181 @@
+//! The items of a cache node, with their loads: found by key, drawn at random, and all of one backend's taken out.
+//!
+//! Always true: the places of the items are 0 to `len`, so that one may be drawn; what they take is counted.
+
+use std::collections::HashMap;
+
+use guira_hotkeys::{Alpha, KeyLoad};
+use guira_routing::{KeyHash, NodeId};
+use rand::{Rng, RngExt};
+
+use crate::{ItemCopy, KeyBytes};
+
+/// Items of which the coldest makes room.
+const EVICTION_SAMPLE: usize = 16;
+
+/// An item.
+#[derive(Debug)]
+pub(super) struct Cached {
+    pub(super) source: NodeId,
+    pub(super) hash: KeyHash,
+    pub(super) item: ItemCopy,
+    pub(super) load: KeyLoad,
+}
+
+impl Cached {
+    pub(super) fn new(source: NodeId, hash: KeyHash, item: ItemCopy, per_s: f64) -> Self {
+        Self { source, hash, item, load: KeyLoad::reported(per_s) }
+    }
+}
+
+/// All items.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    places: HashMap<Box<[u8]>, usize>,
+    items: Vec<(Box<[u8]>, Cached)>,
+    bytes: usize,
+}
+
+fn len_of(key: &[u8], item: &ItemCopy) -> usize {
+    key.len() + item.value.len()
+}
+
+impl Items {
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn get(&mut self, key: &[u8]) -> Option<&mut Cached> {
+        let place = *self.places.get(key)?;
+        Some(&mut self.items[place].1)
+    }
+
+    /// The first with a hash: for the fault of taking it for the key's.
+    pub(super) fn get_by_hash(&mut self, hash: KeyHash) -> Option<&mut Cached> {
+        self.items.iter_mut().map(|(_, cached)| cached).find(|cached| cached.hash == hash)
+    }
+
+    /// Puts an item in; there is none of this key.
+    pub(super) fn insert(&mut self, key: KeyBytes, cached: Cached) {
+        self.bytes += len_of(&key.0, &cached.item);
+        let earlier = self.places.insert(key.0.clone(), self.items.len());
+        debug_assert!(earlier.is_none(), "it was not there");
+        self.items.push((key.0, cached));
+    }
+
+    /// Replaces the item of a key that is there; its load stays.
+    pub(super) fn replace(&mut self, key: &[u8], item: ItemCopy) {
+        let Some(place) = self.places.get(key) else { return };
+        let cached = &mut self.items[*place].1;
+        self.bytes = self.bytes - cached.item.value.len() + item.value.len();
+        cached.item = item;
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<(KeyBytes, Cached)> {
+        let place = self.places.remove(key)?;
+        let (key, cached) = self.items.swap_remove(place);
+        if let Some((moved, _)) = self.items.get(place) {
+            *self.places.get_mut(moved).expect("what is there has a place") = place;
+        }
+        self.bytes -= len_of(&key, &cached.item);
+        Some((KeyBytes(key), cached))
+    }
+
+    /// Takes out all of a backend's; their hashes.
+    pub(super) fn remove_all_of(&mut self, source: NodeId) -> Vec<KeyHash> {
+        let gone: Vec<Box<[u8]>> =
+            self.items.iter().filter(|(_, cached)| cached.source == source).map(|(key, _)| key.clone()).collect();
+        gone.iter().filter_map(|key| self.remove(key)).map(|(_, cached)| cached.hash).collect()
+    }
+
+    pub(super) fn hashes(&self) -> impl Iterator<Item = KeyHash> {
+        self.items.iter().map(|(_, cached)| cached.hash)
+    }
+
+    /// The one with the least load of some that are drawn.
+    pub(super) fn coldest_of_some(&self, rng: &mut impl Rng) -> Option<(Box<[u8]>, f64)> {
+        if self.items.is_empty() {
+            return None;
+        }
+        let drawn = (0..EVICTION_SAMPLE).map(|_| rng.random_range(0..self.items.len()));
+        let coldest = drawn.min_by(|a, b| self.load_at(*a).total_cmp(&self.load_at(*b)))?;
+        Some((self.items[coldest].0.clone(), self.load_at(coldest)))
+    }
+
+    /// The load of the item at a place below `len`.
+    pub(super) fn load_at(&self, place: usize) -> f64 {
+        self.items[place].1.load.per_s()
+    }
+
+    pub(super) fn end_segment(&mut self, alpha: Alpha, per_s_each: f64) {
+        self.items.iter_mut().for_each(|(_, cached)| cached.load.end_segment(alpha, per_s_each));
+    }
+
+    pub(super) fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
+        let mut all: Vec<(&[u8], f64)> =
+            self.items.iter().map(|(key, cached)| (&**key, cached.load.per_s())).collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        all.truncate(len_max);
+        all.into_iter().map(|(key, per_s)| (key.into(), per_s)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use guira_item::Expiry;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn item(len: usize) -> ItemCopy {
+        ItemCopy {
+            flags: 0,
+            version: 1,
+            expiry: Expiry::NEVER,
+            serve_until: None,
+            stale: false,
+            win_sent: false,
+            value: vec![0; len].into(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_there_is_there(acts in prop::collection::vec((0u8..4, 0u8..8, 0usize..50), 1..200)) {
+            let (mut items, mut model) = (Items::default(), BTreeMap::new());
+            for (act, key, len) in acts {
+                let (name, source) = ([key], NodeId(u16::from(key % 3)));
+                match act {
+                    0 if !model.contains_key(&key) => {
+                        items.insert(KeyBytes(name.into()), Cached::new(source, KeyHash(key.into()), item(len), 1.0));
+                        model.insert(key, len);
+                    }
+                    1 => {
+                        items.replace(&name, item(len));
+                        model.entry(key).and_modify(|old| *old = len);
+                    }
+                    2 => prop_assert_eq!(items.remove(&name).is_some(), model.remove(&key).is_some()),
+                    3 => {
+                        let gone = items.remove_all_of(source).len();
+                        let before = model.len();
+                        model.retain(|other, _| other % 3 != key % 3);
+                        prop_assert_eq!(gone, before - model.len());
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(items.len(), model.len());
+                prop_assert_eq!(items.bytes(), model.values().map(|len| len + 1).sum::<usize>());
+                for key in 0u8..8 {
+                    let len = items.get(&[key]).map(|cached| cached.item.value.len());
+                    prop_assert_eq!(len, model.get(&key).copied());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The controller: makes rules of what cache nodes have, at the rate that a switch takes them, and brings them to who routes.
+//!
+//! Always true: no answer depends on a rule, so none is waited for; what a router was told in a session is the table as it was when that began,
+//! and all that has changed since; a cache node that has not been heard of for some time has no rules.
+
+use std::collections::BTreeMap;
+
+use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
+use guira_item::{Moment, Span};
+use guira_routing::{BudgetError, KeyHash, NodeId, RuleBudget, RulePlan, RuleUpdate};
+
+use crate::{Body, Message, Outbox, told};
+
+/// Updates in one message.
+const UPDATES_AT_ONCE: usize = 1_000;
+
+/// What a controller is.
+#[derive(Clone, Debug)]
+pub struct ControllerConfig {
+    /// Its name.
+    pub me: NodeId,
+    /// This life's number.
+    pub incarnation: Incarnation,
+    /// Who wants rules.
+    pub caches: Vec<NodeId>,
+    /// Who routes.
+    pub gateways: Vec<NodeId>,
+    /// What the switch takes.
+    pub budget: RuleBudget,
+    /// How long the lease of a session is: who has not been heard of for this long is taken for dead.
+    pub lease: Span,
+}
+
+/// What a controller is told.
+#[derive(Debug)]
+pub enum Happened<'e> {
+    /// A message came.
+    Message(NodeId, Message<'e>),
+    /// Time has passed.
+    Tick,
+}
+
+/// A controller.
+#[derive(Debug)]
+pub struct Controller {
+    config: ControllerConfig,
+    plan: RulePlan,
+    /// The rules that are made.
+    table: BTreeMap<KeyHash, NodeId>,
+    peers: BTreeMap<NodeId, Peer>,
+    counts: ControllerCounts,
+}
+
+/// Numbers about a controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ControllerCounts {
+    /// Rules made.
+    pub installs: u64,
+    /// Rules taken back.
+    pub deletions: u64,
+    /// Rules for which there was no room.
+    pub refused: u64,
+    /// Messages that mean nothing here.
+    pub ignored: u64,
+}
+
+#[derive(Debug)]
+struct Peer {
+    id: SessionId,
+    link: Link<Body>,
+    heard_at: Moment,
+}
+
+impl Controller {
+    /// A controller without rules.
+    ///
+    /// # Errors
+    /// [`BudgetError`].
+    pub fn new(config: ControllerConfig) -> Result<Self, BudgetError> {
+        Ok(Self {
+            plan: RulePlan::new(config.budget)?,
+            table: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            counts: ControllerCounts::default(),
+            config,
+        })
+    }
+
+    /// Heeds what has happened; `now` was read after it had.
+    pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
+        if let Happened::Message(from, message) = happened {
+            self.on_message(now, from, message, out);
+        }
+        self.forget_the_silent(now);
+        self.update(now);
+        for (node, peer) in &mut self.peers {
+            let session = peer.id;
+            peer.link.emit(now, |frame| out.send(*node, &told(session, frame)));
+        }
+    }
+
+    fn is_gateway(&self, node: NodeId) -> bool {
+        self.config.gateways.contains(&node)
+    }
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
+        if !self.is_gateway(from) && !self.config.caches.contains(&from) {
+            self.counts.ignored += 1;
+            return;
+        }
+        match message {
+            Message::Open { opening, at } => self.on_open(now, from, opening, at, out),
+            Message::AskLease { session, at } => {
+                if let Some(peer) = self.peer(now, from, session, out) {
+                    peer.heard_at = now;
+                    out.send(from, &Message::Lease { session, at, lease: self.config.lease });
+                }
+            }
+            Message::Told { session, ack, seq, body } => {
+                let Some(peer) = self.peer(now, from, session, out) else { return };
+                match peer.link.hear(now, Frame { ack, seq, body }) {
+                    None => {}
+                    Some(Body::Rules(rules)) => self.on_rules(now, from, &rules),
+                    Some(_) => self.counts.ignored += 1,
+                }
+            }
+            _ => self.counts.ignored += 1,
+        }
+    }
+
+    /// A session that is there; who goes by another is told.
+    fn peer(&mut self, now: Moment, from: NodeId, session: SessionId, out: &mut Outbox) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(&from).filter(|peer| peer.id == session);
+        match peer {
+            Some(peer) => {
+                peer.heard_at = now;
+                Some(peer)
+            }
+            None => {
+                out.send(from, &Message::Gone { session });
+                None
+            }
+        }
+    }
+
+    fn on_open(&mut self, now: Moment, from: NodeId, opening: Opening, at: Moment, out: &mut Outbox) {
+        let id = SessionId { incarnation: self.config.incarnation, opening };
+        let known = self.peers.get(&from).map(|peer| peer.id.opening);
+        if known.is_some_and(|known| opening < known) {
+            return;
+        }
+        if known != Some(opening) {
+            let mut link = Link::default();
+            if self.is_gateway(from) {
+                let all: Vec<RuleUpdate> =
+                    self.table.iter().map(|(hash, node)| RuleUpdate::Install { hash: *hash, node: *node }).collect();
+                for some in all.chunks(UPDATES_AT_ONCE) {
+                    // A table has fewer pieces than a link takes.
+                    let _ = link.send(Body::Routes(some.to_vec()));
+                }
+            } else {
+                // It tells all that it has.
+                self.plan.forget_node(now, from);
+            }
+            self.peers.insert(from, Peer { id, link, heard_at: now });
+        }
+        out.send(from, &Message::Opened { session: id, at, lease: self.config.lease });
+    }
+
+    fn on_rules(&mut self, now: Moment, node: NodeId, rules: &[(KeyHash, bool)]) {
+        for (hash, is_wanted) in rules {
+            if !is_wanted {
+                self.plan.unwant(now, *hash, node);
+            } else if self.plan.want(now, *hash, node).is_err() {
+                self.counts.refused += 1;
+            }
+        }
+    }
+
+    fn forget_the_silent(&mut self, now: Moment) {
+        let lease = self.config.lease;
+        let silent: Vec<NodeId> =
+            self.peers.iter().filter(|(_, peer)| now.since(peer.heard_at) > lease).map(|(node, _)| *node).collect();
+        for node in silent {
+            self.peers.remove(&node);
+            self.plan.forget_node(now, node);
+        }
+    }
+
+    /// Makes the updates that may be made by now.
+    fn update(&mut self, now: Moment) {
+        let mut updates = Vec::new();
+        while let Some(update) = self.plan.next(now) {
+            match update {
+                RuleUpdate::Install { hash, node } => {
+                    self.table.insert(hash, node);
+                    self.counts.installs += 1;
+                }
+                RuleUpdate::Delete { hash } => {
+                    self.table.remove(&hash);
+                    self.counts.deletions += 1;
+                }
+            }
+            updates.push(update);
+        }
+        let gateways = &self.config.gateways;
+        for some in updates.chunks(UPDATES_AT_ONCE) {
+            // Who has fallen too far behind begins again, with the table as it is then.
+            self.peers.retain(|node, peer| {
+                !gateways.contains(node) || peer.link.send(Body::Routes(some.to_vec())).is_ok()
+            });
+        }
+    }
+
+    /// When `step` has something to do, if nothing happens before.
+    pub fn wake_at(&self, now: Moment) -> Option<Moment> {
+        let links = self.peers.values().filter_map(|peer| peer.link.wake_at());
+        let silences = self.peers.values().map(|peer| peer.heard_at + self.config.lease + Span::from_ms(1));
+        links.chain(silences).chain(self.plan.wake_at(now)).min()
+    }
+
+    /// Numbers.
+    pub fn counts(&self) -> ControllerCounts {
+        self.counts
+    }
+
+    /// Rules that are made.
+    pub fn rules(&self) -> usize {
+        self.table.len()
+    }
+}

@@ -1,0 +1,383 @@
+//! A gateway: takes operations from clients, routes each to a cache node or a backend, and answers once.
+//!
+//! ```text
+//! ask --> rule for the hash, plain read? --> cache node    retried at the backend
+//!           | no
+//!           v
+//!         backend of the partition                         retried there, under the same number
+//! ```
+//! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
+//! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere.
+
+mod pending;
+mod upstream;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use guira_chain::{Owned, Reply};
+use guira_cluster::{Frame, Incarnation, Opening, SessionId};
+use guira_item::{Answer, Key, Moment, Operation, Span};
+use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
+
+use crate::{
+    AskId, Body, Drift, Message, Number, Outbox, Said,
+    initiator::{Initiator, Turn},
+};
+use pending::{Pending, What};
+use upstream::Upstream;
+
+/// What a gateway is.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Its name.
+    pub me: NodeId,
+    /// This life's number.
+    pub incarnation: Incarnation,
+    /// Who has which keys.
+    pub partitions: Arc<PartitionMap>,
+    /// How a key is hashed for routing.
+    pub hash_of: fn(&[u8]) -> KeyHash,
+    /// Who makes rules.
+    pub controller: NodeId,
+    /// Rules at most.
+    pub routes_max: usize,
+    /// The bound on clocks.
+    pub drift: Drift,
+    /// How long an answer is waited for before it is asked again, at first.
+    pub resend_after: Span,
+    /// How long somebody waits for an answer.
+    pub answer_within: Span,
+    /// Operations under way at most for one backend; further ones are refused.
+    pub pending_max: usize,
+    /// Seeds the table of routes.
+    pub seed: u64,
+}
+
+/// Requests in a row that a cache node has left unanswered, from which on it is passed by.
+const SUSPECT_AFTER: u32 = 3;
+
+/// How long it is passed by.
+const SUSPECT_FOR: Span = Span::from_s(1);
+
+/// An answer is asked for again after at most this long.
+const RESEND_AFTER_MAX: Span = Span::from_ms(500);
+
+/// What a gateway is told.
+#[derive(Debug)]
+pub enum Happened<'e> {
+    /// A client asks.
+    Ask(AskId, Key<'e>, Operation<'e>),
+    /// A client wants all items gone. Answered once for all backends.
+    Flush(AskId),
+    /// A message came.
+    Message(NodeId, Message<'e>),
+    /// Time has passed.
+    Tick,
+}
+
+/// Numbers about a gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GatewayCounts {
+    /// Operations asked of cache nodes.
+    pub to_caches: u64,
+    /// Operations asked of backends.
+    pub to_backends: u64,
+    /// Requests that were sent again.
+    pub resent: u64,
+    /// Operations that were not answered in time.
+    pub late: u64,
+    /// Operations refused because too many were under way.
+    pub refused: u64,
+    /// Messages that mean nothing here, late answers among them.
+    pub ignored: u64,
+}
+
+/// A gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    config: GatewayConfig,
+    routes: RouteTable,
+    controller: Initiator,
+    upstreams: BTreeMap<NodeId, Upstream>,
+    pending: HashMap<Number, Pending>,
+    last_number: Number,
+    /// When what is to be looked at again.
+    timers: BTreeSet<(Moment, Number)>,
+    suspects: BTreeMap<NodeId, Suspect>,
+    flushes: BTreeMap<AskId, Flush>,
+    counts: GatewayCounts,
+}
+
+#[derive(Debug, Default)]
+struct Suspect {
+    unanswered: u32,
+    until: Moment,
+}
+
+/// A flush that some backends have yet to answer.
+#[derive(Debug, Default)]
+struct Flush {
+    left: usize,
+    /// The worst that was answered.
+    failed: Option<Answer>,
+    some_are_done: bool,
+}
+
+impl Gateway {
+    /// A gateway that knows no routes.
+    pub fn new(config: GatewayConfig) -> Self {
+        let opening = Opening::first_of(config.incarnation);
+        let upstreams = config.partitions.backends().iter().map(|backend| (*backend, Upstream::new(opening))).collect();
+        Self {
+            routes: RouteTable::new(config.routes_max, config.seed),
+            controller: Initiator::new(config.controller, opening, config.drift, None),
+            upstreams,
+            pending: HashMap::new(),
+            last_number: Number(0),
+            timers: BTreeSet::new(),
+            suspects: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            counts: GatewayCounts::default(),
+            config,
+        }
+    }
+
+    /// Heeds what has happened; `now` was read after it had.
+    pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
+        match happened {
+            Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
+            Happened::Flush(id) => self.on_flush(now, id, out),
+            Happened::Message(from, message) => self.on_message(now, from, message, out),
+            Happened::Tick => self.on_tick(now, out),
+        }
+    }
+
+    fn on_ask(&mut self, now: Moment, id: AskId, key: Key<'_>, operation: &Operation<'_>, out: &mut Outbox) {
+        let hash = (self.config.hash_of)(key.as_bytes());
+        let backend = self.config.partitions.owner_of(hash);
+        let only_reads = operation.only_reads();
+        let cache = only_reads.then(|| self.route(now, hash)).flatten();
+        let what = What::Operation { key: key.as_bytes().into(), hash, operation: Owned::of(operation) };
+        self.begin(now, id, backend, what, only_reads, cache, out);
+    }
+
+    /// The cache node that a rule names, unless it has fallen silent.
+    fn route(&self, now: Moment, hash: KeyHash) -> Option<NodeId> {
+        let cache = self.routes.lookup(hash)?;
+        let is_silent = self.suspects.get(&cache).is_some_and(|suspect| now < suspect.until);
+        (!is_silent).then_some(cache)
+    }
+
+    /// All items that are there now are to be gone, at every backend.
+    fn on_flush(&mut self, now: Moment, id: AskId, out: &mut Outbox) {
+        let backends: Vec<NodeId> = self.upstreams.keys().copied().collect();
+        self.flushes.insert(id, Flush { left: backends.len(), ..Flush::default() });
+        for backend in backends {
+            self.begin(now, id, backend, What::Flush, false, None, out);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a request is made of, told once")]
+    fn begin(
+        &mut self,
+        now: Moment,
+        ask: AskId,
+        backend: NodeId,
+        what: What,
+        only_reads: bool,
+        cache: Option<NodeId>,
+        out: &mut Outbox,
+    ) {
+        let upstream = self.upstreams.get_mut(&backend).expect("every owner of a partition has one");
+        if upstream.open.len() >= self.config.pending_max {
+            self.counts.refused += 1;
+            self.settle(ask, &what, Reply::Answer(Answer::Failed { unknown: false }, None), out);
+            return;
+        }
+        match cache {
+            Some(_) => self.counts.to_caches += 1,
+            None => self.counts.to_backends += 1,
+        }
+        self.last_number = Number(self.last_number.0 + 1);
+        upstream.open.insert(self.last_number);
+        let answer_until = now + self.config.answer_within;
+        let resend_after = self.config.resend_after;
+        let pending =
+            Pending { ask, backend, what, only_reads, cache, is_sent: false, resend_after, look_at: now, answer_until };
+        self.pending.insert(self.last_number, pending);
+        self.send(now, self.last_number, out);
+    }
+
+    /// Sends a request, or has a session begun in which it can be; it is looked at again when an answer should have come.
+    fn send(&mut self, now: Moment, number: Number, out: &mut Outbox) {
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        let upstream = self.upstreams.get_mut(&pending.backend).expect("it has one");
+        match upstream.session_or_join(now, pending.backend, out) {
+            Some(session) => {
+                let done_below = upstream.open.first().copied().unwrap_or(number);
+                pending.send(crate::Asker { gateway: self.config.me, session, number, done_below }, out);
+            }
+            None => pending.is_sent = false,
+        }
+        self.timers.remove(&(pending.look_at, number));
+        pending.look_at = (now + pending.resend_after).min(pending.answer_until);
+        self.timers.insert((pending.look_at, number));
+    }
+
+    fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
+        if self.controller.tick(now, out) == Turn::Void {
+            // The rules may be old: each costs a detour at most.
+        }
+        while let Some((at, number)) = self.timers.first().copied()
+            && at <= now
+        {
+            self.timers.pop_first();
+            self.look_at(now, number, out);
+        }
+    }
+
+    /// No answer has come in time.
+    fn look_at(&mut self, now: Moment, number: Number, out: &mut Outbox) {
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        if now >= pending.answer_until {
+            self.counts.late += 1;
+            let unknown = !pending.only_reads && pending.is_sent;
+            self.finish(number, Reply::Answer(Answer::Failed { unknown }, None), out);
+            return;
+        }
+        if let Some(cache) = pending.cache.take() {
+            let suspect = self.suspects.entry(cache).or_default();
+            suspect.unanswered += 1;
+            if suspect.unanswered >= SUSPECT_AFTER {
+                *suspect = Suspect { unanswered: 0, until: now + SUSPECT_FOR };
+            }
+        }
+        pending.resend_after = pending.resend_after.times(2).min(RESEND_AFTER_MAX);
+        self.counts.resent += u64::from(pending.is_sent);
+        self.send(now, number, out);
+    }
+
+    /// A request is over.
+    fn finish(&mut self, number: Number, reply: Reply, out: &mut Outbox) {
+        let Some(pending) = self.pending.remove(&number) else { return };
+        self.timers.remove(&(pending.look_at, number));
+        if let Some(upstream) = self.upstreams.get_mut(&pending.backend) {
+            upstream.open.remove(&number);
+        }
+        self.settle(pending.ask, &pending.what, reply, out);
+    }
+
+    /// Answers who has asked: for a flush, once all backends have.
+    fn settle(&mut self, ask: AskId, what: &What, reply: Reply, out: &mut Outbox) {
+        let What::Flush = what else {
+            out.answers.push((ask, reply));
+            return;
+        };
+        let Some(flush) = self.flushes.get_mut(&ask) else { return };
+        flush.left -= 1;
+        match reply {
+            Reply::Answer(Answer::Deleted, _) => flush.some_are_done = true,
+            Reply::Answer(failed @ Answer::Failed { unknown: true }, _) => flush.failed = Some(failed),
+            _ => flush.failed = flush.failed.or(Some(Answer::Failed { unknown: false })),
+        }
+        if flush.left == 0 {
+            let answer = match flush.failed {
+                None => Answer::Deleted,
+                Some(Answer::Failed { unknown }) => Answer::Failed { unknown: unknown || flush.some_are_done },
+                Some(other) => other,
+            };
+            self.flushes.remove(&ask);
+            out.answers.push((ask, Reply::Answer(answer, None)));
+        }
+    }
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
+        let is_controller = from == self.config.controller;
+        match message {
+            Message::Reply { session, number, said } => self.on_reply(from, session, number, said, out),
+            Message::Joined { session } => self.on_joined(now, from, session, out),
+            Message::Gone { session } if is_controller => drop(self.controller.on_gone(now, session)),
+            Message::Gone { session } => self.on_gone(now, from, session, out),
+            Message::Opened { session, at, lease } if is_controller => {
+                if self.controller.on_opened(now, session, at, lease) == Turn::Opened {
+                    // What is told from here on begins with all there are.
+                    self.routes.clear();
+                }
+            }
+            Message::Lease { session, at, lease } if is_controller => {
+                self.controller.on_lease(now, session, at, lease);
+            }
+            Message::Told { session, ack, seq, body } if is_controller => {
+                let Some(open) = self.controller.valid(now).filter(|open| open.id == session) else { return };
+                match open.link.hear(now, Frame { ack, seq, body }) {
+                    None => {}
+                    Some(Body::Routes(updates)) => updates.into_iter().for_each(|update| self.routes.update(update)),
+                    Some(_) => self.counts.ignored += 1,
+                }
+                self.controller.emit(now, out);
+            }
+            _ => self.counts.ignored += 1,
+        }
+    }
+
+    fn on_reply(&mut self, from: NodeId, session: SessionId, number: Number, said: Said<'_>, out: &mut Outbox) {
+        if let Some(suspect) = self.suspects.get_mut(&from) {
+            suspect.unanswered = 0;
+        }
+        let is_awaited = self.pending.get(&number).is_some_and(|pending| {
+            pending.is_sent && self.upstreams[&pending.backend].session() == Some(session)
+        });
+        if is_awaited {
+            self.finish(number, said.to_reply(), out);
+        } else {
+            self.counts.ignored += 1;
+        }
+    }
+
+    fn on_joined(&mut self, now: Moment, backend: NodeId, session: SessionId, out: &mut Outbox) {
+        let Some(upstream) = self.upstreams.get_mut(&backend) else { return };
+        if upstream.on_joined(session) {
+            let waiting: Vec<Number> = upstream.open.iter().copied().collect();
+            waiting.into_iter().for_each(|number| self.send(now, number, out));
+        }
+    }
+
+    /// A backend has begun another life, or has forgotten this gateway: what became of what it was asked, it cannot say.
+    fn on_gone(&mut self, now: Moment, backend: NodeId, session: SessionId, out: &mut Outbox) {
+        let Some(upstream) = self.upstreams.get_mut(&backend) else { return };
+        if !upstream.on_gone(session) {
+            return;
+        }
+        let numbers: Vec<Number> = upstream.open.iter().copied().collect();
+        for number in numbers {
+            let Some(pending) = self.pending.get(&number) else { continue };
+            if pending.is_sent && !pending.only_reads {
+                self.finish(number, Reply::Answer(Answer::Failed { unknown: true }, None), out);
+            } else {
+                self.send(now, number, out);
+            }
+        }
+    }
+
+    /// When `step` has something to do, if nothing happens before.
+    pub fn wake_at(&self) -> Moment {
+        let at = self.controller.wake_at();
+        self.timers.first().map_or(at, |(first, _)| at.min(*first))
+    }
+
+    /// Numbers.
+    pub fn counts(&self) -> GatewayCounts {
+        self.counts
+    }
+
+    /// Hashes that are routed to cache nodes.
+    pub fn routes(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Requests that are under way.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+}

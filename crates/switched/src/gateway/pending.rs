@@ -1,0 +1,44 @@
+//! A request that is under way.
+
+use guira_chain::Owned;
+use guira_item::{Key, Moment, Span};
+use guira_routing::{KeyHash, NodeId};
+
+use crate::{Ask, AskId, Asker, Message, Outbox};
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) enum What {
+    Operation { key: Box<[u8]>, hash: KeyHash, operation: Owned },
+    Flush,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) ask: AskId,
+    pub(super) backend: NodeId,
+    pub(super) what: What,
+    pub(super) only_reads: bool,
+    /// Where it goes at first, instead.
+    pub(super) cache: Option<NodeId>,
+    /// In the session that there is.
+    pub(super) is_sent: bool,
+    pub(super) resend_after: Span,
+    pub(super) look_at: Moment,
+    pub(super) answer_until: Moment,
+}
+
+impl Pending {
+    pub(super) fn send(&mut self, asker: Asker, out: &mut Outbox) {
+        self.is_sent = true;
+        match &self.what {
+            What::Flush => out.send(self.backend, &Message::Flush(asker)),
+            What::Operation { key, hash, operation } => {
+                let key = Key::new(key).expect("it was a key when it was asked for");
+                let ask = Ask { asker, hash: *hash, key, operation: operation.get() };
+                out.send(self.cache.unwrap_or(self.backend), &Message::Request(ask));
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A gateway's sessions with one backend, one after the other.
+
+use std::collections::BTreeSet;
+
+use guira_cluster::{Opening, SessionId};
+use guira_item::{Moment, Span};
+use guira_routing::NodeId;
+
+use crate::{Message, Number, Outbox};
+
+/// How long an answer to `Join` is waited for.
+const JOIN_AGAIN_AFTER: Span = Span::from_ms(20);
+
+/// A backend, as a gateway sees it.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    opening: Opening,
+    session: Option<SessionId>,
+    join_again_at: Moment,
+    /// Requests that it has not answered.
+    pub(super) open: BTreeSet<Number>,
+}
+
+impl Upstream {
+    pub(super) fn new(opening: Opening) -> Self {
+        Self { opening, session: None, join_again_at: Moment::default(), open: BTreeSet::new() }
+    }
+
+    pub(super) fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    /// The session, or none yet: it is asked for.
+    pub(super) fn session_or_join(&mut self, now: Moment, backend: NodeId, out: &mut Outbox) -> Option<SessionId> {
+        if self.session.is_none() && self.join_again_at <= now {
+            self.join_again_at = now + JOIN_AGAIN_AFTER;
+            out.send(backend, &Message::Join { opening: self.opening });
+        }
+        self.session
+    }
+
+    /// Whether there is a session now that was not there before.
+    pub(super) fn on_joined(&mut self, session: SessionId) -> bool {
+        let is_new = self.session.is_none() && session.opening == self.opening;
+        if is_new {
+            self.session = Some(session);
+        }
+        is_new
+    }
+
+    /// Whether the session was that one; there is none then.
+    pub(super) fn on_gone(&mut self, session: SessionId) -> bool {
+        let is_ours = self.session == Some(session);
+        if is_ours {
+            self.session = None;
+            self.opening = self.opening.next();
+            self.join_again_at = Moment::default();
+        }
+        is_ours
+    }
+}

@@ -1,0 +1,28 @@
+//! Faults that can be put into the protocol: each opens the hole that one rule closes, and has to be found out.
+
+/// A fault, named for the rule it breaks (ARCHITECTURE.md, "Rules of the switched cluster").
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mutant {
+    /// A lease is counted from when it was heard of, not from before it was asked for.
+    R1,
+    /// A backend that was restarted serves at once, whatever cache nodes have of its earlier life.
+    R2,
+    /// A request that comes again is carried out again.
+    R3,
+    /// Cache nodes are told of a change before the store has it, and it is answered without them.
+    R4,
+    /// A fetch is answered with what was there before the change that is on its way.
+    R5,
+    /// A drop takes a key out of the set that was told again after it.
+    R6Drop,
+    /// A session goes on after its lease has lapsed.
+    R6Lapse,
+    /// A cache node takes what has the same hash for the same key.
+    R8,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 8] =
+        [Self::R1, Self::R2, Self::R3, Self::R4, Self::R5, Self::R6Drop, Self::R6Lapse, Self::R8];
+}
