@@ -1,1 +1,26 @@
+//! What clusters share: peers' datagrams.
+//!
+//! ```text
+//! UdpTransport         one node's socket: many datagrams a system call
+//!   Outgoing             what waits to be sent, bounded
+//!   Bundle, messages     several messages in one datagram
+//!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
+//! Members              who is in the view, and where
+//! ```
+//! Always true: what a receiver is shown comes from a member of its own view, from that member's address, in that view's epoch, and is what
+//! the member sent to it. Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram
+//! before it is known to be one of ours.
 #![forbid(unsafe_code)]
+
+mod bundle;
+mod counts;
+mod members;
+mod outgoing;
+mod seal;
+mod udp;
+
+pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
+pub use counts::Counts;
+pub use members::{Members, MembersError};
+pub use seal::{DATAGRAM_LEN_MAX, Epoch, HEADER_LEN, Opened, Rejection, Sealer, Secret};
+pub use udp::UdpTransport;
