@@ -1,11 +1,32 @@
-//! What clusters share: sessions between two nodes, and their clocks.
+//! What clusters share: peers' datagrams, sessions between two nodes, and their clocks.
 //!
-//! - [`Link`]: what two nodes tell each other in one session, in order and once, over datagrams; [`SessionId`] tells sessions apart.
-//! - [`NodeClock`]: a node's moments and the cluster's seconds.
+//! ```text
+//! Link                 what two nodes tell each other in one session: in order, and once
+//! UdpTransport         one node's socket: many datagrams a system call
+//!   Outgoing             what waits to be sent, bounded
+//!   Bundle, messages     several messages in one datagram
+//!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
+//! Members              who is in the view, and where
+//! NodeClock            a node's moments and the cluster's seconds
+//! ```
+//! Always true: what a receiver is shown comes from a member of its own view, from that member's address, in that view's epoch, and is what
+//! the member sent to it. Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram
+//! before it is known to be one of ours.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod clock;
+mod counts;
 mod link;
+mod members;
+mod outgoing;
+mod seal;
+mod udp;
 
+pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
 pub use clock::{CLOCK, NodeClock};
+pub use counts::Counts;
 pub use link::{Frame, Incarnation, Link, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId};
+pub use members::{Members, MembersError};
+pub use seal::{DATAGRAM_LEN_MAX, Epoch, HEADER_LEN, Opened, Rejection, Sealer, Secret};
+pub use udp::UdpTransport;

@@ -1,0 +1,42 @@
+//! What a transport has sent, received and dropped.
+
+/// Numbers since it was bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Datagrams received, those that were then dropped as well.
+    pub datagrams_in: u64,
+    /// Their bytes, headers of ours included.
+    pub bytes_in: u64,
+    /// Datagrams that the socket took.
+    pub datagrams_out: u64,
+    /// Their bytes, headers of ours included.
+    pub bytes_out: u64,
+
+    /// Datagrams dropped: shorter than a header.
+    pub in_too_short: u64,
+    /// Datagrams dropped: of another version.
+    pub in_version: u64,
+    /// Datagrams dropped: for another node.
+    pub in_not_for_me: u64,
+    /// Datagrams dropped: not sealed with our secret.
+    pub in_forged: u64,
+    /// Datagrams dropped: sealed by who is no member.
+    pub in_stranger: u64,
+    /// Datagrams dropped: not from the address of the member that has sealed them.
+    pub in_wrong_address: u64,
+    /// Datagrams dropped: sealed in an epoch before ours.
+    pub in_old_epoch: u64,
+    /// Datagrams dropped: sealed in an epoch after ours. A view has not come here yet.
+    pub in_new_epoch: u64,
+    /// Datagrams dropped: no bundle of messages.
+    pub in_malformed: u64,
+
+    /// Messages dropped: to who is no member.
+    pub out_unknown_receiver: u64,
+    /// Messages dropped: longer than [`MESSAGE_LEN_MAX`](crate::MESSAGE_LEN_MAX).
+    pub out_too_long: u64,
+    /// Messages dropped: too much waits to be sent.
+    pub out_queue_full: u64,
+    /// Datagrams dropped: the socket refused them for good (no route, for instance).
+    pub out_unsendable: u64,
+}

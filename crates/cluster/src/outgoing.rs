@@ -1,0 +1,218 @@
+//! What waits to be sent: datagrams, first come first sent, each filled with messages to one node for as long as it waits.
+//!
+//! ```text
+//! front                            back
+//! [to 3, sealed] [to 1] [to 3] [to 2]
+//!                 open   open   open        the last one to a node that is not sealed takes further messages
+//! ```
+//! Always true: a message keeps the address and the epoch of the view in which it was queued, because it was written under that view and
+//! its receiver judges it by that; messages to a node are sent in the order in which they came; what waits is bounded.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use guira_routing::NodeId;
+
+use crate::bundle::{Bundle, MESSAGE_LEN_MAX, bundled_len};
+use crate::seal::{Epoch, HEADER_LEN, Sealer};
+
+/// Datagrams that may wait: 64 batches. What would stand behind so many is better sent again by its session, which knows whether it still
+/// matters.
+const DATAGRAMS_MAX: usize = 4096;
+
+/// Bytes that may wait: 256 full datagrams, a seventh of a second at a gigabit a second.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Bundles kept for the next messages: a batch's, 4 MiB if all were full.
+const SPARE_MAX: usize = 64;
+
+/// Why a message is not queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    TooLong,
+    Full,
+}
+
+struct Queued {
+    to: NodeId,
+    address: SocketAddr,
+    epoch: Epoch,
+    bundle: Bundle,
+    is_sealed: bool,
+}
+
+/// The queue.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    queue: VecDeque<Queued>,
+    /// The numbers of the datagrams that take further messages. A datagram's number is how many were queued before it.
+    open: HashMap<NodeId, u64>,
+    /// The number of the front.
+    front: u64,
+    /// Of all that is queued, headers included.
+    bytes: usize,
+    spare: Vec<Bundle>,
+}
+
+impl Outgoing {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Queues a message.
+    pub(crate) fn push(
+        &mut self,
+        to: NodeId,
+        address: SocketAddr,
+        epoch: Epoch,
+        message: &[u8],
+    ) -> Result<(), Refused> {
+        if message.len() > MESSAGE_LEN_MAX {
+            return Err(Refused::TooLong);
+        }
+        let len = bundled_len(message);
+        if self.bytes + len > BYTES_MAX {
+            return Err(Refused::Full);
+        }
+        if let Some(number) = self.open.get(&to)
+            && self.queue[(number - self.front) as usize].bundle.append(message)
+        {
+            self.bytes += len;
+            return Ok(());
+        }
+        if self.queue.len() == DATAGRAMS_MAX || self.bytes + HEADER_LEN + len > BYTES_MAX {
+            return Err(Refused::Full);
+        }
+        let mut bundle = self.spare.pop().unwrap_or_default();
+        assert!(bundle.append(message), "an empty bundle has room for any message");
+        self.bytes += HEADER_LEN + len;
+        self.open.insert(to, self.front + self.queue.len() as u64);
+        self.queue.push_back(Queued { to, address, epoch, bundle, is_sealed: false });
+        Ok(())
+    }
+
+    /// Leaves all datagrams as they are: further messages go into new ones, of another view.
+    pub(crate) fn close_all(&mut self) {
+        self.open.clear();
+    }
+
+    /// The first datagrams, no more than `max`, sealed.
+    pub(crate) fn sealed(&mut self, max: usize, sealer: &Sealer) -> impl Iterator<Item = (SocketAddr, &[u8])> {
+        for (number, queued) in (self.front..).zip(self.queue.iter_mut().take(max)) {
+            if !queued.is_sealed {
+                sealer.seal_in_place(queued.epoch, queued.to, queued.bundle.datagram_mut());
+                queued.is_sealed = true;
+                if self.open.get(&queued.to) == Some(&number) {
+                    self.open.remove(&queued.to);
+                }
+            }
+        }
+        self.queue.iter().take(max).map(|queued| (queued.address, queued.bundle.datagram()))
+    }
+
+    /// Takes the first datagram away, which has been sealed; its length in bytes.
+    pub(crate) fn pop(&mut self) -> Option<usize> {
+        let Queued { mut bundle, is_sealed, .. } = self.queue.pop_front()?;
+        debug_assert!(is_sealed, "one that may still be open is not taken away");
+        self.front += 1;
+        let len = bundle.datagram().len();
+        self.bytes -= len;
+        if self.spare.len() < SPARE_MAX {
+            bundle.clear();
+            self.spare.push(bundle);
+        }
+        Some(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::messages;
+    use crate::seal::Secret;
+
+    const A: NodeId = NodeId(1);
+    const B: NodeId = NodeId(2);
+
+    fn address(node: NodeId) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], node.0))
+    }
+
+    fn push(outgoing: &mut Outgoing, to: NodeId, epoch: u64, message: &[u8]) -> Result<(), Refused> {
+        outgoing.push(to, address(to), Epoch(epoch), message)
+    }
+
+    /// The first datagrams: to whom, of which epoch, and their messages.
+    fn sealed(outgoing: &mut Outgoing, max: usize) -> Vec<(NodeId, Epoch, Vec<Vec<u8>>)> {
+        let secret = Secret::derive("test", b"secret");
+        let read = |(to_address, datagram): (SocketAddr, &[u8])| {
+            let to = NodeId(to_address.port());
+            let opened = Sealer::new(&secret, to).open(datagram).unwrap();
+            (to, opened.epoch, messages(opened.body).map(|message| message.unwrap().to_vec()).collect())
+        };
+        outgoing.sealed(max, &Sealer::new(&secret, NodeId(9))).map(read).collect()
+    }
+
+    #[test]
+    fn messages_to_one_node_share_a_datagram_until_it_is_sealed() {
+        let mut outgoing = Outgoing::default();
+        for (to, message) in [(A, "1"), (B, "2"), (A, "3")] {
+            push(&mut outgoing, to, 1, message.as_bytes()).unwrap();
+        }
+        let first = (A, Epoch(1), vec![b"1".to_vec(), b"3".to_vec()]);
+        assert_eq!(sealed(&mut outgoing, 1), std::slice::from_ref(&first));
+        // The first is sealed and was not taken by the socket.
+        push(&mut outgoing, A, 1, b"4").unwrap();
+        push(&mut outgoing, B, 1, b"5").unwrap();
+        let second = (B, Epoch(1), vec![b"2".to_vec(), b"5".to_vec()]);
+        let third = (A, Epoch(1), vec![b"4".to_vec()]);
+        assert_eq!(sealed(&mut outgoing, 9), [first, second.clone(), third.clone()]);
+        assert!(outgoing.pop().is_some());
+        push(&mut outgoing, A, 1, b"6").unwrap();
+        let fourth = (A, Epoch(1), vec![b"6".to_vec()]);
+        assert_eq!(sealed(&mut outgoing, 9), [second, third, fourth]);
+        assert_eq!(std::iter::from_fn(|| outgoing.pop()).count(), 3);
+        assert!(outgoing.is_empty() && outgoing.bytes == 0 && outgoing.open.is_empty());
+    }
+
+    #[test]
+    fn a_message_keeps_the_epoch_in_which_it_was_queued() {
+        let mut outgoing = Outgoing::default();
+        push(&mut outgoing, A, 1, b"before").unwrap();
+        outgoing.close_all();
+        push(&mut outgoing, A, 2, b"after").unwrap();
+        let expected = [(A, Epoch(1), vec![b"before".to_vec()]), (A, Epoch(2), vec![b"after".to_vec()])];
+        assert_eq!(sealed(&mut outgoing, 9), expected);
+    }
+
+    #[test]
+    fn a_full_datagram_is_followed_by_another() {
+        let mut outgoing = Outgoing::default();
+        push(&mut outgoing, A, 1, &[1; MESSAGE_LEN_MAX]).unwrap();
+        push(&mut outgoing, A, 1, b"2").unwrap();
+        push(&mut outgoing, A, 1, b"3").unwrap();
+        assert_eq!(push(&mut outgoing, A, 1, &[1; MESSAGE_LEN_MAX + 1]), Err(Refused::TooLong));
+        let counts: Vec<_> = sealed(&mut outgoing, 9).iter().map(|(_, _, messages)| messages.len()).collect();
+        assert_eq!(counts, [1, 2]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_in_datagrams() {
+        let mut outgoing = Outgoing::default();
+        let fits = (0..).take_while(|_| push(&mut outgoing, A, 1, &[1; 60_000]).is_ok()).count();
+        assert_eq!(fits, BYTES_MAX / (HEADER_LEN + 60_002));
+        assert!(outgoing.bytes <= BYTES_MAX);
+
+        let mut outgoing = Outgoing::default();
+        let fits = (0..).take_while(|node| push(&mut outgoing, NodeId(*node), 1, b"").is_ok()).count();
+        assert_eq!(fits, DATAGRAMS_MAX);
+        assert_eq!(push(&mut outgoing, NodeId(3), 1, b"into one that waits"), Ok(()));
+        assert_eq!(sealed(&mut outgoing, 64).len(), 64);
+        assert!(outgoing.pop().is_some());
+        assert_eq!(push(&mut outgoing, NodeId(u16::MAX), 1, b"there is room again"), Ok(()));
+    }
+}
