@@ -46,8 +46,7 @@ impl Operation<'_> {
                 Self::Store(Store { expiry: map(store.expiry), vivify: store.vivify.map(&map), ..store })
             }
             Self::Delete(delete) => {
-                let invalidate =
-                    delete.invalidate.map(|invalidate| Invalidate { touch: invalidate.touch.map(&map) });
+                let invalidate = delete.invalidate.map(|invalidate| Invalidate { touch: invalidate.touch.map(&map) });
                 Self::Delete(Delete { invalidate, ..delete })
             }
             Self::Arithmetic(arithmetic) => Self::Arithmetic(Arithmetic {

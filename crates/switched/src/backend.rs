@@ -33,8 +33,8 @@ use crate::{Drift, Message, Mutant, Number, Outbox};
 use cached::CachePeer;
 use clients::Client;
 use flush::StateWork;
-pub use hot::{HotConfig, Reports};
 use hot::HotKeys;
+pub use hot::{HotConfig, Reports};
 use work::Work;
 
 /// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.

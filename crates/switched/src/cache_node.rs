@@ -206,7 +206,8 @@ impl CacheNode {
 
     fn on_request(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) {
         if let Some(said) = self.found(now, ask) {
-            let message = Message::Reply { session: ask.asker.session, number: ask.asker.number, said: said.borrowed() };
+            let message =
+                Message::Reply { session: ask.asker.session, number: ask.asker.number, said: said.borrowed() };
             out.send(ask.asker.gateway, &message);
             self.counts.hits += 1;
             return;

@@ -206,9 +206,8 @@ impl Controller {
         let gateways = &self.config.gateways;
         for some in updates.chunks(UPDATES_AT_ONCE) {
             // Who has fallen too far behind begins again, with the table as it is then.
-            self.peers.retain(|node, peer| {
-                !gateways.contains(node) || peer.link.send(Body::Routes(some.to_vec())).is_ok()
-            });
+            self.peers
+                .retain(|node, peer| !gateways.contains(node) || peer.link.send(Body::Routes(some.to_vec())).is_ok());
         }
     }
 

@@ -325,9 +325,10 @@ impl Gateway {
         if let Some(suspect) = self.suspects.get_mut(&from) {
             suspect.unanswered = 0;
         }
-        let is_awaited = self.pending.get(&number).is_some_and(|pending| {
-            pending.is_sent && self.upstreams[&pending.backend].session() == Some(session)
-        });
+        let is_awaited = self
+            .pending
+            .get(&number)
+            .is_some_and(|pending| pending.is_sent && self.upstreams[&pending.backend].session() == Some(session));
         if is_awaited {
             self.finish(number, said.to_reply(), out);
         } else {

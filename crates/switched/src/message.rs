@@ -251,7 +251,8 @@ impl<'m> Message<'m> {
     /// Appends it to `into`.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let taken = std::mem::take(into);
-        *into = postcard::to_extend(self, taken).expect("there is room in memory, and nothing in it that cannot be written");
+        *into = postcard::to_extend(self, taken)
+            .expect("there is room in memory, and nothing in it that cannot be written");
     }
 
     /// Reads one that fills `bytes`.

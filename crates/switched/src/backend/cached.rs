@@ -123,14 +123,7 @@ impl Backend {
         live
     }
 
-    pub(super) fn on_told(
-        &mut self,
-        now: Moment,
-        from: NodeId,
-        id: SessionId,
-        frame: Frame<Body>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn on_told(&mut self, now: Moment, from: NodeId, id: SessionId, frame: Frame<Body>, out: &mut Outbox) {
         let Some(live) = self.live(from, id, out) else { return };
         let body = live.link.hear(now, frame);
         let acked = live.link.acked();
@@ -162,7 +155,8 @@ impl Backend {
 
     /// Gives a cache node what it has fetched.
     pub(super) fn give(&mut self, now: Moment, key: &[u8], item: Option<&Item>, cache: NodeId, id: SessionId) {
-        let Some(live) = self.caches.get(&cache).and_then(|peer| peer.live.as_ref()).filter(|live| live.id == id) else {
+        let Some(live) = self.caches.get(&cache).and_then(|peer| peer.live.as_ref()).filter(|live| live.id == id)
+        else {
             return;
         };
         let copy = item.and_then(|item| self.copy_of(now, item, live.heard_at));
@@ -251,11 +245,8 @@ impl Backend {
     /// A cache node has nothing any more of its sessions up to an opening.
     pub(super) fn forget_sessions(&mut self, now: Moment, cache: NodeId, up_to: Opening, out: &mut Outbox) {
         let Some(peer) = self.caches.get_mut(&cache) else { return };
-        let released: Vec<Wait> = peer
-            .ended
-            .extract_if(.., |ended| ended.id.opening <= up_to)
-            .flat_map(|ended| ended.waits)
-            .collect();
+        let released: Vec<Wait> =
+            peer.ended.extract_if(.., |ended| ended.id.opening <= up_to).flat_map(|ended| ended.waits).collect();
         for wait in released {
             self.heard(now, wait.key, out);
         }

@@ -183,7 +183,7 @@ impl Backend {
             None => drop(self.keys.insert(key, work)),
             Some(told) => {
                 let mut replies = std::mem::take(&mut self.replies);
-                work.chain.on_written(told.outcome.as_ref().map(|()| ()), &mut replies);
+                work.chain.on_written(told.outcome.as_ref().copied(), &mut replies);
                 self.answer(now, &key, &work, &mut replies, out);
                 self.replies = replies;
                 self.drive(now, key, work, out);
@@ -192,14 +192,7 @@ impl Backend {
     }
 
     /// Brings replies to who waits. What a cache node gets is what the store has now: its look may have come before a change.
-    fn answer(
-        &mut self,
-        now: Moment,
-        key: &[u8],
-        work: &Work,
-        replies: &mut Vec<(ReplyTo, Reply)>,
-        out: &mut Outbox,
-    ) {
+    fn answer(&mut self, now: Moment, key: &[u8], work: &Work, replies: &mut Vec<(ReplyTo, Reply)>, out: &mut Outbox) {
         self.operations -= replies.len();
         for (reply_to, reply) in replies.drain(..) {
             match reply_to {

@@ -116,8 +116,7 @@ impl Items {
     }
 
     pub(super) fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
-        let mut all: Vec<(&[u8], f64)> =
-            self.items.iter().map(|(key, cached)| (&**key, cached.load.per_s())).collect();
+        let mut all: Vec<(&[u8], f64)> = self.items.iter().map(|(key, cached)| (&**key, cached.load.per_s())).collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         all.truncate(len_max);
         all.into_iter().map(|(key, per_s)| (key.into(), per_s)).collect()
