@@ -1,1 +1,24 @@
+//! A deterministic simulator of clusters: the very cores that serve, in virtual time, with everything that can go wrong going wrong.
+//!
+//! ```text
+//! World   what happens, in the order of virtual time: one seed, one history
+//!   Clock     each node's own, fast or slow and changing
+//!   Network   loses, doubles, delays and cuts
+//!   Disk      a backend's store: late, failing, and after a crash what it had
+//!   Clients   ask, and write down what they were told
+//! register    what one key may do: for the histories, which must be linearizable
+//! ```
+//! Always true: a run is a function of its scenario and its seed; nothing here reads a clock or draws from anything else.
 #![forbid(unsafe_code)]
+
+mod clients;
+mod clock;
+mod disk;
+mod faults;
+mod network;
+mod register;
+mod scenario;
+mod world;
+
+pub use register::{Act, Register, Seen, State};
+pub use scenario::{Failure, Report, Scenario, run};

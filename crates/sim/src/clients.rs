@@ -1,0 +1,294 @@
+//! Clients: each asks one thing at a time, of one gateway, and writes down what it asked, when, and what it was told.
+
+use std::collections::BTreeMap;
+
+use guira_chain::Reply;
+use guira_history::{Event, Model};
+use guira_item::{
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Operation, Store, StoreMode, Time,
+};
+use guira_switched::AskId;
+use rand::{RngExt, rngs::Xoshiro256PlusPlus};
+
+use crate::register::{Act, Compared, Register, Seen, State};
+
+/// A key's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct KeyNumber(pub(crate) usize);
+
+impl KeyNumber {
+    pub(crate) fn name(self) -> Vec<u8> {
+        format!("key-{}", self.0).into_bytes()
+    }
+
+    /// Whether its items may end.
+    pub(crate) fn is_mortal(self) -> bool {
+        self.0.is_multiple_of(4)
+    }
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    client: usize,
+    /// One event of one key, or, of a flush, of all.
+    key: Option<KeyNumber>,
+    at: usize,
+}
+
+/// All clients and what they saw.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    /// By key.
+    histories: Vec<Vec<Option<Event<Act>>>>,
+    waiting: BTreeMap<AskId, Waiting>,
+    last_seen: Vec<u64>,
+    next_ask: u64,
+    next_value: u64,
+    /// Counts invocations and returns.
+    time: u64,
+    pub(crate) tally: Tally,
+}
+
+/// What came of what was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
+    pub(crate) failed: u64,
+    pub(crate) unknown: u64,
+}
+
+/// What a client asks.
+pub(crate) enum Wish {
+    Operation { key: KeyNumber, operation: Operation<'static>, value: Vec<u8> },
+    Flush,
+}
+
+impl Wish {
+    /// The operation, with its value.
+    pub(crate) fn operation<'a>(operation: &Operation<'static>, value: &'a [u8]) -> Operation<'a> {
+        match operation {
+            Operation::Store(store) => Operation::Store(Store { value, ..*store }),
+            other => *other,
+        }
+    }
+}
+
+const SET: Store<'static> =
+    Store { mode: StoreMode::Set, flags: 0, expiry: Expiry::NEVER, cas: None, vivify: None, value: &[] };
+
+impl Clients {
+    pub(crate) fn new(keys: usize) -> Self {
+        Self {
+            histories: vec![Vec::new(); keys],
+            waiting: BTreeMap::new(),
+            last_seen: vec![0; keys],
+            next_ask: 0,
+            next_value: 0,
+            time: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    fn keys(&self) -> usize {
+        self.histories.len()
+    }
+
+    /// A client asks something: a half of all changes something.
+    pub(crate) fn wish(
+        &mut self,
+        client: usize,
+        cluster_time: Time,
+        flushes: bool,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> (AskId, Wish) {
+        // Some keys are asked for more than others.
+        let key = KeyNumber(rng.random_range(0..self.keys()).min(rng.random_range(0..self.keys())));
+        self.next_value += 1_000;
+        let value = self.next_value;
+        let never = self.last_seen[key.0];
+        let (act, operation) = match rng.random_range(0..1_000) {
+            0 if flushes => {
+                let id = self.begin(client, None, Act::Flush);
+                return (id, Wish::Flush);
+            }
+            0..700 if rng.random_range(0..700) < 500 => (Act::Get(None), Operation::Get(Get::PLAIN)),
+            0..700 => {
+                let is_mortal = key.is_mortal() && rng.random_bool(0.5);
+                let ends = Expiry::at(Time(cluster_time.0 + rng.random_range(1..4)));
+                let expiry = if is_mortal { ends } else { Expiry::NEVER };
+                (Act::Set { value, is_mortal, version: None }, Operation::Store(Store { expiry, ..SET }))
+            }
+            700..760 => {
+                (Act::Add { value, told: None }, Operation::Store(Store { mode: StoreMode::Add, ..SET }))
+            }
+            760..840 => {
+                let expected = never.max(1);
+                let cas = Some(CasRule { expected, or_stale: false });
+                (Act::Cas { expected, value, told: None }, Operation::Store(Store { cas, ..SET }))
+            }
+            840..920 => {
+                let mode = ArithmeticMode::Increment;
+                let increment = Arithmetic { mode, delta: 1, cas: None, touch: None, create: None };
+                (Act::Increment(None), Operation::Arithmetic(increment))
+            }
+            _ => (Act::Delete(None), Operation::Delete(Delete { cas: None, invalidate: None })),
+        };
+        let id = self.begin(client, Some(key), act);
+        (id, Wish::Operation { key, operation, value: value.to_string().into_bytes() })
+    }
+
+    /// A client reads a key.
+    pub(crate) fn read(&mut self, client: usize, key: KeyNumber) -> AskId {
+        self.begin(client, Some(key), Act::Get(None))
+    }
+
+    fn begin(&mut self, client: usize, key: Option<KeyNumber>, act: Act) -> AskId {
+        self.tally.asked += 1;
+        self.time += 1;
+        self.next_ask += 1;
+        let event = Event { invoked: self.time, returned: None, is_certain: false, act };
+        let keys = match key {
+            Some(key) => key.0..key.0 + 1,
+            None => 0..self.keys(),
+        };
+        let mut at = 0;
+        for key in keys {
+            let history = &mut self.histories[key];
+            // Of all keys at one place.
+            at = history.len();
+            history.push(Some(event.clone()));
+        }
+        if key.is_none() {
+            let longest = self.histories.iter().map(Vec::len).max().unwrap_or(0);
+            for history in &mut self.histories {
+                let flush = history.pop().expect("just pushed");
+                history.resize(longest - 1, None);
+                history.push(flush);
+            }
+            at = longest - 1;
+        }
+        let id = AskId(self.next_ask);
+        self.waiting.insert(id, Waiting { client, key, at });
+        id
+    }
+
+    /// An answer; which client goes on, if somebody waits for it.
+    ///
+    /// # Errors
+    /// An answer that cannot be one.
+    pub(crate) fn answer(&mut self, id: AskId, reply: &Reply) -> Result<Option<usize>, String> {
+        let Some(Waiting { client, key, at }) = self.waiting.remove(&id) else { return Ok(None) };
+        self.time += 1;
+        self.tally.answered += 1;
+        let keys = match key {
+            Some(key) => key.0..key.0 + 1,
+            None => 0..self.keys(),
+        };
+        for key in keys {
+            let entry = self.histories[key].get_mut(at).and_then(Option::as_mut).expect("it was asked");
+            match told(&entry.act, reply)? {
+                Told::Act(act) => {
+                    if let Act::Get(Some(Seen { version, .. })) = act {
+                        self.last_seen[key] = version;
+                    }
+                    (entry.act, entry.returned, entry.is_certain) = (act, Some(self.time), true);
+                }
+                Told::Unknown => self.tally.unknown += 1,
+                Told::Nothing => {
+                    self.tally.failed += 1;
+                    self.histories[key][at] = None;
+                }
+            }
+        }
+        Ok(Some(client))
+    }
+
+    /// These clients' gateway has gone: nobody will tell them.
+    pub(crate) fn hang_up(&mut self, of: impl Fn(usize) -> bool) -> Vec<usize> {
+        let gone: Vec<(AskId, usize)> =
+            self.waiting.iter().filter(|(_, waiting)| of(waiting.client)).map(|(id, w)| (*id, w.client)).collect();
+        gone.into_iter()
+            .map(|(id, client)| {
+                self.waiting.remove(&id);
+                self.tally.unknown += 1;
+                client
+            })
+            .collect()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What there is of each key, as it was read last.
+    pub(crate) fn last_states(&self) -> Vec<State> {
+        let highest = |history: &[Option<Event<Act>>], before: u64| {
+            let versions = history.iter().flatten().filter_map(|event| Register::default().rank(&event.act));
+            versions.map(|rank| rank / 2).fold(before, u64::max)
+        };
+        let states = self.histories.iter().enumerate().map(|(key, history)| {
+            let item = match history.last() {
+                Some(Some(Event { act: Act::Get(Some(seen)), .. })) => Some((seen.value, Some(seen.version))),
+                _ => None,
+            };
+            State { item, is_mortal: KeyNumber(key).is_mortal(), highest: highest(history, 0) }
+        });
+        states.collect()
+    }
+
+    /// What was seen of each key since this was last asked.
+    pub(crate) fn take_histories(&mut self) -> Vec<Vec<Event<Act>>> {
+        let keys = self.keys();
+        let histories = std::mem::replace(&mut self.histories, vec![Vec::new(); keys]);
+        histories.into_iter().map(|history| history.into_iter().flatten().collect()).collect()
+    }
+}
+
+/// What an answer says of an act.
+enum Told {
+    Act(Act),
+    /// Nobody knows whether it happened.
+    Unknown,
+    /// It did not happen.
+    Nothing,
+}
+
+fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
+    let cannot = || Err(format!("{asked:?} was answered {reply:?}"));
+    if let Reply::Answer(Answer::Failed { unknown }, _) = reply {
+        return Ok(if *unknown { Told::Unknown } else { Told::Nothing });
+    }
+    let act = match (*asked, reply) {
+        (Act::Get(_), Reply::Answer(Answer::Miss, _)) => Act::Get(None),
+        (Act::Get(_), Reply::Hit(hit, Some(value))) => {
+            let value = std::str::from_utf8(value).ok().and_then(|text| text.trim_end().parse().ok());
+            let Some(value) = value else { return cannot() };
+            Act::Get(Some(Seen { value, version: hit.cas }))
+        }
+        (Act::Set { value, is_mortal, .. }, Reply::Answer(Answer::Stored { cas }, _)) => {
+            Act::Set { value, is_mortal, version: Some(*cas) }
+        }
+        (Act::Add { value, .. }, Reply::Answer(Answer::Stored { cas }, _)) => Act::Add { value, told: Some(Some(*cas)) },
+        (Act::Add { value, .. }, Reply::Answer(Answer::NotStored, _)) => Act::Add { value, told: Some(None) },
+        (Act::Cas { expected, value, .. }, Reply::Answer(answer, _)) => {
+            let told = match answer {
+                Answer::Stored { cas } => Compared::Stored(*cas),
+                Answer::Exists => Compared::Exists,
+                Answer::NotFound => Compared::NotFound,
+                _ => return cannot(),
+            };
+            Act::Cas { expected, value, told: Some(told) }
+        }
+        (Act::Increment(_), Reply::Answer(Answer::Number { value, cas, .. }, _)) => {
+            Act::Increment(Some(Some(Seen { value: *value, version: *cas })))
+        }
+        (Act::Increment(_), Reply::Answer(Answer::NotFound, _)) => Act::Increment(Some(None)),
+        (Act::Delete(_), Reply::Answer(Answer::Deleted, _)) => Act::Delete(Some(true)),
+        (Act::Delete(_), Reply::Answer(Answer::NotFound, _)) => Act::Delete(Some(false)),
+        (Act::Flush, Reply::Answer(Answer::Deleted, _)) => Act::Flush,
+        _ => return cannot(),
+    };
+    Ok(Told::Act(act))
+}

@@ -1,0 +1,62 @@
+//! What goes wrong.
+
+use guira_item::Span;
+use guira_routing::NodeId;
+use rand::RngExt;
+
+use crate::{network::Weather, world::World};
+
+impl World {
+    /// One fault, at random.
+    pub(crate) fn go_wrong(&mut self) {
+        let names = self.names();
+        let name = names[self.rng.random_range(0..names.len())];
+        match self.rng.random_range(0..100) {
+            0..25 => {
+                let down_for = self.span(Span::from_ms(50), Span::from_s(5));
+                let loses_clock = self.rng.random_bool(0.3);
+                self.crash(name, down_for, loses_clock);
+            }
+            25..50 => {
+                let pause = self.span(Span::from_ms(20), Span::from_s(3));
+                let in_a_step = self.rng.random_bool(0.5);
+                self.pause(name, pause, in_a_step);
+            }
+            50..70 => {
+                self.cut_off(name, &names);
+                let after = self.span(Span::from_ms(200), Span::from_s(6));
+                self.heals_after(after);
+            }
+            70..85 => {
+                self.network.weather = Weather::STORM;
+                let after = self.span(Span::from_ms(200), Span::from_s(3));
+                self.clears_after(after);
+            }
+            85..92 => names.iter().for_each(|name| self.set_clock_rate(*name)),
+            _ => {
+                self.set_failing(name, 300);
+                let after = self.span(Span::from_ms(100), Span::from_s(2));
+                self.clears_after(after);
+            }
+        }
+    }
+
+    /// A node is cut off: from all or from one other, both ways or one.
+    fn cut_off(&mut self, name: NodeId, names: &[NodeId]) {
+        let other = names[self.rng.random_range(0..names.len())];
+        let from_all = self.rng.random_bool(0.5);
+        let (hears, is_heard) = [(false, false), (true, false), (false, true)][self.rng.random_range(0..3)];
+        for other in names.iter().copied().filter(|candidate| from_all || *candidate == other) {
+            if !is_heard {
+                self.network.cut(name, other);
+            }
+            if !hears {
+                self.network.cut(other, name);
+            }
+        }
+    }
+
+    fn span(&mut self, least: Span, most: Span) -> Span {
+        Span::from_ns(self.rng.random_range(least.ns()..most.ns()))
+    }
+}

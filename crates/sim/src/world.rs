@@ -1,0 +1,640 @@
+//! The world: nodes, network, disks and clients, and what happens to them in the order of virtual time.
+//!
+//! Always true: what happens at one moment happens in the order in which it was brought about; a node that is down hears nothing and one that is
+//! paused hears it later, with its clock as it is then; what a node has sent when it goes down is still under way.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use guira_chain::Reply;
+use guira_cluster::{CLOCK, Incarnation, NodeClock};
+use guira_hotkeys::Alpha;
+use guira_item::{Get, Key, Moment, Operation, Span, Time, store::StoreState};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget};
+use guira_switched::{
+    AskId, Drift, Message, Outbox,
+    backend::{self, Backend, BackendConfig, HotConfig},
+    cache_node::{self, CacheConfig, CacheNode},
+    controller::{self, Controller, ControllerConfig},
+    gateway::{self, Gateway, GatewayConfig},
+};
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
+
+use crate::{
+    clients::{Clients, KeyNumber, Wish},
+    clock::Clock,
+    disk::{Disk, Failing},
+    network::{Network, Weather},
+    register::{Act, State},
+    scenario::{Failure, Report, Scenario},
+};
+
+const CONTROLLER: NodeId = NodeId(1);
+const FIRST_CACHE: u16 = 100;
+const FIRST_BACKEND: u16 = 1_000;
+const FIRST_GATEWAY: u16 = 10_000;
+
+/// The first moment of a run, Unix time.
+const BEGINS: Duration = Duration::from_secs(1_800_000_000);
+
+/// What a node is while it is up.
+enum Core {
+    Backend(Box<Backend>),
+    Cache(Box<CacheNode>),
+    Controller(Box<Controller>),
+    Gateway(Box<Gateway>),
+}
+
+/// Something that happens to a node.
+enum Input {
+    Datagram(NodeId, Box<[u8]>),
+    Disk(u64),
+    Ask(AskId, Wish),
+    Read(AskId, KeyNumber),
+    Tick,
+}
+
+struct Node {
+    core: Option<Core>,
+    clock: Clock,
+    /// Counts its lives: what was meant for an earlier one does not reach it.
+    life: u64,
+    disk: Disk,
+    failing: Failing,
+    /// When its last write completes: the next one does not before.
+    disk_free_at: Moment,
+    paused_until: Moment,
+    /// It stops for so long in the middle of its next step: what it has decided leaves only then.
+    stops_for: Option<Span>,
+    wakes_at: Option<Moment>,
+}
+
+/// Something that is going to happen.
+enum Coming {
+    /// To a node, in one of its lives; in whichever it is in, if that is not said.
+    To(NodeId, Option<u64>, Input),
+    /// A node wakes up, unless it has said otherwise since.
+    Wake(NodeId),
+    /// A node comes back.
+    Restart(NodeId),
+    /// A client is answered.
+    Answer(AskId, Box<Reply>),
+    /// A client asks.
+    Asks(usize),
+    /// Something goes wrong.
+    Fault,
+    /// The weather is as usual again.
+    Clears,
+    /// Everybody hears everybody again.
+    Heals,
+}
+
+struct Entry {
+    at: Moment,
+    order: u64,
+    coming: Coming,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// Everything.
+pub(crate) struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) rng: Xoshiro256PlusPlus,
+    pub(crate) now: Moment,
+    order: u64,
+    coming: BinaryHeap<Reverse<Entry>>,
+    nodes: BTreeMap<NodeId, Node>,
+    pub(crate) network: Network,
+    clients: Clients,
+    partitions: Arc<PartitionMap>,
+    out: Outbox,
+    /// Clients ask, and things go wrong.
+    is_on: bool,
+    report: Report,
+}
+
+fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
+    (first..first + count).map(NodeId).collect()
+}
+
+fn hash_of(key: &[u8]) -> KeyHash {
+    KeyHash::of(key, HashSeed(1))
+}
+
+/// So few that many keys share one.
+fn colliding_hash_of(key: &[u8]) -> KeyHash {
+    KeyHash(hash_of(key).0 & (7 << 61))
+}
+
+impl World {
+    pub(crate) fn new(scenario: Scenario, seed: u64) -> Self {
+        let backends: Vec<NodeId> = (0..scenario.backends).map(|at| NodeId(FIRST_BACKEND + at)).collect();
+        let partitions = PartitionMap::over(&backends).expect("there are some backends, and not too many");
+        let mut world = Self {
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            now: Moment::default(),
+            order: 0,
+            coming: BinaryHeap::new(),
+            nodes: BTreeMap::new(),
+            network: Network::new(Weather::USUAL),
+            clients: Clients::new(scenario.keys),
+            partitions: Arc::new(partitions),
+            out: Outbox::default(),
+            is_on: false,
+            report: Report::default(),
+            scenario,
+        };
+        for name in world.names() {
+            let clock = Clock::new(world.now, Moment::from_ns(world.rng.random_range(0..1 << 50)), 1_000_000);
+            let node = Node {
+                core: None,
+                clock,
+                life: 0,
+                disk: Disk::default(),
+                failing: Failing { per_mille: 0 },
+                disk_free_at: Moment::default(),
+                paused_until: Moment::default(),
+                stops_for: None,
+                wakes_at: None,
+            };
+            world.nodes.insert(name, node);
+            world.set_clock_rate(name);
+            world.start(name);
+        }
+        world
+    }
+
+    /// All nodes.
+    pub(crate) fn names(&self) -> Vec<NodeId> {
+        let Scenario { backends, caches, gateways, .. } = self.scenario;
+        let (caches, backends) = (of_kind(FIRST_CACHE, caches), of_kind(FIRST_BACKEND, backends));
+        [vec![CONTROLLER], caches, backends, of_kind(FIRST_GATEWAY, gateways)].concat()
+    }
+
+    /// Something is going to happen after `after`.
+    fn come(&mut self, after: Span, coming: Coming) {
+        self.order += 1;
+        self.coming.push(Reverse(Entry { at: self.now + after, order: self.order, coming }));
+    }
+
+    /// A node begins a life.
+    fn start(&mut self, name: NodeId) {
+        let unix = BEGINS + Duration::from_nanos(self.now.ns());
+        let seed = self.rng.random();
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        let now = node.clock.local(self.now);
+        let state = node.disk.state();
+        let core = self.core(name, now, unix, seed, state);
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        node.core = Some(core);
+        node.life += 1;
+        node.wakes_at = None;
+        self.step(name, Input::Tick);
+    }
+
+    fn core(&self, name: NodeId, now: Moment, unix: Duration, seed: u64, state: StoreState) -> Core {
+        let scenario = &self.scenario;
+        let incarnation = Incarnation(unix.as_nanos() as u64);
+        let clock = NodeClock::set(now, unix);
+        let caches = of_kind(FIRST_CACHE, scenario.caches);
+        let gateways = of_kind(FIRST_GATEWAY, scenario.gateways);
+        let backends = of_kind(FIRST_BACKEND, scenario.backends);
+        let hash_of = if scenario.hashes_collide { colliding_hash_of } else { hash_of };
+        let partitions = Arc::clone(&self.partitions);
+        let drift = Drift::default();
+        let NodeId(number) = name;
+        match number {
+            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::new(GatewayConfig {
+                me: name,
+                incarnation,
+                partitions,
+                hash_of,
+                controller: CONTROLLER,
+                routes_max: 1_000,
+                drift,
+                resend_after: Span::from_ms(20),
+                answer_within: Span::from_s(5),
+                pending_max: 1_000,
+                seed,
+            }))),
+            FIRST_BACKEND.. => {
+                let cache = usize::from(number - FIRST_BACKEND) % caches.len();
+                let hot = HotConfig {
+                    segment: Span::from_s(1),
+                    burst_log: 20,
+                    burst_visits: 2,
+                    burst_load_min: 0.0,
+                    seed,
+                    ..HotConfig::default()
+                };
+                let config = BackendConfig {
+                    me: name,
+                    incarnation,
+                    caches: vec![caches[cache]],
+                    gateways,
+                    lease: scenario.lease,
+                    drift,
+                    clock,
+                    item_len_max: 60_000,
+                    hot,
+                    mutant: scenario.mutant,
+                };
+                Core::Backend(Box::new(Backend::new(config, state, now)))
+            }
+            FIRST_CACHE.. => {
+                let at = usize::from(number - FIRST_CACHE);
+                let mine = backends.into_iter().enumerate().filter(|(backend, _)| backend % caches.len() == at);
+                Core::Cache(Box::new(CacheNode::new(
+                    CacheConfig {
+                        me: name,
+                        incarnation,
+                        backends: mine.map(|(_, backend)| backend).collect(),
+                        controller: CONTROLLER,
+                        partitions,
+                        hash_of,
+                        items_max: scenario.items_max,
+                        bytes_max: 1 << 20,
+                        drift,
+                        clock,
+                        segment: Span::from_s(1),
+                        alpha: Alpha::new(0.5).expect("between 0 and 1"),
+                        threshold_rank: 0.1,
+                        seed,
+                        mutant: scenario.mutant,
+                    },
+                    now,
+                )))
+            }
+            _ => {
+                let budget =
+                    RuleBudget { updates_per_s: 400, table_len_max: 1_000, deletion_delay: Span::from_s(1) };
+                let config =
+                    ControllerConfig { me: name, incarnation, caches, gateways, budget, lease: Span::from_s(2) };
+                Core::Controller(Box::new(Controller::new(config).expect("the budget leaves room")))
+            }
+        }
+    }
+
+    /// A node crashes.
+    pub(crate) fn crash(&mut self, name: NodeId, down_for: Span, loses_clock: bool) {
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        let Some(core) = node.core.take() else { return };
+        self.count(&core);
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        node.disk.crash(&mut self.rng);
+        (node.stops_for, node.paused_until) = (None, self.now);
+        if loses_clock {
+            node.clock = Clock::new(self.now, Moment::from_ns(self.rng.random_range(0..1 << 40)), 1_000_000);
+        }
+        if name.0 >= FIRST_GATEWAY {
+            let (at, gateways) = (usize::from(name.0 - FIRST_GATEWAY), usize::from(self.scenario.gateways));
+            for client in self.clients.hang_up(|client| client % gateways == at) {
+                self.think(client);
+            }
+        }
+        self.come(down_for, Coming::Restart(name));
+    }
+
+    /// A node stops for a while: at once, or in the middle of its next step.
+    pub(crate) fn pause(&mut self, name: NodeId, pause: Span, in_a_step: bool) {
+        let until = self.now + pause;
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        if in_a_step {
+            node.stops_for = Some(pause);
+        } else {
+            node.paused_until = node.paused_until.max(until);
+        }
+    }
+
+    /// A node's clock runs at another rate: within what two of them may drift apart.
+    pub(crate) fn set_clock_rate(&mut self, name: NodeId) {
+        let bound = u64::from(Drift::default().ppm) * 49 / 100;
+        let rate = 1_000_000 - bound + self.rng.random_range(0..=2 * bound);
+        let now = self.now;
+        self.nodes.get_mut(&name).expect("one of all").clock.set_rate(now, rate);
+    }
+
+    /// A node's disk fails now and then.
+    pub(crate) fn set_failing(&mut self, name: NodeId, per_mille: u32) {
+        self.nodes.get_mut(&name).expect("one of all").failing = Failing { per_mille };
+    }
+
+    pub(crate) fn clears_after(&mut self, after: Span) {
+        self.come(after, Coming::Clears);
+    }
+
+    pub(crate) fn heals_after(&mut self, after: Span) {
+        self.come(after, Coming::Heals);
+    }
+
+    /// Something happens to a node that is up and not paused.
+    fn step(&mut self, name: NodeId, input: Input) {
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        let Some(core) = &mut node.core else { return };
+        let now = node.clock.local(self.now);
+        self.report.events += 1;
+        let mut trace = Trace(self.report.trace);
+        trace.add(&self.now.ns().to_le_bytes());
+        trace.add(&name.0.to_le_bytes());
+        let out = &mut self.out;
+        match &input {
+            Input::Datagram(from, bytes) => {
+                trace.add(bytes);
+                let message = Message::decode(bytes).expect("what a core has sent can be read");
+                match core {
+                    Core::Backend(core) => core.step(now, backend::Happened::Message(*from, message), out),
+                    Core::Cache(core) => core.step(now, cache_node::Happened::Message(*from, message), out),
+                    Core::Controller(core) => core.step(now, controller::Happened::Message(*from, message), out),
+                    Core::Gateway(core) => core.step(now, gateway::Happened::Message(*from, message), out),
+                }
+            }
+            Input::Disk(number) => {
+                let happened = node.disk.complete(*number, node.failing, &mut self.rng);
+                if let (Core::Backend(core), Some(happened)) = (core, happened) {
+                    core.step(now, happened, out);
+                }
+            }
+            Input::Ask(id, wish) => {
+                if let Core::Gateway(core) = core {
+                    match wish {
+                        Wish::Flush => core.step(now, gateway::Happened::Flush(*id), out),
+                        Wish::Operation { key, operation, value } => {
+                            let name = key.name();
+                            let key = Key::new(&name).expect("a short name");
+                            core.step(now, gateway::Happened::Ask(*id, key, Wish::operation(operation, value)), out);
+                        }
+                    }
+                }
+            }
+            Input::Read(id, key) => {
+                if let Core::Gateway(core) = core {
+                    let name = key.name();
+                    let key = Key::new(&name).expect("a short name");
+                    core.step(now, gateway::Happened::Ask(*id, key, Operation::Get(Get::PLAIN)), out);
+                }
+            }
+            Input::Tick => match core {
+                Core::Backend(core) => core.step(now, backend::Happened::Tick, out),
+                Core::Cache(core) => core.step(now, cache_node::Happened::Tick, out),
+                Core::Controller(core) => core.step(now, controller::Happened::Tick, out),
+                Core::Gateway(core) => core.step(now, gateway::Happened::Tick, out),
+            },
+        }
+        self.report.trace = trace.0;
+        let held = match node.stops_for.take() {
+            Some(pause) => {
+                node.paused_until = node.paused_until.max(self.now + pause);
+                pause
+            }
+            None => Span::default(),
+        };
+        self.carry_out(name, held);
+        self.wake(name, now);
+    }
+
+    /// Does what a step wants done, `held` later.
+    fn carry_out(&mut self, name: NodeId, held: Span) {
+        let mut out = std::mem::take(&mut self.out);
+        for (to, bytes) in out.sends() {
+            for after in self.network.fates(name, to, &mut self.rng).into_iter().flatten() {
+                self.come(held + after, Coming::To(to, None, Input::Datagram(name, bytes.into())));
+            }
+        }
+        let life = self.nodes[&name].life;
+        for call in out.store.drain(..) {
+            let takes = Span::from_us(self.rng.random_range(20..2_000));
+            let node = self.nodes.get_mut(&name).expect("one of all");
+            let number = node.disk.take(call);
+            // In order: as a log is written.
+            node.disk_free_at = node.disk_free_at.max(self.now + held + takes);
+            let after = node.disk_free_at.since(self.now);
+            self.come(after, Coming::To(name, Some(life), Input::Disk(number)));
+        }
+        for (id, reply) in out.answers.drain(..) {
+            self.come(held, Coming::Answer(id, Box::new(reply)));
+        }
+        out.clear();
+        self.out = out;
+    }
+
+    /// Has a node wake up when it wants to.
+    fn wake(&mut self, name: NodeId, now: Moment) {
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        let wake_at = match &node.core {
+            None => None,
+            Some(Core::Backend(core)) => core.wake_at(),
+            Some(Core::Cache(core)) => core.wake_at(),
+            Some(Core::Controller(core)) => core.wake_at(now),
+            Some(Core::Gateway(core)) => Some(core.wake_at()),
+        };
+        let Some(wake_at) = wake_at else { return };
+        // A driver is not woken more often than this.
+        let at = node.clock.virtual_at(wake_at).max(self.now + Span::from_us(50));
+        if node.wakes_at.is_none_or(|earlier| earlier <= self.now || at < earlier) {
+            node.wakes_at = Some(at);
+            self.come(at.since(self.now), Coming::Wake(name));
+        }
+    }
+
+    fn happen(&mut self, coming: Coming) -> Result<(), Failure> {
+        match coming {
+            Coming::To(name, life, input) => {
+                let node = &self.nodes[&name];
+                if life.is_some_and(|life| life != node.life) {
+                    return Ok(());
+                }
+                if node.core.is_some() && node.paused_until > self.now {
+                    let after = node.paused_until.since(self.now);
+                    self.come(after, Coming::To(name, life, input));
+                } else {
+                    self.step(name, input);
+                }
+            }
+            Coming::Wake(name) => {
+                let node = self.nodes.get_mut(&name).expect("one of all");
+                if node.wakes_at != Some(self.now) {
+                    return Ok(());
+                }
+                if node.paused_until > self.now {
+                    let until = node.paused_until;
+                    node.wakes_at = Some(until);
+                    self.come(until.since(self.now), Coming::Wake(name));
+                } else {
+                    node.wakes_at = None;
+                    self.step(name, Input::Tick);
+                }
+            }
+            Coming::Restart(name) => {
+                if self.nodes[&name].core.is_none() {
+                    self.start(name);
+                }
+            }
+            Coming::Answer(id, reply) => {
+                if let Some(client) = self.clients.answer(id, &reply).map_err(Failure::Answer)? {
+                    self.think(client);
+                }
+            }
+            Coming::Asks(client) if self.is_on => self.ask(client),
+            Coming::Asks(_) => {}
+            Coming::Fault if self.is_on => {
+                self.report.faults += 1;
+                self.go_wrong();
+                let gap = self.around(self.scenario.fault_every);
+                self.come(gap, Coming::Fault);
+            }
+            Coming::Fault => {}
+            Coming::Clears => {
+                self.network.weather = if self.is_on { Weather::USUAL } else { Weather::CLEAR };
+                self.nodes.values_mut().for_each(|node| node.failing = Failing { per_mille: 0 });
+            }
+            Coming::Heals => self.network.heal(),
+        }
+        Ok(())
+    }
+
+    /// A time about as long, at random.
+    fn around(&mut self, span: Span) -> Span {
+        Span::from_ns(self.rng.random_range(0..=2 * span.ns()))
+    }
+
+    /// A client asks again after a while.
+    fn think(&mut self, client: usize) {
+        let between = Span::from_ns(1_000_000_000 * self.scenario.clients as u64 / self.scenario.operations_per_s);
+        let after = self.around(between);
+        self.come(after, Coming::Asks(client));
+    }
+
+    fn gateway_of(&self, client: usize) -> NodeId {
+        NodeId(FIRST_GATEWAY + (client % usize::from(self.scenario.gateways)) as u16)
+    }
+
+    fn ask(&mut self, client: usize) {
+        let gateway = self.gateway_of(client);
+        if self.nodes[&gateway].core.is_none() {
+            self.think(client);
+            return;
+        }
+        let unix_s = BEGINS.as_secs() + self.now.ns() / 1_000_000_000;
+        let time = Time((unix_s - CLOCK.to_unix_s(Time(0))) as u32);
+        let (id, wish) = self.clients.wish(client, time, self.scenario.flushes, &mut self.rng);
+        let life = self.nodes[&gateway].life;
+        self.come(Span::default(), Coming::To(gateway, Some(life), Input::Ask(id, wish)));
+    }
+
+    /// Everything that comes until then.
+    fn run_until(&mut self, until: Moment) -> Result<(), Failure> {
+        while self.coming.peek().is_some_and(|Reverse(entry)| entry.at <= until) {
+            let Some(Reverse(Entry { at, coming, .. })) = self.coming.pop() else { break };
+            self.now = at;
+            self.happen(coming)?;
+        }
+        self.now = until;
+        Ok(())
+    }
+
+    /// Clients ask and things go wrong, for so long.
+    pub(crate) fn run_for(&mut self, span: Span) -> Result<(), Failure> {
+        self.is_on = true;
+        self.network.weather = Weather::USUAL;
+        (0..self.scenario.clients).for_each(|client| self.think(client));
+        let gap = self.around(self.scenario.fault_every);
+        self.come(gap, Coming::Fault);
+        self.run_until(self.now + span)
+    }
+
+    /// Heals everything, waits for what is under way, and reads every key: what is there.
+    pub(crate) fn settle(&mut self) -> Result<Vec<State>, Failure> {
+        const WITHIN: Span = Span::from_s(30);
+        self.is_on = false;
+        self.network.heal();
+        self.network.weather = Weather::CLEAR;
+        let now = self.now;
+        for node in self.nodes.values_mut() {
+            node.failing = Failing { per_mille: 0 };
+            node.stops_for = None;
+            node.paused_until = node.paused_until.min(now);
+        }
+        let down: Vec<NodeId> =
+            self.nodes.iter().filter(|(_, node)| node.core.is_none()).map(|(name, _)| *name).collect();
+        down.into_iter().for_each(|name| self.start(name));
+        self.run_until(self.now + WITHIN)?;
+        if self.clients.waiting() > 0 {
+            return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
+        }
+        let failed = self.clients.tally;
+        for key in 0..self.scenario.keys {
+            let id = self.clients.read(0, KeyNumber(key));
+            let gateway = self.gateway_of(0);
+            self.come(Span::default(), Coming::To(gateway, None, Input::Read(id, KeyNumber(key))));
+        }
+        self.run_until(self.now + WITHIN)?;
+        let tally = self.clients.tally;
+        if self.clients.waiting() > 0 || tally.failed > failed.failed || tally.unknown > failed.unknown {
+            return Err(Failure::Stuck("a read failed though everything is well".into()));
+        }
+        Ok(self.clients.last_states())
+    }
+
+    pub(crate) fn take_histories(&mut self) -> Vec<Vec<guira_history::Event<Act>>> {
+        self.clients.take_histories()
+    }
+
+    /// Adds what a core has counted, which goes with it.
+    fn count(&mut self, core: &Core) {
+        match core {
+            Core::Backend(core) => self.report.lease_waits += core.counts().lease_waits,
+            Core::Cache(core) => {
+                self.report.cache_hits += core.counts().hits;
+                self.report.cache_updates += core.counts().updated;
+            }
+            Core::Controller(_) | Core::Gateway(_) => {}
+        }
+    }
+
+    /// What has come of it all.
+    pub(crate) fn report(mut self) -> Report {
+        for (_, node) in std::mem::take(&mut self.nodes) {
+            if let Some(core) = &node.core {
+                self.count(core);
+            }
+        }
+        let tally = self.clients.tally;
+        Report {
+            operations: tally.asked,
+            answered: tally.answered,
+            failed: tally.failed,
+            unknown: tally.unknown,
+            ..self.report
+        }
+    }
+}
+
+/// A hash of everything that has happened.
+struct Trace(u64);
+
+impl Trace {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0 = KeyHash::of(bytes, HashSeed(self.0)).0;
+    }
+}
