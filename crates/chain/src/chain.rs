@@ -180,6 +180,8 @@ pub struct Setting<'v> {
     pub next_version: fn(u64) -> u64,
     /// Clients are told versions; without, all are 0.
     pub versions_shown: bool,
+    /// That an item is over is written before anybody is told: so it stays over, whatever the clock says later.
+    pub buries: bool,
 }
 
 impl Setting<'_> {
@@ -214,6 +216,8 @@ pub struct Chain<R> {
     after: Option<Base>,
     /// Somebody has read what is there.
     is_used: bool,
+    /// What is being written says that an item is over, which somebody has seen.
+    is_burial: bool,
 }
 
 impl<R> Default for Chain<R> {
@@ -226,6 +230,7 @@ impl<R> Default for Chain<R> {
             held: Vec::new(),
             after: None,
             is_used: false,
+            is_burial: false,
         }
     }
 }
@@ -300,7 +305,11 @@ impl<R> Chain<R> {
             }
             self.held.push(Held { asked, reply, has_changed });
         }
-        if self.held.iter().any(|held| held.has_changed) {
+        self.is_burial = setting.buries && !self.held.is_empty() && base == Base::Absent(Some(Death::Expired));
+        if self.is_burial {
+            base = Base::Absent(None);
+        }
+        if self.is_burial || self.held.iter().any(|held| held.has_changed) {
             self.after = Some(base);
             return Next::Write;
         }
@@ -336,7 +345,9 @@ impl<R> Chain<R> {
                 if error.unknown {
                     self.base = Base::Unknown;
                 }
-                let (changed, read): (Vec<_>, Vec<_>) = self.held.drain(..).partition(|held| held.has_changed);
+                // Who has seen that an item is over cannot be told so.
+                let fails = |held: &Held<R>| held.has_changed || self.is_burial;
+                let (changed, read): (Vec<_>, Vec<_>) = self.held.drain(..).partition(fails);
                 out.extend(changed.into_iter().map(|held| (held.asked.reply_to, Reply::failed(error))));
                 // In their order, and before what came later.
                 read.into_iter().rev().for_each(|held| self.waiting.push_front(held.asked));

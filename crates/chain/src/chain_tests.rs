@@ -33,6 +33,7 @@ impl Driver {
             last_version: &mut self.last_version,
             next_version: |last| last + 1,
             versions_shown: true,
+            buries: false,
         };
         (self.chain.advance(&mut setting, &mut out), out)
     }

@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use guira_item::{Moment, Span};
 use serde::{Deserialize, Serialize};
 
-/// One life of a node: higher than those before it.
+/// One life of a node: above the number of the life before it plus the sessions that were begun in that. Nanoseconds since 1970 do, where the
+/// clock is not set back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);
 
@@ -30,7 +31,7 @@ impl Opening {
     /// The one after it.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 
@@ -162,7 +163,11 @@ impl<M: Clone> Link<M> {
 
     /// When [`Link::emit`] has something to send, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
-        (self.sent > self.acked).then_some(self.resend_at)
+        let on_the_way = (self.sent.0 - self.acked.0) as usize;
+        if on_the_way < self.unacked.len().min(WINDOW) {
+            return Some(Moment::default());
+        }
+        (on_the_way > 0).then_some(self.resend_at)
     }
 
     /// All up to this one have been handed over at the other end.
@@ -222,7 +227,7 @@ mod tests {
                 Fate::IsLate(after) => (None, Some(after)),
             };
             for after in [first, second].into_iter().flatten() {
-                self.frames.insert((self.count + u64::from(after), self.count), frame.clone());
+                self.frames.insert((self.count + u64::from(after), self.count), frame);
             }
         }
 

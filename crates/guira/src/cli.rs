@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::mistake::{self, Origins};
 use crate::options::Flags;
-use crate::{bench, health, help, store_tools};
+use crate::{bench, health, help, sim, store_tools};
 
 /// Guira, a memcached-compatible key-value store.
 #[derive(Parser, Debug)]
@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Health(health::Arguments),
     /// Look at the store of a server, copy it, fill it
     Store(store_tools::Arguments),
+    /// Simulate a cluster under faults, and check every answer
+    Sim(sim::Arguments),
     /// Measure Guira and its peers
     Bench(Box<bench::Arguments>),
 }

@@ -18,6 +18,7 @@ mod mistake;
 mod options;
 mod pidfile;
 mod serve;
+mod sim;
 mod size;
 mod store;
 mod store_tools;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Ok(Call::Run(Command::Serve(flags))) => serve::run(*flags),
         Ok(Call::Run(Command::Health(arguments))) => health::run(&arguments),
         Ok(Call::Run(Command::Store(arguments))) => store_tools::run(&arguments),
+        Ok(Call::Run(Command::Sim(arguments))) => sim::run(&arguments),
         Ok(Call::Run(Command::Bench(arguments))) => bench::run(*arguments),
         Err(line) => Err(line),
     };

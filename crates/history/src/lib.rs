@@ -31,6 +31,11 @@ pub trait Model {
     fn rank(&self, _act: &Self::Act) -> Option<u64> {
         None
     }
+
+    /// The lowest rank that an act may have once `state` is there; it saves looking at states behind which something certain cannot come any more.
+    fn floor(&self, _state: &Self::State) -> u64 {
+        0
+    }
 }
 
 /// An act in time. Times are of one clock that goes on with every event.
@@ -156,6 +161,7 @@ pub fn check<M: Model>(model: &M, history: &[Event<M::Act>], steps_max: u64) -> 
             let lowest = ranks.first_key_value().map_or(u64::MAX, |(rank, _)| *rank);
             let is_next = model.rank(&history[event].act).is_none_or(|rank| rank <= lowest);
             let after = is_next.then(|| model.step(&state, &history[event].act)).flatten();
+            let after = after.filter(|after| model.floor(after) <= lowest_but(&ranks, rank_of(event)));
             is_done[event / 64] |= 1 << (event % 64);
             match after {
                 Some(after) if been.insert((is_done.clone().into(), after.clone())) => {
@@ -204,6 +210,12 @@ pub fn check<M: Model>(model: &M, history: &[Event<M::Act>], steps_max: u64) -> 
         at = times.nodes[times.of_event[event].0].next;
     }
     Err(Violation::OutOfSteps)
+}
+
+/// The lowest rank of those that are left, but for one of `rank`.
+fn lowest_but(ranks: &BTreeMap<u64, usize>, rank: Option<u64>) -> u64 {
+    let left = ranks.iter().find(|(other, count)| **count > usize::from(rank == Some(**other)));
+    left.map_or(u64::MAX, |(other, _)| *other)
 }
 
 #[cfg(test)]

@@ -122,6 +122,48 @@ fn ranks_save_looking_at_what_cannot_be() {
     assert!(matches!(check(&Growing, &history, 10_000), Err(Violation::Impossible { .. })));
 }
 
+/// The same, which says what cannot be read any more.
+struct Floored;
+
+impl Model for Floored {
+    type State = u32;
+    type Act = Act;
+
+    fn first(&self) -> u32 {
+        Growing.first()
+    }
+
+    fn step(&self, state: &u32, act: &Act) -> Option<u32> {
+        Growing.step(state, act)
+    }
+
+    fn rank(&self, act: &Act) -> Option<u64> {
+        Growing.rank(act)
+    }
+
+    fn floor(&self, state: &u32) -> u64 {
+        2 * u64::from(*state)
+    }
+}
+
+#[test]
+fn floors_save_looking_at_what_spoils_the_rest() {
+    // Many that may have happened, in any order, while the same is read over and over; then one of them is.
+    let lost = (0..40).map(|number| Event {
+        invoked: 10 + number,
+        returned: None,
+        is_certain: false,
+        act: Act::Add(1_000 + number as u32, None),
+    });
+    let reads = (0..40).map(|number| event(100 + 10 * number, 105 + 10 * number, Act::Read(1)));
+    let seen = |number| event(1_000, 1_001, Act::Read(number));
+    let history: Vec<_> = [event(0, 1, Act::Write(1))].into_iter().chain(lost).chain(reads).collect();
+    let then = |number| history.iter().cloned().chain([seen(number)]).collect::<Vec<_>>();
+    assert_eq!(check(&Floored, &then(1_021), 10_000), Ok(()));
+    assert_eq!(check(&Growing, &then(1_021), 10_000), Err(Violation::OutOfSteps));
+    assert_ne!(check(&Floored, &then(900), 100_000), Ok(()));
+}
+
 /// Acts of several clients on a register that is right, or forgets every so often.
 fn random_history(random: &mut SmallRng, len: u64, forgets: bool) -> Vec<Event<Act>> {
     let (mut state, mut history) = (0, Vec::new());

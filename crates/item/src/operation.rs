@@ -59,6 +59,15 @@ impl Operation<'_> {
         }
     }
 
+    /// Bytes of the value that comes with it.
+    pub fn value_len(&self) -> usize {
+        match self {
+            Self::Store(store) => store.value.len(),
+            Self::Restore(restore) => restore.value.len(),
+            _ => 0,
+        }
+    }
+
     /// Whether it is a read that changes nothing, whatever is there.
     pub fn only_reads(&self) -> bool {
         matches!(self, Self::Get(Get { wins: false, touch: None, vivify: None, .. }))

@@ -150,7 +150,7 @@ pub type Visit = Box<dyn FnMut(Key<'_>, &Record<&[u8]>) -> ControlFlow<()> + Sen
 /// Why a store did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreError {
-    /// It may have happened all the same, or happen yet.
+    /// It may have happened all the same, or happen yet; what a read that is asked for later finds, stays.
     pub unknown: bool,
     /// What kind of failure it is.
     pub kind: StoreErrorKind,

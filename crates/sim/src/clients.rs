@@ -1,11 +1,11 @@
 //! Clients: each asks one thing at a time, of one gateway, and writes down what it asked, when, and what it was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use guira_chain::Reply;
 use guira_history::{Event, Model};
 use guira_item::{
-    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Operation, Store, StoreMode, Time,
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Moment, Operation, Span, Store, StoreMode, Time,
 };
 use guira_switched::AskId;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
@@ -42,6 +42,8 @@ pub(crate) struct Clients {
     /// By key.
     histories: Vec<Vec<Option<Event<Act>>>>,
     waiting: BTreeMap<AskId, Waiting>,
+    /// What nobody knows of, with when it has happened or never will.
+    unknown: VecDeque<(Moment, Option<KeyNumber>, usize)>,
     last_seen: Vec<u64>,
     next_ask: u64,
     next_value: u64,
@@ -49,6 +51,9 @@ pub(crate) struct Clients {
     time: u64,
     pub(crate) tally: Tally,
 }
+
+/// By so long after its client was given up nothing of a request is under way any more, however late its datagrams are, and whoever pauses.
+const HAPPENS_WITHIN: Span = Span::from_s(30);
 
 /// What came of what was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,6 +88,7 @@ impl Clients {
         Self {
             histories: vec![Vec::new(); keys],
             waiting: BTreeMap::new(),
+            unknown: VecDeque::new(),
             last_seen: vec![0; keys],
             next_ask: 0,
             next_value: 0,
@@ -120,9 +126,7 @@ impl Clients {
                 let expiry = if is_mortal { ends } else { Expiry::NEVER };
                 (Act::Set { value, is_mortal, version: None }, Operation::Store(Store { expiry, ..SET }))
             }
-            700..760 => {
-                (Act::Add { value, told: None }, Operation::Store(Store { mode: StoreMode::Add, ..SET }))
-            }
+            700..760 => (Act::Add { value, told: None }, Operation::Store(Store { mode: StoreMode::Add, ..SET })),
             760..840 => {
                 let expected = never.max(1);
                 let cas = Some(CasRule { expected, or_stale: false });
@@ -149,12 +153,8 @@ impl Clients {
         self.time += 1;
         self.next_ask += 1;
         let event = Event { invoked: self.time, returned: None, is_certain: false, act };
-        let keys = match key {
-            Some(key) => key.0..key.0 + 1,
-            None => 0..self.keys(),
-        };
         let mut at = 0;
-        for key in keys {
+        for key in self.keys_of(key) {
             let history = &mut self.histories[key];
             // Of all keys at one place.
             at = history.len();
@@ -178,15 +178,15 @@ impl Clients {
     ///
     /// # Errors
     /// An answer that cannot be one.
-    pub(crate) fn answer(&mut self, id: AskId, reply: &Reply) -> Result<Option<usize>, String> {
+    pub(crate) fn answer(&mut self, now: Moment, id: AskId, reply: &Reply) -> Result<Option<usize>, String> {
+        self.settle_unknown(now);
         let Some(Waiting { client, key, at }) = self.waiting.remove(&id) else { return Ok(None) };
         self.time += 1;
         self.tally.answered += 1;
-        let keys = match key {
-            Some(key) => key.0..key.0 + 1,
-            None => 0..self.keys(),
-        };
-        for key in keys {
+        if matches!(reply, Reply::Answer(Answer::Failed { unknown: true }, _)) {
+            self.unknown.push_back((now + HAPPENS_WITHIN, key, at));
+        }
+        for key in self.keys_of(key) {
             let entry = self.histories[key].get_mut(at).and_then(Option::as_mut).expect("it was asked");
             match told(&entry.act, reply)? {
                 Told::Act(act) => {
@@ -205,13 +205,35 @@ impl Clients {
         Ok(Some(client))
     }
 
+    fn keys_of(&self, key: Option<KeyNumber>) -> std::ops::Range<usize> {
+        match key {
+            Some(key) => key.0..key.0 + 1,
+            None => 0..self.keys(),
+        }
+    }
+
+    /// What nobody knows of has happened by now, or never will.
+    fn settle_unknown(&mut self, now: Moment) {
+        while let Some((_, key, at)) = self.unknown.pop_front_if(|(until, ..)| *until <= now) {
+            self.time += 1;
+            let time = self.time;
+            for key in self.keys_of(key) {
+                // Those of an earlier round are gone.
+                if let Some(Some(event)) = self.histories[key].get_mut(at) {
+                    event.returned = event.returned.or(Some(time));
+                }
+            }
+        }
+    }
+
     /// These clients' gateway has gone: nobody will tell them.
-    pub(crate) fn hang_up(&mut self, of: impl Fn(usize) -> bool) -> Vec<usize> {
+    pub(crate) fn hang_up(&mut self, now: Moment, of: impl Fn(usize) -> bool) -> Vec<usize> {
         let gone: Vec<(AskId, usize)> =
             self.waiting.iter().filter(|(_, waiting)| of(waiting.client)).map(|(id, w)| (*id, w.client)).collect();
         gone.into_iter()
             .map(|(id, client)| {
-                self.waiting.remove(&id);
+                let waiting = self.waiting.remove(&id);
+                self.unknown.extend(waiting.map(|waiting| (now + HAPPENS_WITHIN, waiting.key, waiting.at)));
                 self.tally.unknown += 1;
                 client
             })
@@ -240,6 +262,7 @@ impl Clients {
 
     /// What was seen of each key since this was last asked.
     pub(crate) fn take_histories(&mut self) -> Vec<Vec<Event<Act>>> {
+        self.unknown.clear();
         let keys = self.keys();
         let histories = std::mem::replace(&mut self.histories, vec![Vec::new(); keys]);
         histories.into_iter().map(|history| history.into_iter().flatten().collect()).collect()
@@ -270,7 +293,9 @@ fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
         (Act::Set { value, is_mortal, .. }, Reply::Answer(Answer::Stored { cas }, _)) => {
             Act::Set { value, is_mortal, version: Some(*cas) }
         }
-        (Act::Add { value, .. }, Reply::Answer(Answer::Stored { cas }, _)) => Act::Add { value, told: Some(Some(*cas)) },
+        (Act::Add { value, .. }, Reply::Answer(Answer::Stored { cas }, _)) => {
+            Act::Add { value, told: Some(Some(*cas)) }
+        }
         (Act::Add { value, .. }, Reply::Answer(Answer::NotStored, _)) => Act::Add { value, told: Some(None) },
         (Act::Cas { expected, value, .. }, Reply::Answer(answer, _)) => {
             let told = match answer {

@@ -32,13 +32,25 @@ impl World {
                 let after = self.span(Span::from_ms(200), Span::from_s(3));
                 self.clears_after(after);
             }
-            85..92 => names.iter().for_each(|name| self.set_clock_rate(*name)),
+            85..90 => self.fade(&names),
+            90..93 => names.iter().for_each(|name| self.set_clock_rate(*name)),
             _ => {
                 self.set_failing(name, 300);
                 let after = self.span(Span::from_ms(100), Span::from_s(2));
                 self.clears_after(after);
             }
         }
+    }
+
+    /// What one node tells another takes almost as long as a lease, and then they are cut off.
+    fn fade(&mut self, names: &[NodeId]) {
+        let (from, to) = (names[self.rng.random_range(0..names.len())], names[self.rng.random_range(0..names.len())]);
+        let by = self.span(self.scenario.lease.part(2), self.scenario.lease);
+        self.network.slow_down(from, to, by);
+        let after = self.span(Span::from_ms(100), self.scenario.lease.times(2));
+        self.cut_after(after, from, to);
+        let after = after + self.span(Span::from_ms(200), Span::from_s(6));
+        self.heals_after(after);
     }
 
     /// A node is cut off: from all or from one other, both ways or one.

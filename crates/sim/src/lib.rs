@@ -7,10 +7,12 @@
 //!   Disk      a backend's store: late, failing, and after a crash what it had
 //!   Clients   ask, and write down what they were told
 //! register    what one key may do: for the histories, which must be linearizable
+//! campaign    many runs, on all processors
 //! ```
 //! Always true: a run is a function of its scenario and its seed; nothing here reads a clock or draws from anything else.
 #![forbid(unsafe_code)]
 
+mod campaign;
 mod clients;
 mod clock;
 mod disk;
@@ -20,5 +22,6 @@ mod register;
 mod scenario;
 mod world;
 
+pub use campaign::{Failed, RUN, Summary, campaign};
 pub use register::{Act, Register, Seen, State};
-pub use scenario::{Failure, Report, Scenario, run};
+pub use scenario::{Failure, Report, SCENARIOS, Scenario, run};

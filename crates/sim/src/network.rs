@@ -1,6 +1,7 @@
-//! The network: loses, doubles and delays datagrams, so that they overtake each other, and is cut between nodes, in one direction or both.
+//! The network: loses, doubles and delays datagrams, so that they overtake each other; between two nodes it is slow or cut, in one direction or
+//! both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use guira_item::Span;
 use guira_routing::NodeId;
@@ -29,26 +30,34 @@ impl Weather {
 pub(crate) struct Network {
     pub(crate) weather: Weather,
     cuts: BTreeSet<(NodeId, NodeId)>,
+    /// How much longer than usual it takes.
+    slow: BTreeMap<(NodeId, NodeId), Span>,
 }
 
 impl Network {
     pub(crate) fn new(weather: Weather) -> Self {
-        Self { weather, cuts: BTreeSet::new() }
+        Self { weather, cuts: BTreeSet::new(), slow: BTreeMap::new() }
     }
 
     pub(crate) fn cut(&mut self, from: NodeId, to: NodeId) {
         self.cuts.insert((from, to));
     }
 
+    pub(crate) fn slow_down(&mut self, from: NodeId, to: NodeId, by: Span) {
+        self.slow.insert((from, to), by);
+    }
+
     pub(crate) fn heal(&mut self) {
         self.cuts.clear();
+        self.slow.clear();
     }
 
     /// After how long a datagram arrives, and perhaps again.
     pub(crate) fn fates(&self, from: NodeId, to: NodeId, rng: &mut Xoshiro256PlusPlus) -> [Option<Span>; 2] {
         let Weather { lost, doubled, late } = self.weather;
+        let by = self.slow.get(&(from, to)).copied().unwrap_or_default();
         let mut fate = || {
-            let usual = Span::from_us(20 + rng.random_range(0..100));
+            let usual = Span::from_us(20 + rng.random_range(0..100)) + by;
             let is_late = rng.random_range(0..1_000) < late;
             if is_late { Span::from_ns(rng.random_range(0..LATE_MAX.ns())) } else { usual }
         };

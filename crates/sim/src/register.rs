@@ -84,7 +84,11 @@ pub struct Register {
 impl State {
     fn stored(self, value: u64, version: Option<u64>, is_mortal: bool) -> Option<Self> {
         let highest = version.unwrap_or(self.highest);
-        (version.is_none() || highest > self.highest).then_some(Self { item: Some((value, version)), is_mortal, highest })
+        (version.is_none() || highest > self.highest).then_some(Self {
+            item: Some((value, version)),
+            is_mortal,
+            highest,
+        })
     }
 
     fn gone(self) -> Self {
@@ -123,9 +127,7 @@ impl Model for Register {
             Act::Add { value, told: Some(version) } => state.is_gone()?.stored(value, version, false),
             Act::Cas { expected, value, told } => match told {
                 Some(Compared::NotFound) => state.is_gone(),
-                Some(Compared::Exists) => {
-                    state.item.filter(|(_, version)| *version != Some(expected)).map(|_| state)
-                }
+                Some(Compared::Exists) => state.item.filter(|(_, version)| *version != Some(expected)).map(|_| state),
                 Some(Compared::Stored(version)) => {
                     state.item.filter(|(_, version)| version.is_none_or(|version| version == expected))?;
                     state.stored(value, Some(version), false)
@@ -149,6 +151,14 @@ impl Model for Register {
             Act::Delete(Some(false)) => state.is_gone(),
             Act::Delete(Some(true)) => state.item.map(|_| state.gone()),
             Act::Delete(None) | Act::Flush => Some(state.gone()),
+        }
+    }
+
+    fn floor(&self, state: &State) -> u64 {
+        match state.item {
+            Some((_, Some(version))) => 2 * version + 1,
+            // What comes has a version above all that were there.
+            Some((_, None)) | None => 2 * (state.highest + 1),
         }
     }
 

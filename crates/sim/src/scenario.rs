@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use guira_history::{Violation, check};
+use guira_history::{Event, Violation, check};
 use guira_item::Span;
+use guira_routing::{HashSeed, KeyHash};
 use guira_switched::Mutant;
 
 use crate::{
-    register::{Register, State},
+    register::{Act, Register, State},
     world::World,
 };
 
@@ -28,6 +29,8 @@ pub struct Scenario {
     pub operations_per_s: u64,
     /// Items that a cache node may have.
     pub items_max: usize,
+    /// As long as a disk takes for a call.
+    pub disk_takes_max: Span,
     /// How long a lease is.
     pub lease: Span,
     /// Something goes wrong about this often.
@@ -53,12 +56,35 @@ impl Default for Scenario {
             keys: 20,
             operations_per_s: 100,
             items_max: 6,
+            disk_takes_max: Span::from_ms(2),
             lease: Span::from_s(1),
             fault_every: Span::from_s(10),
             hashes_collide: false,
             flushes: true,
             mutant: None,
             round: Span::from_s(300),
+        }
+    }
+}
+
+/// Scenarios by name.
+pub const SCENARIOS: [&str; 5] = ["usual", "stormy", "busy", "patient", "colliding"];
+
+impl Scenario {
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        let usual = Self::default();
+        match name {
+            "usual" => Some(usual),
+            // A fault every two seconds, most of them while others last.
+            "stormy" => Some(Self { fault_every: Span::from_s(2), ..usual }),
+            // Many clients at few keys, and short leases.
+            "busy" => Some(Self { lease: Span::from_ms(300), keys: 6, clients: 16, operations_per_s: 300, ..usual }),
+            // Long leases, slow disks.
+            "patient" => Some(Self { lease: Span::from_s(4), disk_takes_max: Span::from_ms(200), ..usual }),
+            // Few hashes for all keys.
+            "colliding" => Some(Self { hashes_collide: true, ..usual }),
+            _ => None,
         }
     }
 }
@@ -86,6 +112,31 @@ pub struct Report {
     pub lease_waits: u64,
     /// Faults.
     pub faults: u64,
+}
+
+impl Report {
+    /// Adds another run's, behind this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.trace = chained(self.trace, &other.trace.to_le_bytes());
+        for (mine, theirs) in [
+            (&mut self.events, other.events),
+            (&mut self.operations, other.operations),
+            (&mut self.answered, other.answered),
+            (&mut self.failed, other.failed),
+            (&mut self.unknown, other.unknown),
+            (&mut self.cache_hits, other.cache_hits),
+            (&mut self.cache_updates, other.cache_updates),
+            (&mut self.lease_waits, other.lease_waits),
+            (&mut self.faults, other.faults),
+        ] {
+            *mine += theirs;
+        }
+    }
+}
+
+/// A hash of what has happened so far, and then of `bytes`.
+pub(crate) fn chained(trace: u64, bytes: &[u8]) -> u64 {
+    KeyHash::of(bytes, HashSeed(trace)).0
 }
 
 /// Why a run is not as it should be. The same scenario and seed show it again.
@@ -138,11 +189,9 @@ pub fn run(scenario: &Scenario, seed: u64, duration: Span) -> Result<Report, Fai
         let last = world.settle()?;
         for (key, history) in world.take_histories().into_iter().enumerate() {
             let register = Register { first: first[key] };
-            check(&register, &history, STEPS_MAX).map_err(|violation| {
-                let at = if let Violation::Impossible { at, .. } = violation { at } else { 0 };
-                let from = at.saturating_sub(12);
-                let lines: Vec<String> = history.iter().enumerate().skip(from).take(24).map(line).collect();
-                Failure::History { key, round, violation, excerpt: lines.join("\n") }
+            check(&register, &history, STEPS_MAX).map_err(|_| {
+                let (violation, excerpt) = shortest(&register, &history);
+                Failure::History { key, round, violation, excerpt }
             })?;
         }
         first = last;
@@ -150,7 +199,42 @@ pub fn run(scenario: &Scenario, seed: u64, duration: Span) -> Result<Report, Fai
     Ok(world.report())
 }
 
-fn line((at, event): (usize, &guira_history::Event<crate::Act>)) -> String {
-    let returned = event.returned.map_or_else(|| "never".to_owned(), |returned| returned.to_string());
-    format!("  {at}: {} to {returned}: {:?}", event.invoked, event.act)
+/// The end of the shortest beginning of a history that is not linearizable, with what is wrong with it.
+fn shortest(register: &Register, history: &[Event<Act>]) -> (Violation, String) {
+    let times = history.iter().map(|event| event.returned.unwrap_or(event.invoked).max(event.invoked));
+    let (mut least, mut most) = (0, times.max().unwrap_or(0));
+    let wrong = |until| check(register, &beginning(history, until), STEPS_MAX).err();
+    while least < most {
+        let middle = least + (most - least) / 2;
+        if wrong(middle).is_some() {
+            most = middle;
+        } else {
+            least = middle + 1;
+        }
+    }
+    let violation = wrong(most).unwrap_or(Violation::OutOfSteps);
+    let beginning = beginning(history, most);
+    let from = beginning.len().saturating_sub(LINES);
+    let lines: Vec<String> = beginning[from..].iter().map(line).collect();
+    (violation, lines.join("\n"))
+}
+
+/// Events that are shown.
+const LINES: usize = 24;
+
+/// What has been seen by `until`.
+fn beginning(history: &[Event<Act>], until: u64) -> Vec<Event<Act>> {
+    let begun = history.iter().filter(|event| event.invoked <= until).cloned();
+    begun
+        .map(|event| match event.returned {
+            Some(returned) if returned > until => Event { returned: None, is_certain: false, ..event },
+            _ => event,
+        })
+        .collect()
+}
+
+fn line(event: &Event<Act>) -> String {
+    let returned = event.returned.map_or_else(|| "...".to_owned(), |returned| returned.to_string());
+    let doubt = if event.is_certain { "" } else { " perhaps" };
+    format!("  {} to {returned}:{doubt} {:?}", event.invoked, event.act)
 }

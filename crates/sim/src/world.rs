@@ -28,7 +28,7 @@ use crate::{
     disk::{Disk, Failing},
     network::{Network, Weather},
     register::{Act, State},
-    scenario::{Failure, Report, Scenario},
+    scenario::{Failure, Report, Scenario, chained},
 };
 
 const CONTROLLER: NodeId = NodeId(1);
@@ -87,6 +87,8 @@ enum Coming {
     Fault,
     /// The weather is as usual again.
     Clears,
+    /// Two nodes do not hear each other any more.
+    Cuts(NodeId, NodeId),
     /// Everybody hears everybody again.
     Heals,
 }
@@ -219,7 +221,6 @@ impl World {
         let clock = NodeClock::set(now, unix);
         let caches = of_kind(FIRST_CACHE, scenario.caches);
         let gateways = of_kind(FIRST_GATEWAY, scenario.gateways);
-        let backends = of_kind(FIRST_BACKEND, scenario.backends);
         let hash_of = if scenario.hashes_collide { colliding_hash_of } else { hash_of };
         let partitions = Arc::clone(&self.partitions);
         let drift = Drift::default();
@@ -262,38 +263,42 @@ impl World {
                 };
                 Core::Backend(Box::new(Backend::new(config, state, now)))
             }
-            FIRST_CACHE.. => {
-                let at = usize::from(number - FIRST_CACHE);
-                let mine = backends.into_iter().enumerate().filter(|(backend, _)| backend % caches.len() == at);
-                Core::Cache(Box::new(CacheNode::new(
-                    CacheConfig {
-                        me: name,
-                        incarnation,
-                        backends: mine.map(|(_, backend)| backend).collect(),
-                        controller: CONTROLLER,
-                        partitions,
-                        hash_of,
-                        items_max: scenario.items_max,
-                        bytes_max: 1 << 20,
-                        drift,
-                        clock,
-                        segment: Span::from_s(1),
-                        alpha: Alpha::new(0.5).expect("between 0 and 1"),
-                        threshold_rank: 0.1,
-                        seed,
-                        mutant: scenario.mutant,
-                    },
-                    now,
-                )))
-            }
+            FIRST_CACHE.. => Core::Cache(Box::new(CacheNode::new(
+                CacheConfig {
+                    me: name,
+                    incarnation,
+                    backends: self.backends_of(name),
+                    controller: CONTROLLER,
+                    partitions,
+                    hash_of,
+                    items_max: scenario.items_max,
+                    bytes_max: 1 << 20,
+                    drift,
+                    clock,
+                    segment: Span::from_s(1),
+                    alpha: Alpha::new(0.5).expect("between 0 and 1"),
+                    threshold_rank: 0.1,
+                    seed,
+                    mutant: scenario.mutant,
+                },
+                now,
+            ))),
             _ => {
-                let budget =
-                    RuleBudget { updates_per_s: 400, table_len_max: 1_000, deletion_delay: Span::from_s(1) };
+                let budget = RuleBudget { updates_per_s: 400, table_len_max: 1_000, deletion_delay: Span::from_s(1) };
                 let config =
                     ControllerConfig { me: name, incarnation, caches, gateways, budget, lease: Span::from_s(2) };
                 Core::Controller(Box::new(Controller::new(config).expect("the budget leaves room")))
             }
         }
+    }
+
+    /// The backends whose keys a cache node may have.
+    fn backends_of(&self, cache: NodeId) -> Vec<NodeId> {
+        let (at, caches) = (cache.0 - FIRST_CACHE, self.scenario.caches);
+        (0..self.scenario.backends)
+            .filter(|backend| backend % caches == at)
+            .map(|at| NodeId(FIRST_BACKEND + at))
+            .collect()
     }
 
     /// A node crashes.
@@ -309,7 +314,7 @@ impl World {
         }
         if name.0 >= FIRST_GATEWAY {
             let (at, gateways) = (usize::from(name.0 - FIRST_GATEWAY), usize::from(self.scenario.gateways));
-            for client in self.clients.hang_up(|client| client % gateways == at) {
+            for client in self.clients.hang_up(self.now, |client| client % gateways == at) {
                 self.think(client);
             }
         }
@@ -344,6 +349,10 @@ impl World {
         self.come(after, Coming::Clears);
     }
 
+    pub(crate) fn cut_after(&mut self, after: Span, one: NodeId, other: NodeId) {
+        self.come(after, Coming::Cuts(one, other));
+    }
+
     pub(crate) fn heals_after(&mut self, after: Span) {
         self.come(after, Coming::Heals);
     }
@@ -354,13 +363,12 @@ impl World {
         let Some(core) = &mut node.core else { return };
         let now = node.clock.local(self.now);
         self.report.events += 1;
-        let mut trace = Trace(self.report.trace);
-        trace.add(&self.now.ns().to_le_bytes());
-        trace.add(&name.0.to_le_bytes());
+        let mut trace = chained(self.report.trace, &self.now.ns().to_le_bytes());
+        trace = chained(trace, &name.0.to_le_bytes());
         let out = &mut self.out;
         match &input {
             Input::Datagram(from, bytes) => {
-                trace.add(bytes);
+                trace = chained(trace, bytes);
                 let message = Message::decode(bytes).expect("what a core has sent can be read");
                 match core {
                     Core::Backend(core) => core.step(now, backend::Happened::Message(*from, message), out),
@@ -401,7 +409,7 @@ impl World {
                 Core::Gateway(core) => core.step(now, gateway::Happened::Tick, out),
             },
         }
-        self.report.trace = trace.0;
+        self.report.trace = trace;
         let held = match node.stops_for.take() {
             Some(pause) => {
                 node.paused_until = node.paused_until.max(self.now + pause);
@@ -423,7 +431,8 @@ impl World {
         }
         let life = self.nodes[&name].life;
         for call in out.store.drain(..) {
-            let takes = Span::from_us(self.rng.random_range(20..2_000));
+            let slowest = self.scenario.disk_takes_max;
+            let takes = Span::from_ns(self.rng.random_range(20_000..slowest.ns()));
             let node = self.nodes.get_mut(&name).expect("one of all");
             let number = node.disk.take(call);
             // In order: as a log is written.
@@ -491,7 +500,7 @@ impl World {
                 }
             }
             Coming::Answer(id, reply) => {
-                if let Some(client) = self.clients.answer(id, &reply).map_err(Failure::Answer)? {
+                if let Some(client) = self.clients.answer(self.now, id, &reply).map_err(Failure::Answer)? {
                     self.think(client);
                 }
             }
@@ -508,6 +517,11 @@ impl World {
                 self.network.weather = if self.is_on { Weather::USUAL } else { Weather::CLEAR };
                 self.nodes.values_mut().for_each(|node| node.failing = Failing { per_mille: 0 });
             }
+            Coming::Cuts(one, other) if self.is_on => {
+                self.network.cut(one, other);
+                self.network.cut(other, one);
+            }
+            Coming::Cuts(..) => {}
             Coming::Heals => self.network.heal(),
         }
         Ok(())
@@ -593,6 +607,19 @@ impl World {
         if self.clients.waiting() > 0 || tally.failed > failed.failed || tally.unknown > failed.unknown {
             return Err(Failure::Stuck("a read failed though everything is well".into()));
         }
+        for (name, node) in &self.nodes {
+            let now = node.clock.local(self.now);
+            let is_well = match &node.core {
+                Some(Core::Backend(core)) => core.serves() && core.under_way() == 0,
+                Some(Core::Cache(core)) => core.sessions(now) == self.backends_of(*name).len(),
+                Some(Core::Controller(_)) => true,
+                Some(Core::Gateway(core)) => core.pending() == 0,
+                None => false,
+            };
+            if !is_well {
+                return Err(Failure::Stuck(format!("node {} is not well though nothing is wrong", name.0)));
+            }
+        }
         Ok(self.clients.last_states())
     }
 
@@ -627,14 +654,5 @@ impl World {
             unknown: tally.unknown,
             ..self.report
         }
-    }
-}
-
-/// A hash of everything that has happened.
-struct Trace(u64);
-
-impl Trace {
-    fn add(&mut self, bytes: &[u8]) {
-        self.0 = KeyHash::of(bytes, HashSeed(self.0)).0;
     }
 }

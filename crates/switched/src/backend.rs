@@ -29,7 +29,7 @@ use guira_item::{
 use guira_routing::NodeId;
 use std::sync::Arc;
 
-use crate::{Drift, Message, Mutant, Number, Outbox};
+use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Number, Outbox};
 use cached::CachePeer;
 use clients::Client;
 use flush::StateWork;
@@ -39,6 +39,9 @@ use work::Work;
 
 /// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.
 const OPERATIONS_MAX: usize = 1 << 16;
+
+/// Keys in a report at most: it has to fit into a datagram.
+const REPORTED_MAX: usize = 200;
 
 /// How often an unanswered declaration is repeated.
 const VOID_AGAIN_AFTER: Span = Span::from_ms(50);
@@ -50,7 +53,8 @@ pub struct BackendConfig {
     pub me: NodeId,
     /// This life's number.
     pub incarnation: Incarnation,
-    /// Who may cache its keys.
+    /// Who may cache its keys: one at most, until a key that two have is updated in two phases (R7). The same in every life, or a lease has passed in
+    /// between.
     pub caches: Vec<NodeId>,
     /// Who may ask.
     pub gateways: Vec<NodeId>,
@@ -60,7 +64,7 @@ pub struct BackendConfig {
     pub drift: Drift,
     /// Ties its moments to the cluster's seconds.
     pub clock: NodeClock,
-    /// Bytes of key and value together beyond which an item is refused: it has to fit into a datagram.
+    /// Bytes of key and value together beyond which an item is refused, at most [`ITEM_LEN_MAX`](crate::ITEM_LEN_MAX).
     pub item_len_max: usize,
     /// How hot keys are found.
     pub hot: HotConfig,
@@ -140,11 +144,18 @@ struct Start {
     unheard: BTreeSet<NodeId>,
     until: Moment,
     ask_at: Moment,
+    is_over: bool,
 }
 
 impl Backend {
     /// A backend that begins at `now`, with what its store has as its state.
+    ///
+    /// # Panics
+    /// More than one cache node; items or reports that do not fit into a datagram.
     pub fn new(config: BackendConfig, state: StoreState, now: Moment) -> Self {
+        assert!(config.caches.len() <= 1, "{} cache nodes for one backend", config.caches.len());
+        assert!(config.item_len_max <= ITEM_LEN_MAX, "items of {} bytes", config.item_len_max);
+        assert!(config.hot.reported <= REPORTED_MAX, "reports of {} keys", config.hot.reported);
         let until = now + config.drift.granter(config.lease);
         Self {
             state,
@@ -156,7 +167,7 @@ impl Backend {
             hot: HotKeys::new(&config.hot, now),
             operations: 0,
             replies: Vec::new(),
-            start: Some(Start { unheard: config.caches.iter().copied().collect(), until, ask_at: now }),
+            start: Some(Start { unheard: config.caches.iter().copied().collect(), until, ask_at: now, is_over: false }),
             counts: BackendCounts::default(),
             config,
         }
@@ -206,10 +217,10 @@ impl Backend {
 
     fn go_on_starting(&mut self, now: Moment, out: &mut Outbox) {
         let Some(start) = &mut self.start else { return };
-        let is_over = start.unheard.is_empty() || now > start.until || self.config.mutant == Some(Mutant::R2);
-        if is_over && self.state.versions_reserved > self.last_version {
+        start.is_over |= start.unheard.is_empty() || now >= start.until || self.config.mutant == Some(Mutant::R2);
+        if start.is_over && self.state.versions_reserved > self.last_version {
             self.start = None;
-        } else if !is_over && start.ask_at <= now {
+        } else if !start.is_over && start.ask_at <= now {
             start.ask_at = now + VOID_AGAIN_AFTER;
             let void = Message::Void { incarnation: self.config.incarnation, up_to: Opening(0) };
             start.unheard.iter().for_each(|cache| out.send(*cache, &void));
@@ -228,7 +239,9 @@ impl Backend {
 
     /// When `step` has something to do, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
-        let starting = self.start.as_ref().map(|start| start.ask_at.min(start.until));
+        // What has waited long enough waits for the store, which says when.
+        let starting = self.start.as_ref().filter(|start| !start.unheard.is_empty() && !start.is_over);
+        let starting = starting.map(|start| start.ask_at.min(start.until));
         let caches = self.caches.values().filter_map(|peer| peer.wake_at());
         [starting, self.hot.wake_at(), self.state_work.wake_at()].into_iter().flatten().chain(caches).min()
     }
@@ -236,6 +249,11 @@ impl Backend {
     /// Numbers.
     pub fn counts(&self) -> BackendCounts {
         self.counts
+    }
+
+    /// Operations that are on their way.
+    pub fn under_way(&self) -> usize {
+        self.operations
     }
 
     /// Keys that cache nodes may have.

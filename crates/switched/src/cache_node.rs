@@ -122,6 +122,7 @@ pub struct CacheNode {
 
 #[derive(Debug)]
 struct Fetching {
+    source: NodeId,
     since: Moment,
     per_s: f32,
 }
@@ -197,9 +198,9 @@ impl CacheNode {
             Turn::Void if peer == self.config.controller => {}
             Turn::Void => {
                 self.counts.voided += 1;
-                for gone in self.items.remove_all_of(peer) {
-                    self.rules.push((gone, false));
-                }
+                let gone = self.items.remove_all_of(peer);
+                self.rules.extend(gone.into_iter().map(|hash| (hash, false)));
+                self.fetching.retain(|_, fetching| fetching.source != peer);
             }
         }
     }
@@ -267,7 +268,8 @@ impl CacheNode {
             Some(Body::Burst(Loaded { key, per_s }, item)) => self.admit(now, from, key, per_s, item),
             Some(Body::Value(key, item)) => match (self.fetching.remove(&key), item) {
                 (Some(Fetching { per_s, .. }), Some(item)) => self.admit(now, from, key, per_s, item),
-                (None, Some(_)) => self.drop_key(now, from, key),
+                // It was asked for twice: the key may be here from the first time.
+                (None, Some(item)) => self.update_or_drop(now, from, key, item),
                 (_, None) => {}
             },
             Some(Body::Update(key, item)) => self.on_update(now, from, key, item),
@@ -287,7 +289,7 @@ impl CacheNode {
             && !self.fetching.contains_key(&key)
             && self.fetching.len() < FETCHING_MAX;
         if is_wanted && self.tell(now, from, Body::Fetch(key.clone())) {
-            self.fetching.insert(key, Fetching { since: now, per_s });
+            self.fetching.insert(key, Fetching { source: from, since: now, per_s });
         }
     }
 
@@ -300,10 +302,13 @@ impl CacheNode {
     /// Keeps an item, if it is worth its place.
     fn admit(&mut self, now: Moment, from: NodeId, key: KeyBytes, per_s: f32, item: ItemCopy) {
         let len = key.0.len() + item.value.len();
+        if len > self.config.bytes_max {
+            self.drop_key(now, from, key);
+            return;
+        }
         match self.items.get(&key.0).map(|cached| cached.source) {
             Some(source) if source == from => {
-                // As an update would.
-                self.items.replace(&key.0, item);
+                self.update_or_drop(now, from, key, item);
                 return;
             }
             Some(_) => self.remove(now, &key.0),
@@ -321,6 +326,10 @@ impl CacheNode {
             };
             self.counts.evicted += 1;
             self.remove(now, &victim);
+        }
+        if !self.sources.get(&from).is_some_and(|initiator| initiator.is_valid(now)) {
+            // What made room was too much to tell: the session in which the item came has ended.
+            return;
         }
         let hash = (self.config.hash_of)(&key.0);
         self.items.insert(key, Cached::new(from, hash, item, f64::from(per_s)));
@@ -349,15 +358,25 @@ impl CacheNode {
     }
 
     fn on_update(&mut self, now: Moment, from: NodeId, key: KeyBytes, item: Option<ItemCopy>) {
-        if self.items.get(&key.0).is_none_or(|cached| cached.source != from) {
-            return;
-        }
         match item {
-            Some(item) => {
-                self.items.replace(&key.0, item);
-                self.counts.updated += 1;
+            Some(item) => self.update_or_drop(now, from, key, item),
+            None if self.items.get(&key.0).is_some_and(|cached| cached.source == from) => self.remove(now, &key.0),
+            None => self.drop_key(now, from, key),
+        }
+    }
+
+    /// Replaces an item of a backend's, or says that it is not here.
+    fn update_or_drop(&mut self, now: Moment, from: NodeId, key: KeyBytes, item: ItemCopy) {
+        if self.items.get(&key.0).is_some_and(|cached| cached.source == from) {
+            self.items.replace(&key.0, item);
+            self.counts.updated += 1;
+            while self.items.bytes() > self.config.bytes_max {
+                let Some((victim, _)) = self.items.coldest_of_some(&mut self.rng) else { return };
+                self.counts.evicted += 1;
+                self.remove(now, &victim);
             }
-            None => self.remove(now, &key.0),
+        } else {
+            self.drop_key(now, from, key);
         }
     }
 
@@ -412,6 +431,11 @@ impl CacheNode {
     /// Numbers.
     pub fn counts(&self) -> CacheCounts {
         self.counts
+    }
+
+    /// Backends whose items may be served now.
+    pub fn sessions(&self, now: Moment) -> usize {
+        self.sources.values().filter(|initiator| initiator.is_valid(now)).count()
     }
 
     /// Items there are.

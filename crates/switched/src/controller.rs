@@ -48,6 +48,8 @@ pub struct Controller {
     /// The rules that are made.
     table: BTreeMap<KeyHash, NodeId>,
     peers: BTreeMap<NodeId, Peer>,
+    /// Of those that are gone, too: a session does not begin twice.
+    last_openings: BTreeMap<NodeId, Opening>,
     counts: ControllerCounts,
 }
 
@@ -81,6 +83,7 @@ impl Controller {
             plan: RulePlan::new(config.budget)?,
             table: BTreeMap::new(),
             peers: BTreeMap::new(),
+            last_openings: BTreeMap::new(),
             counts: ControllerCounts::default(),
             config,
         })
@@ -124,6 +127,7 @@ impl Controller {
                     Some(_) => self.counts.ignored += 1,
                 }
             }
+            Message::Voided { .. } => {}
             _ => self.counts.ignored += 1,
         }
     }
@@ -145,11 +149,15 @@ impl Controller {
 
     fn on_open(&mut self, now: Moment, from: NodeId, opening: Opening, at: Moment, out: &mut Outbox) {
         let id = SessionId { incarnation: self.config.incarnation, opening };
-        let known = self.peers.get(&from).map(|peer| peer.id.opening);
-        if known.is_some_and(|known| opening < known) {
+        let known = self.last_openings.get(&from).copied();
+        let is_there = self.peers.get(&from).is_some_and(|peer| peer.id == id);
+        if known.is_some_and(|known| opening <= known) && !is_there {
+            let (incarnation, up_to) = (self.config.incarnation, known.unwrap_or(opening));
+            out.send(from, &Message::Void { incarnation, up_to });
             return;
         }
-        if known != Some(opening) {
+        if !is_there {
+            self.last_openings.insert(from, opening);
             let mut link = Link::default();
             if self.is_gateway(from) {
                 let all: Vec<RuleUpdate> =

@@ -21,7 +21,7 @@ use guira_item::{Answer, Key, Moment, Operation, Span};
 use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
 
 use crate::{
-    AskId, Body, Drift, Message, Number, Outbox, Said,
+    AskId, Body, Drift, ITEM_LEN_MAX, Message, Number, Outbox, Said,
     initiator::{Initiator, Turn},
 };
 use pending::{Pending, What};
@@ -48,11 +48,14 @@ pub struct GatewayConfig {
     pub resend_after: Span,
     /// How long somebody waits for an answer.
     pub answer_within: Span,
-    /// Operations under way at most for one backend; further ones are refused.
+    /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused.
     pub pending_max: usize,
     /// Seeds the table of routes.
     pub seed: u64,
 }
+
+/// Operations that a gateway may have under way with one backend: what that keeps of their answers is bounded so.
+pub const PENDING_MAX: usize = 4_096;
 
 /// Requests in a row that a cache node has left unanswered, from which on it is passed by.
 const SUSPECT_AFTER: u32 = 3;
@@ -126,7 +129,11 @@ struct Flush {
 
 impl Gateway {
     /// A gateway that knows no routes.
+    ///
+    /// # Panics
+    /// [`GatewayConfig::pending_max`] is too high.
     pub fn new(config: GatewayConfig) -> Self {
+        assert!(config.pending_max <= PENDING_MAX, "{} operations under way", config.pending_max);
         let opening = Opening::first_of(config.incarnation);
         let upstreams = config.partitions.backends().iter().map(|backend| (*backend, Upstream::new(opening))).collect();
         Self {
@@ -157,7 +164,13 @@ impl Gateway {
         let hash = (self.config.hash_of)(key.as_bytes());
         let backend = self.config.partitions.owner_of(hash);
         let only_reads = operation.only_reads();
-        let cache = only_reads.then(|| self.route(now, hash)).flatten();
+        if key.as_bytes().len() + operation.value_len() > ITEM_LEN_MAX {
+            out.answers.push((id, Reply::Answer(Answer::TooLarge, None)));
+            return;
+        }
+        // How used an item is, only its backend can tell.
+        let is_cacheable = only_reads && matches!(operation, Operation::Get(get) if !get.tells);
+        let cache = is_cacheable.then(|| self.route(now, hash)).flatten();
         let what = What::Operation { key: key.as_bytes().into(), hash, operation: Owned::of(operation) };
         self.begin(now, id, backend, what, only_reads, cache, out);
     }
@@ -202,9 +215,19 @@ impl Gateway {
         self.last_number = Number(self.last_number.0 + 1);
         upstream.open.insert(self.last_number);
         let answer_until = now + self.config.answer_within;
-        let resend_after = self.config.resend_after;
-        let pending =
-            Pending { ask, backend, what, only_reads, cache, is_sent: false, resend_after, look_at: now, answer_until };
+        let pending = Pending {
+            ask,
+            backend,
+            what,
+            only_reads,
+            cache,
+            is_sent: false,
+            was_sent: false,
+            sent_at: None,
+            resend_after: self.config.resend_after.max(upstream.patience()).min(RESEND_AFTER_MAX),
+            look_at: now,
+            answer_until,
+        };
         self.pending.insert(self.last_number, pending);
         self.send(now, self.last_number, out);
     }
@@ -216,7 +239,7 @@ impl Gateway {
         match upstream.session_or_join(now, pending.backend, out) {
             Some(session) => {
                 let done_below = upstream.open.first().copied().unwrap_or(number);
-                pending.send(crate::Asker { gateway: self.config.me, session, number, done_below }, out);
+                pending.send(now, crate::Asker { gateway: self.config.me, session, number, done_below }, out);
             }
             None => pending.is_sent = false,
         }
@@ -295,8 +318,12 @@ impl Gateway {
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
         let is_controller = from == self.config.controller;
         match message {
-            Message::Reply { session, number, said } => self.on_reply(from, session, number, said, out),
+            Message::Reply { session, number, said } => self.on_reply(now, from, session, number, said, out),
             Message::Joined { session } => self.on_joined(now, from, session, out),
+            Message::Void { incarnation, up_to } if is_controller => {
+                // Nothing is served by its rules.
+                self.controller.on_void(now, incarnation, up_to, out);
+            }
             Message::Gone { session } if is_controller => drop(self.controller.on_gone(now, session)),
             Message::Gone { session } => self.on_gone(now, from, session, out),
             Message::Opened { session, at, lease } if is_controller => {
@@ -321,15 +348,26 @@ impl Gateway {
         }
     }
 
-    fn on_reply(&mut self, from: NodeId, session: SessionId, number: Number, said: Said<'_>, out: &mut Outbox) {
+    fn on_reply(
+        &mut self,
+        now: Moment,
+        from: NodeId,
+        session: SessionId,
+        number: Number,
+        said: Said<'_>,
+        out: &mut Outbox,
+    ) {
         if let Some(suspect) = self.suspects.get_mut(&from) {
             suspect.unanswered = 0;
         }
-        let is_awaited = self
-            .pending
-            .get(&number)
-            .is_some_and(|pending| pending.is_sent && self.upstreams[&pending.backend].session() == Some(session));
-        if is_awaited {
+        let pending = self.pending.get(&number).filter(|pending| pending.is_sent);
+        let upstream = pending.and_then(|pending| self.upstreams.get_mut(&pending.backend));
+        if let (Some(pending), Some(upstream)) = (pending, upstream)
+            && upstream.session() == Some(session)
+        {
+            if let Some(sent_at) = pending.sent_at.filter(|_| pending.backend == from) {
+                upstream.on_answer(now.since(sent_at));
+            }
             self.finish(number, said.to_reply(), out);
         } else {
             self.counts.ignored += 1;

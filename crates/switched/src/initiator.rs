@@ -145,6 +145,8 @@ impl Initiator {
     pub(crate) fn on_void(&mut self, now: Moment, incarnation: Incarnation, up_to: Opening, out: &mut Outbox) -> Turn {
         self.floor = self.floor.max(SessionId { incarnation, opening: up_to });
         let turn = match &self.state {
+            // Of an earlier life than the one this session is with: what it says is nothing to it.
+            State::Open(open) if open.id.incarnation > incarnation => return Turn::None,
             State::Open(open) if open.id <= self.floor => self.end(now),
             _ => Turn::None,
         };

@@ -32,6 +32,10 @@ pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessa
 pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, StoreCall};
 
+/// Bytes of a key and its value together, at most: an item and what goes with it fit into a datagram.
+pub const ITEM_LEN_MAX: usize = 60 << 10;
+const _: () = assert!(ITEM_LEN_MAX + 1_024 <= guira_cluster::MESSAGE_LEN_MAX);
+
 /// A frame as a message.
 fn told(session: SessionId, frame: Frame<&Body>) -> Message<'static> {
     let Frame { ack, seq, body } = frame;

@@ -25,4 +25,23 @@ impl Mutant {
     /// All of them.
     pub const ALL: [Self; 8] =
         [Self::R1, Self::R2, Self::R3, Self::R4, Self::R5, Self::R6Drop, Self::R6Lapse, Self::R8];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::R1 => "r1",
+            Self::R2 => "r2",
+            Self::R3 => "r3",
+            Self::R4 => "r4",
+            Self::R5 => "r5",
+            Self::R6Drop => "r6-drop",
+            Self::R6Lapse => "r6-lapse",
+            Self::R8 => "r8",
+        }
+    }
+
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mutant| mutant.name() == name)
+    }
 }

@@ -40,6 +40,8 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
                 last_version: &mut shard.last_version,
                 next_version,
                 versions_shown: self.config.versions_shown,
+                // The wall clock says it each time.
+                buries: false,
             };
             match chain.advance(&mut setting, &mut worker.out) {
                 Next::Read => {

@@ -76,6 +76,7 @@ fn rig_at(unix_s: u64, store: Arc<MemoryStore>) -> Rig {
         item_len_max: 1 << 20,
         late_len_max: 1 << 20,
         versions_shown: true,
+        buries: false,
     };
     Rig { through: WriteThrough::new(Arc::clone(&engine), Arc::clone(&store), config), engine, store }
 }

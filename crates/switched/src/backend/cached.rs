@@ -4,18 +4,22 @@
 //! told in a session is heard in order; a session that is ended keeps its set until its lease has run out; no lease goes on while an update
 //! has waited for a part of one; a lease is counted from after it was granted (R1).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use guira_chain::Item;
 use guira_cluster::{Frame, Link, Opening, Seq, SessionId};
-use guira_item::{Key, Moment};
+use guira_item::{Key, Moment, Span, store::StoreState};
 use guira_routing::NodeId;
 
-use super::{Backend, Reports};
-use crate::{Body, Loaded, Message, Mutant, Outbox, told};
+use super::{Backend, BackendConfig, Reports};
+use crate::{Body, ItemCopy, Loaded, Message, Mutant, Outbox, told};
 
 /// Sessions of one cache node that have ended and whose leases may run, at most: further ones are not opened until one has run out.
 const ENDED_MAX: usize = 8;
+
+/// Keys that are remembered for not having been kept.
+const DECLINED_MAX: usize = 1_000;
 
 /// Parts of a lease: an update that has waited for one of them keeps the lease from going on.
 const INTERVALS: u64 = 4;
@@ -26,6 +30,8 @@ pub(super) struct CachePeer {
     last_opening: Opening,
     live: Option<Session>,
     ended: Vec<Session>,
+    /// Keys that were not kept in this segment: they are not offered again at once.
+    declined: HashSet<Box<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -48,6 +54,13 @@ struct Wait {
     seq: Seq,
     since: Moment,
     key: Box<[u8]>,
+}
+
+impl Session {
+    /// An update has waited for so long that the lease is not to go on.
+    fn is_behind(&self, now: Moment, lease: Span) -> bool {
+        self.waits.front().is_some_and(|wait| now.since(wait.since) >= lease.part(INTERVALS))
+    }
 }
 
 impl CachePeer {
@@ -85,6 +98,7 @@ impl Backend {
                 return;
             }
             peer.end();
+            peer.declined.clear();
             peer.last_opening = opening;
             peer.live = Some(Session {
                 id: session,
@@ -95,19 +109,25 @@ impl Backend {
                 waits: VecDeque::new(),
             });
         }
-        if let Some(live) = peer.live.as_mut().filter(|live| live.id == session) {
-            live.lease_until = live.lease_until.max(now + self.config.drift.granter(self.config.lease));
-            live.heard_at = live.heard_at.max(at);
-            out.send(from, &Message::Opened { session, at, lease: self.config.lease });
+        match &mut peer.live {
+            Some(live) if live.id == session && !live.is_behind(now, self.config.lease) => {
+                live.lease_until = live.lease_until.max(now + self.config.drift.granter(self.config.lease));
+                live.heard_at = live.heard_at.max(at);
+                out.send(from, &Message::Opened { session, at, lease: self.config.lease });
+            }
+            // It has lapsed before its opener heard of it: it is to begin another.
+            None => out.send(from, &Message::Void { incarnation, up_to: peer.last_opening }),
+            Some(_) => {}
         }
+        // Who begins a session serves nothing under those before it.
+        self.forget_sessions(now, from, Opening(opening.0.saturating_sub(1)), out);
     }
 
     pub(super) fn on_ask_lease(&mut self, now: Moment, from: NodeId, id: SessionId, at: Moment, out: &mut Outbox) {
         let (lease, drift) = (self.config.lease, self.config.drift);
         let Some(live) = self.live(from, id, out) else { return };
         live.heard_at = live.heard_at.max(at);
-        let is_behind = live.waits.front().is_some_and(|wait| now.since(wait.since) >= lease.part(INTERVALS));
-        if !is_behind {
+        if !live.is_behind(now, lease) {
             live.lease_until = live.lease_until.max(now + drift.granter(lease));
             out.send(from, &Message::Lease { session: id, at, lease });
         }
@@ -143,10 +163,14 @@ impl Backend {
             },
             Some(Body::Drop { key, seen }) => {
                 let is_sure = self.config.mutant != Some(Mutant::R6Drop);
-                if let Some(live) = self.caches.get_mut(&from).and_then(|peer| peer.live.as_mut())
+                let Some(peer) = self.caches.get_mut(&from) else { return };
+                if let Some(live) = &mut peer.live
                     && live.keys.get(&key.0).is_some_and(|told| *told <= seen || !is_sure)
                 {
                     live.keys.remove(&key.0);
+                    if peer.declined.len() < DECLINED_MAX {
+                        peer.declined.insert(key.0);
+                    }
                 }
             }
             Some(_) => self.counts.ignored += 1,
@@ -155,13 +179,10 @@ impl Backend {
 
     /// Gives a cache node what it has fetched.
     pub(super) fn give(&mut self, now: Moment, key: &[u8], item: Option<&Item>, cache: NodeId, id: SessionId) {
-        let Some(live) = self.caches.get(&cache).and_then(|peer| peer.live.as_ref()).filter(|live| live.id == id)
-        else {
-            return;
-        };
-        let copy = item.and_then(|item| self.copy_of(now, item, live.heard_at));
+        let Some(peer) = self.caches.get_mut(&cache) else { return };
+        let Some(live) = peer.live.as_mut().filter(|live| live.id == id) else { return };
+        let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, item, live.heard_at));
         let is_there = copy.is_some();
-        let live = self.caches.get_mut(&cache).and_then(|peer| peer.live.as_mut()).expect("it was there just now");
         // If there is no room it is asked for again.
         if let Ok(seq) = live.link.send(Body::Value(key.into(), copy))
             && is_there
@@ -173,16 +194,10 @@ impl Backend {
     /// Tells cache nodes of a key that has just become hot.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
         let per_s = self.hot.burst_load(now);
-        let caches: Vec<NodeId> = self.caches.keys().copied().collect();
-        for cache in caches {
-            let Some(live) = self.caches.get(&cache).and_then(|peer| peer.live.as_ref()) else { continue };
-            if live.keys.contains_key(key) {
-                continue;
-            }
-            let Some(copy) = self.copy_of(now, item, live.heard_at) else { continue };
-            let live = self.caches.get_mut(&cache).and_then(|peer| peer.live.as_mut()).expect("it was there just now");
-            let loaded = Loaded { key: key.into(), per_s };
-            if let Ok(seq) = live.link.send(Body::Burst(loaded, copy)) {
+        for peer in self.caches.values_mut().filter(|peer| !peer.declined.contains(key)) {
+            let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { continue };
+            let Some(copy) = copy_of(&self.config, &self.state, now, item, live.heard_at) else { continue };
+            if let Ok(seq) = live.link.send(Body::Burst(Loaded { key: key.into(), per_s }, copy)) {
                 live.keys.insert(key.into(), seq);
                 self.counts.bursts += 1;
             }
@@ -192,16 +207,14 @@ impl Backend {
     /// Tells every cache node that may have a key what it is now (`None`: nothing, or nobody knows); how many have to hear of it.
     pub(super) fn tell_caches(&mut self, now: Moment, key: &[u8], item: Option<&Item>) -> usize {
         let mut left = 0;
-        let caches: Vec<NodeId> = self.caches.keys().copied().collect();
-        for cache in caches {
-            let heard_at = self.caches[&cache].live.as_ref().map(|live| live.heard_at).unwrap_or_default();
-            let copy = item.and_then(|item| self.copy_of(now, item, heard_at));
-            let peer = self.caches.get_mut(&cache).expect("named just now");
+        for peer in self.caches.values_mut() {
             if let Some(live) = peer.live.as_mut().filter(|live| live.keys.contains_key(key)) {
                 self.counts.updates += 1;
+                let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, item, live.heard_at));
+                let is_there = copy.is_some();
                 match live.link.send(Body::Update(key.into(), copy)) {
                     Ok(seq) => {
-                        if item.is_some() {
+                        if is_there {
                             // Only a drop that has seen this one is meant by it.
                             live.keys.insert(key.into(), seq);
                         }
@@ -225,10 +238,10 @@ impl Backend {
     pub(super) fn end_lapsed(&mut self, now: Moment, out: &mut Outbox) {
         let mut released = Vec::new();
         for peer in self.caches.values_mut() {
-            if peer.live.as_ref().is_some_and(|live| now > live.lease_until) {
+            if peer.live.as_ref().is_some_and(|live| now >= live.lease_until) {
                 peer.end();
             }
-            for ended in peer.ended.extract_if(.., |ended| now > ended.lease_until) {
+            for ended in peer.ended.extract_if(.., |ended| now >= ended.lease_until) {
                 released.extend(ended.waits);
             }
         }
@@ -255,6 +268,7 @@ impl Backend {
     /// Tells cache nodes who is hot, when it is time to.
     pub(super) fn report(&mut self, now: Moment) {
         let Some(hottest) = self.hot.report(now) else { return };
+        self.caches.values_mut().for_each(|peer| peer.declined.clear());
         if hottest.is_empty() || self.config.hot.reports == Reports::Instant {
             return;
         }
@@ -273,4 +287,21 @@ impl Backend {
             }
         }
     }
+}
+
+/// An item as a cache node is given it, which has told its own time as `heard_at`; `None` if it is over.
+fn copy_of(config: &BackendConfig, state: &StoreState, now: Moment, item: &Item, heard_at: Moment) -> Option<ItemCopy> {
+    let left = config.clock.left(item.expiry, now);
+    if item.generation < state.generation || left.is_some_and(|left| left == Span::default()) {
+        return None;
+    }
+    Some(ItemCopy {
+        flags: item.flags,
+        version: item.version,
+        expiry: item.expiry,
+        serve_until: left.map(|left| heard_at + config.drift.holder(left)),
+        stale: item.stale,
+        win_sent: item.win_sent,
+        value: Arc::clone(&item.value),
+    })
 }

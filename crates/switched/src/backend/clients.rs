@@ -1,7 +1,7 @@
 //! Gateways' sessions: each request acts once, however often it comes.
 //!
 //! Always true (R3): a session is with one life of the backend and one of the gateway; a request below what its gateway still waits for, of
-//! another session, or beyond the window does nothing; one that is under way or has changed something is not carried out again.
+//! another session does nothing; one that is under way or has changed something is not carried out again.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -13,15 +13,24 @@ use guira_routing::NodeId;
 use super::{Backend, OPERATIONS_MAX, ReplyTo};
 use crate::{Ask, Asker, Message, Mutant, Number, Outbox, Said};
 
-/// Requests of a gateway that are under way or whose answers are kept.
-const WINDOW_MAX: usize = 1 << 12;
+/// Changes of a gateway that are under way or whose answers are kept. Gateways have fewer under way ([`crate::gateway::PENDING_MAX`]).
+const WINDOW_MAX: usize = 1 << 13;
+const _: () = assert!(crate::gateway::PENDING_MAX < WINDOW_MAX);
 
 /// What has become of a request.
 #[derive(Debug)]
 enum Outcome {
-    UnderWay,
+    UnderWay {
+        only_reads: bool,
+    },
     /// It was answered so, and may have changed something.
     Said(Reply),
+}
+
+impl Outcome {
+    fn only_reads(&self) -> bool {
+        matches!(self, Self::UnderWay { only_reads: true })
+    }
 }
 
 /// One gateway.
@@ -30,6 +39,8 @@ pub(super) struct Client {
     session: SessionId,
     done_below: Number,
     outcomes: BTreeMap<Number, Outcome>,
+    /// Outcomes of what does not only read.
+    changes: usize,
 }
 
 /// What is to be done with a request.
@@ -41,15 +52,23 @@ enum Admission {
 }
 
 impl Client {
-    fn admit(&mut self, asker: &Asker, out: &mut Outbox) -> Admission {
+    fn new(session: SessionId) -> Self {
+        Self { session, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0 }
+    }
+
+    fn admit(&mut self, asker: &Asker, only_reads: bool, out: &mut Outbox) -> Admission {
         if asker.done_below > self.done_below {
             self.done_below = asker.done_below;
-            self.outcomes = self.outcomes.split_off(&asker.done_below);
+            while let Some(entry) = self.outcomes.first_entry().filter(|entry| *entry.key() < asker.done_below) {
+                self.changes -= usize::from(!entry.get().only_reads());
+                entry.remove();
+            }
         }
         if asker.number < self.done_below {
             return Admission::Old;
         }
-        let len = self.outcomes.len();
+        // The lowest is always let in: all others wait for it to be done.
+        let has_room = self.changes < WINDOW_MAX || asker.number == self.done_below;
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
                 if let Outcome::Said(reply) = entry.get() {
@@ -58,9 +77,10 @@ impl Client {
                 Admission::Old
             }
             // It comes again, and then there may be room.
-            Entry::Vacant(_) if len >= WINDOW_MAX => Admission::Old,
+            Entry::Vacant(_) if !only_reads && !has_room => Admission::Old,
             Entry::Vacant(entry) => {
-                entry.insert(Outcome::UnderWay);
+                entry.insert(Outcome::UnderWay { only_reads });
+                self.changes += usize::from(!only_reads);
                 Admission::New
             }
         }
@@ -78,13 +98,9 @@ impl Backend {
             return;
         }
         let session = SessionId { incarnation: self.config.incarnation, opening };
-        let client = self.clients.entry(gateway).or_insert_with(|| Client {
-            session,
-            done_below: Number(0),
-            outcomes: BTreeMap::new(),
-        });
+        let client = self.clients.entry(gateway).or_insert_with(|| Client::new(session));
         if opening > client.session.opening {
-            *client = Client { session, done_below: Number(0), outcomes: BTreeMap::new() };
+            *client = Client::new(session);
         }
         if opening == client.session.opening {
             out.send(gateway, &Message::Joined { session });
@@ -92,12 +108,12 @@ impl Backend {
     }
 
     pub(super) fn on_request(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) {
-        if !self.admits(&ask.asker, out) {
+        let only_reads = ask.operation.only_reads();
+        if !self.admits(&ask.asker, only_reads, out) {
             return;
         }
         let Asker { gateway, session, number, .. } = ask.asker;
         self.counts.operations += 1;
-        let only_reads = ask.operation.only_reads();
         let is_hot = only_reads && self.hot.see(ask.key.as_bytes(), now);
         let reply_to = ReplyTo::Request { gateway, session, number, only_reads, is_hot };
         if self.operations >= OPERATIONS_MAX {
@@ -110,7 +126,7 @@ impl Backend {
     }
 
     /// Whether a request is new.
-    pub(super) fn admits(&mut self, asker: &Asker, out: &mut Outbox) -> bool {
+    pub(super) fn admits(&mut self, asker: &Asker, only_reads: bool, out: &mut Outbox) -> bool {
         if self.start.is_some() {
             // It comes again.
             return false;
@@ -123,7 +139,7 @@ impl Backend {
             }
             return false;
         };
-        match client.admit(asker, out) {
+        match client.admit(asker, only_reads, out) {
             Admission::New => true,
             Admission::Old if self.config.mutant == Some(Mutant::R3) => true,
             Admission::Old => {

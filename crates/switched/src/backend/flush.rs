@@ -64,12 +64,8 @@ impl StateWork {
 
 impl Backend {
     pub(super) fn on_flush(&mut self, asker: &Asker, out: &mut Outbox) {
-        if !self.admits(asker, out) {
-            return;
-        }
-        if self.state_work.flushers.len() >= self.config.gateways.len() {
-            // One after the other for each gateway: more is not asked for by one that is well.
-            self.answer_flush(*asker, Answer::Failed { unknown: false }, out);
+        // As many as there is room for in the gateways' windows.
+        if !self.admits(asker, false, out) {
             return;
         }
         self.state_work.flushers.push(*asker);
@@ -108,8 +104,8 @@ impl Backend {
         if self.last_version + VERSIONS_AT_ONCE / 2 > self.state.versions_reserved {
             wanted.versions_reserved = self.last_version + VERSIONS_AT_ONCE;
         }
+        self.state_work.again_at = None;
         if wanted != self.state {
-            self.state_work.again_at = None;
             self.state_work.under_way = Some(wanted);
             out.store.push(StoreCall::State(wanted));
         }

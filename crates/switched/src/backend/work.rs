@@ -14,7 +14,7 @@ use guira_item::{
 use guira_routing::NodeId;
 
 use super::{Backend, ReplyTo};
-use crate::{ItemCopy, Mutant, Outbox, StoreCall};
+use crate::{Mutant, Outbox, StoreCall};
 
 /// Work for one key.
 #[derive(Debug, Default)]
@@ -82,6 +82,7 @@ impl Backend {
                 last_version: &mut self.last_version,
                 next_version: |last| last + 1,
                 versions_shown: true,
+                buries: true,
             };
             match work.chain.advance(&mut setting, &mut replies) {
                 Next::Read => {
@@ -207,23 +208,6 @@ impl Backend {
                 }
             }
         }
-    }
-
-    /// An item as a cache node is given it; `None` if it is over.
-    pub(super) fn copy_of(&self, now: Moment, item: &Item, heard_at: Moment) -> Option<ItemCopy> {
-        let left = self.config.clock.left(item.expiry, now);
-        if item.generation < self.state.generation || left.is_some_and(|left| left.ns() == 0) {
-            return None;
-        }
-        Some(ItemCopy {
-            flags: item.flags,
-            version: item.version,
-            expiry: item.expiry,
-            serve_until: left.map(|left| heard_at + self.config.drift.holder(left)),
-            stale: item.stale,
-            win_sent: item.win_sent,
-            value: Arc::clone(&item.value),
-        })
     }
 }
 

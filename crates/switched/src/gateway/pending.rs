@@ -24,14 +24,19 @@ pub(super) struct Pending {
     pub(super) cache: Option<NodeId>,
     /// In the session that there is.
     pub(super) is_sent: bool,
+    /// In any.
+    pub(super) was_sent: bool,
+    /// When it was sent, if once.
+    pub(super) sent_at: Option<Moment>,
     pub(super) resend_after: Span,
     pub(super) look_at: Moment,
     pub(super) answer_until: Moment,
 }
 
 impl Pending {
-    pub(super) fn send(&mut self, asker: Asker, out: &mut Outbox) {
-        self.is_sent = true;
+    pub(super) fn send(&mut self, now: Moment, asker: Asker, out: &mut Outbox) {
+        self.sent_at = (!self.was_sent).then_some(now);
+        (self.is_sent, self.was_sent) = (true, true);
         match &self.what {
             What::Flush => out.send(self.backend, &Message::Flush(asker)),
             What::Operation { key, hash, operation } => {

@@ -19,11 +19,26 @@ pub(super) struct Upstream {
     join_again_at: Moment,
     /// Requests that it has not answered.
     pub(super) open: BTreeSet<Number>,
+    /// How long answers have taken of late, smoothed.
+    takes: Span,
 }
+
+/// An answer is asked for again once it has taken so many times as long as usual.
+const PATIENCE: u64 = 4;
 
 impl Upstream {
     pub(super) fn new(opening: Opening) -> Self {
-        Self { opening, session: None, join_again_at: Moment::default(), open: BTreeSet::new() }
+        Self { opening, session: None, join_again_at: Moment::default(), open: BTreeSet::new(), takes: Span::default() }
+    }
+
+    /// An answer has come at the first asking.
+    pub(super) fn on_answer(&mut self, took: Span) {
+        self.takes = (self.takes.times(7) + took).part(8);
+    }
+
+    /// How long an answer is waited for at first.
+    pub(super) fn patience(&self) -> Span {
+        self.takes.times(PATIENCE)
     }
 
     pub(super) fn session(&self) -> Option<SessionId> {

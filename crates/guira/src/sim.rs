@@ -1,0 +1,71 @@
+//! `guira sim`: the simulator of clusters.
+
+use std::num::NonZero;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use guira_sim::{Failed, RUN, SCENARIOS, Scenario, Summary, campaign};
+use guira_switched::Mutant;
+
+/// What to simulate.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// What goes wrong, and how often
+    #[arg(long, default_value = "usual", value_parser = SCENARIOS)]
+    scenario: String,
+    /// The first seed: the same one is the same run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Cluster-hours of virtual time, a seed for each quarter
+    #[arg(long, default_value_t = 1.0)]
+    hours: f64,
+    /// A fault to put into the protocol, which has to be found out
+    #[arg(long, value_parser = Mutant::ALL.map(Mutant::name))]
+    mutant: Option<String>,
+    /// Threads [default: as many as there are processors]
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+/// Runs the seeds; one line says what happened, and one line the seed of what went wrong.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let Arguments { scenario: name, seed, hours, mutant, threads } = arguments;
+    if !(*hours > 0.0 && *hours <= 1e6) {
+        return Err(format!("--hours {hours}: write a number above 0, up to a million"));
+    }
+    let mutant = mutant.as_deref().and_then(Mutant::named);
+    let scenario = Scenario { mutant, ..Scenario::named(name).ok_or("no such scenario")? };
+    let runs = (hours * 3_600.0 / RUN.as_s()).ceil() as u64;
+    let threads = threads.unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get));
+    let started = Instant::now();
+    match campaign(&scenario, *seed, runs, threads) {
+        Ok(summary) => {
+            print(&summary, started.elapsed().as_secs_f64());
+            Ok(())
+        }
+        Err(Failed { seed, failure }) => {
+            let flag = mutant.map(|mutant| format!(" --mutant {}", mutant.name())).unwrap_or_default();
+            let told = failure.map_or_else(
+                || "the same seed was another run the second time".to_owned(),
+                |failure| failure.to_string(),
+            );
+            eprintln!("{told}");
+            Err(format!("seed {seed} shows it again: guira sim --scenario {name} --seed {seed} --hours 0.25{flag}"))
+        }
+    }
+}
+
+fn print(summary: &Summary, elapsed_s: f64) {
+    let Summary { report, runs, repeated } = summary;
+    let hours = *runs as f64 * RUN.as_s() / 3_600.0;
+    println!(
+        "{hours} cluster-hours, {} faults, {} operations ({} failed, {} of unknown outcome), all linearizable",
+        report.faults, report.operations, report.failed, report.unknown
+    );
+    println!(
+        "{} reads answered by cache nodes, {} updates of cached items, {} waits for a lease; {repeated} of {runs} runs repeated",
+        report.cache_hits, report.cache_updates, report.lease_waits
+    );
+    println!("{} events in {elapsed_s:.1} s", report.events);
+    println!("trace {:016x}", report.trace);
+}
