@@ -222,7 +222,7 @@ mod tests {
                 Fate::IsLate(after) => (None, Some(after)),
             };
             for after in [first, second].into_iter().flatten() {
-                self.frames.insert((self.count + u64::from(after), self.count), frame.clone());
+                self.frames.insert((self.count + u64::from(after), self.count), frame);
             }
         }
 
