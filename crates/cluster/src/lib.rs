@@ -8,24 +8,29 @@
 //!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
 //! Members              who is in the view, and where
 //! NodeClock            a node's moments and the cluster's seconds
+//! Core, DriverHandle   a state machine on a socket, with a thread of its own; boot_now
 //! ```
 //! Always true: what a receiver is shown comes from a member of its own view, from that member's address, in that view's epoch, and is what
 //! the member sent to it. Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram
 //! before it is known to be one of ours.
 #![forbid(unsafe_code)]
 
+mod boot_time;
 mod bundle;
 mod clock;
 mod counts;
+mod driver;
 mod link;
 mod members;
 mod outgoing;
 mod seal;
 mod udp;
 
+pub use boot_time::boot_now;
 pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
 pub use clock::{CLOCK, NodeClock};
 pub use counts::Counts;
+pub use driver::{Core, DriverError, DriverHandle, Poster};
 pub use link::{Frame, Incarnation, Link, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId};
 pub use members::{Members, MembersError};
 pub use seal::{DATAGRAM_LEN_MAX, Epoch, HEADER_LEN, Opened, Rejection, Sealer, Secret};

@@ -89,6 +89,18 @@ impl Clock {
         self.started_unix_s + time.0 as u64
     }
 
+    /// The same second as another clock counts it. What is over by this clock's first second, or was before the other's, is over by the
+    /// other's too; never is never.
+    pub fn carry(&self, expiry: Expiry, to: &Self) -> Expiry {
+        match expiry {
+            Expiry::NEVER | Expiry::AT_ONCE => expiry,
+            Expiry(at) => {
+                let since_start = self.to_unix_s(Time(at)).saturating_sub(to.started_unix_s);
+                Expiry::at(Time(u32::try_from(since_start).unwrap_or(u32::MAX)))
+            }
+        }
+    }
+
     /// What a client's `exptime` means at `now`: 0 never, negative at once, up to 30 days from now, larger a Unix time.
     pub fn expiry(&self, exptime: i64, now: Time) -> Expiry {
         match exptime {
@@ -116,6 +128,25 @@ mod tests {
         }
         assert_eq!(now.since_s(now.minus_s(u32::MAX)), i32::MAX as u32);
         assert_eq!(now.since_s(Time(501)), 0);
+    }
+
+    #[test]
+    fn an_expiry_is_the_same_second_by_another_clock() {
+        let (early, late) = (Clock::starting_at(1_000_000_000), Clock::starting_at(1_000_000_500));
+        let (now, late_now) = (early.time(600), late.time(100));
+        assert_eq!(early.to_unix_s(now), late.to_unix_s(late_now));
+        for expiry in [Expiry::NEVER, Expiry::AT_ONCE] {
+            assert_eq!((early.carry(expiry, &late), late.carry(expiry, &early)), (expiry, expiry));
+        }
+        for at in [590, 602, 603, 2_000_000] {
+            let expiry = Expiry::at(Time(at));
+            let carried = early.carry(expiry, &late);
+            assert_eq!(carried.remaining_s(late_now), expiry.remaining_s(now));
+            assert_eq!(carried.is_past(late_now), expiry.is_past(now));
+            assert_eq!(late.carry(carried, &early), expiry, "and back");
+        }
+        assert!(early.carry(Expiry::at(Time(3)), &late).is_past(late.time(0)), "before the other clock began");
+        assert_eq!(late.carry(Expiry::MAX, &early), Expiry::MAX, "as late as can be said");
     }
 
     #[test]

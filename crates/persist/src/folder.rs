@@ -1,10 +1,6 @@
 //! Folders whose names are on disk: a name is, when the folder that it is in is synced.
 
-use std::{
-    fs::{self, File},
-    io,
-    path::Path,
-};
+use std::{fs::File, io, path::Path};
 
 /// The folder that a path is in.
 pub(crate) fn parent(path: &Path) -> &Path {
@@ -32,7 +28,7 @@ pub(crate) fn create_all(path: &Path) -> io::Result<()> {
     {
         missing.push(folder);
     }
-    fs::create_dir_all(path)?;
+    std::fs::create_dir_all(path)?;
     missing.into_iter().rev().try_for_each(|made| sync(parent(made)))
 }
 
@@ -47,7 +43,7 @@ mod tests {
         create_all(&deep).expect("made");
         create_all(&deep).expect("it is there");
         assert!(deep.is_dir());
-        fs::write(folder.path().join("file"), "").expect("a file");
+        std::fs::write(folder.path().join("file"), "").expect("a file");
         create_all(&folder.path().join("file/below")).expect_err("in a file");
     }
 

@@ -11,6 +11,7 @@
 //! sockets, the simulator into virtual time, the model checker into every order.
 //!
 //! - [`backend`], [`cache_node`], [`controller`], [`gateway`]: the four.
+//! - [`host`]: the four on sockets and threads, and a gateway as a service.
 //! - [`Message`]: what they tell each other. [`Outbox`]: what a step wants done.
 //! - [`Mutant`]: faults that the checkers have to find out.
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod cache_node;
 pub mod controller;
 mod drift;
 pub mod gateway;
+pub mod host;
 mod initiator;
 mod message;
 mod mutant;

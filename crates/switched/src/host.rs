@@ -1,0 +1,164 @@
+//! Hosts: the four cores on sockets and threads, and a gateway as a [`Service`](guira_item::Service).
+//!
+//! ```text
+//! server's workers --> GatewayService --(a batch)--> GatewayHost --UDP--> CacheHost --UDP--> BackendHost --> Store
+//!        ^----------------- mailbox <--(answers)---------/                    ControllerHost
+//! ```
+//! Always true: what a core wants done is done, in its order, before it is told the next thing; what happens on other threads (answers of a
+//! store, batches of clients) comes to it through its driver's inbox, once each; who waits for an answer gets one, also when the host ends.
+
+mod backend;
+mod cache;
+mod controller;
+mod gateway;
+mod local;
+mod mailbox;
+mod service;
+
+use std::{fmt, io, marker::PhantomData, sync::mpsc};
+
+use guira_cluster::{Core, Counts, DriverError, DriverHandle, Poster, UdpTransport};
+use guira_item::Moment;
+use guira_routing::NodeId;
+
+use crate::{Message, Outbox};
+
+pub use backend::{BackendHost, BackendMachine, BackendStatus, Completed};
+pub use cache::{CacheHost, CacheMachine, CacheStatus};
+pub use controller::{ControllerHost, ControllerMachine, ControllerStatus};
+pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
+pub use local::{LocalCluster, LocalConfig, LocalStatus};
+pub use service::{ClockNow, GatewayService, GatewayWorker, ServiceConfig};
+
+/// A core, with what carries out what it wants done beside messages.
+pub trait Machine: Send + 'static {
+    /// What other threads of its host tell it.
+    type Told: Send + 'static;
+
+    /// A message came.
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport);
+
+    /// Another thread tells something.
+    fn on_told(&mut self, now: Moment, told: Self::Told, transport: &mut UdpTransport);
+
+    /// Time has passed.
+    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport);
+
+    /// When it has to be ticked.
+    fn wake_at(&self, now: Moment) -> Option<Moment>;
+}
+
+/// Numbers about a host's socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wire {
+    /// The transport's.
+    pub transport: Counts,
+    /// Messages of members that were none of ours.
+    pub undecodable: u64,
+}
+
+/// Through which a gateway is asked.
+type GatewayPoster = Poster<Local<GatewayMachine>>;
+
+/// Looks at a machine, on its thread.
+type Look<M> = Box<dyn FnOnce(&M, Wire) + Send>;
+
+/// What is posted to a host.
+pub enum Local<M: Machine> {
+    /// For the machine.
+    Told(M::Told),
+    /// Somebody wants to know something.
+    Look(Look<M>),
+}
+
+impl<M: Machine> fmt::Debug for Local<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Told(_) => "Told",
+            Self::Look(_) => "Look",
+        })
+    }
+}
+
+/// A machine on its driver. Dropped, it is stopped.
+pub struct Host<M: Machine> {
+    driver: DriverHandle<Local<M>>,
+    machine: PhantomData<fn() -> M>,
+}
+
+impl<M: Machine> fmt::Debug for Host<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("driver", &self.driver).finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Host<M> {
+    fn start_with(name: &str, transport: UdpTransport, make: impl FnOnce(Poster<Local<M>>) -> M) -> io::Result<Self> {
+        let driver = DriverHandle::start(name, transport, |poster| Hosted { machine: make(poster), undecodable: 0 })?;
+        Ok(Self { driver, machine: PhantomData })
+    }
+
+    /// What `look` sees, on the machine's thread, between two things that happen to it; `None` if it has ended.
+    fn look<T: Send + 'static>(&self, look: impl FnOnce(&M, Wire) -> T + Send + 'static) -> Option<T> {
+        let (seen, see) = mpsc::channel();
+        let look = Box::new(move |machine: &M, wire: Wire| drop(seen.send(look(machine, wire))));
+        self.driver.post(Local::Look(look)).ok()?;
+        see.recv().ok()
+    }
+
+    /// Whether its thread has not ended.
+    pub fn runs(&self) -> bool {
+        self.driver.runs()
+    }
+
+    /// Stops it, and waits for its end.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub fn stop(self) -> Result<(), DriverError> {
+        self.driver.stop()
+    }
+}
+
+/// A machine as a driver sees it.
+struct Hosted<M> {
+    machine: M,
+    undecodable: u64,
+}
+
+impl<M: Machine> Core for Hosted<M> {
+    type Local = Local<M>;
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], transport: &mut UdpTransport) {
+        match Message::decode(message) {
+            Ok(message) => self.machine.on_message(now, from, message, transport),
+            Err(_) => self.undecodable += 1,
+        }
+    }
+
+    fn on_local(&mut self, now: Moment, local: Local<M>, transport: &mut UdpTransport) {
+        match local {
+            Local::Told(told) => self.machine.on_told(now, told, transport),
+            Local::Look(look) => {
+                look(&self.machine, Wire { transport: transport.counts(), undecodable: self.undecodable });
+            }
+        }
+    }
+
+    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+        self.machine.on_tick(now, transport);
+    }
+
+    fn wake_at(&self, now: Moment) -> Option<Moment> {
+        self.machine.wake_at(now)
+    }
+}
+
+/// Sends the messages of a step.
+fn send_all(out: &Outbox, transport: &mut UdpTransport) {
+    out.sends().for_each(|(to, message)| transport.send(to, message));
+}
+
+#[cfg(test)]
+#[path = "host/host_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+//! A backend on its socket, before a store.
+//!
+//! Always true: each call of the store is completed once: where it is made, if the store needs no waiting for a read; through the inbox
+//! otherwise, from whatever thread the store has.
+
+use std::{collections::VecDeque, io, sync::Arc};
+
+use guira_cluster::{Poster, UdpTransport, boot_now};
+use guira_item::{
+    Key, Moment,
+    store::{Record, Store, StoreError, Write, Written},
+};
+use guira_routing::NodeId;
+
+use super::{Host, Local, Machine, Wire, send_all};
+use crate::{
+    Message, Outbox, StoreCall,
+    backend::{Backend, BackendConfig, BackendCounts, Happened},
+};
+
+/// A [`Backend`] before a store.
+pub type BackendHost<S> = Host<BackendMachine<S>>;
+
+/// What a store has done.
+#[derive(Debug)]
+pub enum Completed {
+    /// See [`Happened::Read`].
+    Read(Box<[u8]>, Result<Option<Record<Arc<[u8]>>>, StoreError>),
+    /// See [`Happened::Written`].
+    Written(Box<[u8]>, Result<Written, StoreError>),
+    /// See [`Happened::StateWritten`].
+    StateWritten(Result<Written, StoreError>),
+}
+
+impl From<Completed> for Happened<'_> {
+    fn from(completed: Completed) -> Self {
+        match completed {
+            Completed::Read(key, found) => Self::Read(key, found),
+            Completed::Written(key, written) => Self::Written(key, written),
+            Completed::StateWritten(written) => Self::StateWritten(written),
+        }
+    }
+}
+
+/// A backend, and the way to its store.
+pub struct BackendMachine<S: Store> {
+    backend: Backend,
+    way: Way<S>,
+    out: Outbox,
+}
+
+/// The way to a store and back.
+struct Way<S: Store> {
+    store: Arc<S>,
+    poster: Poster<Local<BackendMachine<S>>>,
+    /// Read without waiting, and not told yet.
+    read: VecDeque<Completed>,
+}
+
+/// How a backend is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackendStatus {
+    /// The core's numbers.
+    pub counts: BackendCounts,
+    /// Keys that cache nodes may have.
+    pub cached_keys: usize,
+    /// It serves.
+    pub serves: bool,
+    /// The socket's numbers.
+    pub wire: Wire,
+}
+
+impl<S: Store> BackendHost<S> {
+    /// Starts it on a socket whose members are set.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no descriptors.
+    pub fn start(transport: UdpTransport, config: BackendConfig, store: Arc<S>) -> io::Result<Self> {
+        let name = format!("guira-b{}", config.me.0);
+        Self::start_with(&name, transport, |poster| BackendMachine {
+            backend: Backend::new(config, store.state(), boot_now()),
+            way: Way { store, poster, read: VecDeque::new() },
+            out: Outbox::default(),
+        })
+    }
+
+    /// How it is; `None` if it has ended.
+    pub fn status(&self) -> Option<BackendStatus> {
+        self.look(|BackendMachine { backend, .. }, wire| BackendStatus {
+            counts: backend.counts(),
+            cached_keys: backend.cached_keys(),
+            serves: backend.serves(),
+            wire,
+        })
+    }
+}
+
+impl<S: Store> BackendMachine<S> {
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut UdpTransport) {
+        self.backend.step(now, happened, &mut self.out);
+        self.carry_out(transport);
+        while let Some(read) = self.way.read.pop_front() {
+            self.backend.step(boot_now(), read.into(), &mut self.out);
+            self.carry_out(transport);
+        }
+    }
+
+    fn carry_out(&mut self, transport: &mut UdpTransport) {
+        send_all(&self.out, transport);
+        self.out.store.drain(..).for_each(|call| self.way.call(call));
+        self.out.clear();
+    }
+}
+
+impl<S: Store> Way<S> {
+    fn call(&mut self, call: StoreCall) {
+        let poster = self.poster.clone();
+        // Nobody waits for what a backend that has ended has asked for.
+        let post = move |completed| drop(poster.post(Local::Told(completed)));
+        match call {
+            StoreCall::Read(key) => {
+                let name = Key::new(&key).expect("who asks names a key");
+                let copied = |found: Option<Record<&[u8]>>| found.map(|record| record.map(Arc::from));
+                if let Some(found) = self.store.get_now(name, copied) {
+                    self.read.push_back(Completed::Read(key, Ok(found)));
+                } else {
+                    let asked = key.clone();
+                    self.store.get(name, Box::new(move |found| post(Completed::Read(asked, found))));
+                }
+            }
+            StoreCall::Write(key, write) => {
+                self.store.write(vec![write], Box::new(move |written| post(Completed::Written(key, written))));
+            }
+            StoreCall::State(state) => {
+                let done = Box::new(move |written| post(Completed::StateWritten(written)));
+                self.store.write(vec![Write::State(state)], done);
+            }
+        }
+    }
+}
+
+impl<S: Store> Machine for BackendMachine<S> {
+    type Told = Completed;
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport) {
+        self.step(now, Happened::Message(from, message), transport);
+    }
+
+    fn on_told(&mut self, now: Moment, told: Completed, transport: &mut UdpTransport) {
+        self.step(now, told.into(), transport);
+    }
+
+    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+        self.step(now, Happened::Tick, transport);
+    }
+
+    fn wake_at(&self, _: Moment) -> Option<Moment> {
+        self.backend.wake_at()
+    }
+}

@@ -1,0 +1,147 @@
+//! A gateway on its socket, with those who wait for its answers.
+
+use std::{collections::HashMap, io};
+
+use guira_chain::Owned;
+use guira_cluster::UdpTransport;
+use guira_item::{Key, Moment};
+use guira_routing::NodeId;
+
+use super::{Host, Machine, Wire, mailbox::Owed, send_all};
+use crate::{
+    AskId, Message, Outbox,
+    gateway::{Gateway, GatewayConfig, GatewayCounts, Happened},
+};
+
+/// A [`Gateway`].
+pub type GatewayHost = Host<GatewayMachine>;
+
+/// Operations between two flushes: requests of the longest kind fit into what may wait to be sent.
+const ASKED_A_FLUSH: usize = 256;
+
+/// What clients want of a gateway.
+#[derive(Debug)]
+pub struct GatewayTold(pub(super) Wanted);
+
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// What is left of a batch, in order.
+    Asked(Vec<Asked>),
+    /// All items that are there now are to be gone.
+    Flush(Owed),
+}
+
+/// One operation, in the cluster's seconds.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) key: Box<[u8]>,
+    pub(super) operation: Owned,
+    pub(super) owed: Owed,
+}
+
+/// A gateway, and what it owes.
+pub struct GatewayMachine {
+    gateway: Gateway,
+    owed: HashMap<AskId, Owed>,
+    last_id: AskId,
+    out: Outbox,
+}
+
+/// How a gateway is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GatewayStatus {
+    /// The core's numbers.
+    pub counts: GatewayCounts,
+    /// Hashes that are routed to cache nodes.
+    pub routes: usize,
+    /// Requests that are under way.
+    pub pending: usize,
+    /// The socket's numbers.
+    pub wire: Wire,
+}
+
+impl GatewayHost {
+    /// Starts it on a socket whose members are set.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no descriptors.
+    pub fn start(transport: UdpTransport, config: GatewayConfig) -> io::Result<Self> {
+        let name = format!("guira-g{}", config.me.0);
+        Self::start_with(&name, transport, |_| GatewayMachine {
+            gateway: Gateway::new(config),
+            owed: HashMap::new(),
+            last_id: AskId(0),
+            out: Outbox::default(),
+        })
+    }
+
+    /// How it is; `None` if it has ended.
+    pub fn status(&self) -> Option<GatewayStatus> {
+        self.look(|GatewayMachine { gateway, .. }, wire| GatewayStatus {
+            counts: gateway.counts(),
+            routes: gateway.routes(),
+            pending: gateway.pending(),
+            wire,
+        })
+    }
+
+    pub(super) fn poster(&self) -> super::GatewayPoster {
+        self.driver.poster()
+    }
+}
+
+impl GatewayMachine {
+    /// Notes who waits for what is asked next.
+    fn owe(&mut self, mut owed: Owed, changes: bool) -> AskId {
+        owed.begin(changes);
+        self.last_id = AskId(self.last_id.0 + 1);
+        self.owed.insert(self.last_id, owed);
+        self.last_id
+    }
+
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut UdpTransport) {
+        self.gateway.step(now, happened, &mut self.out);
+        send_all(&self.out, transport);
+        for (id, reply) in self.out.answers.drain(..) {
+            if let Some(owed) = self.owed.remove(&id) {
+                owed.answer(reply);
+            }
+        }
+        self.out.clear();
+    }
+}
+
+impl Machine for GatewayMachine {
+    type Told = GatewayTold;
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport) {
+        self.step(now, Happened::Message(from, message), transport);
+    }
+
+    fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut UdpTransport) {
+        match wanted {
+            Wanted::Flush(owed) => {
+                let id = self.owe(owed, true);
+                self.step(now, Happened::Flush(id), transport);
+            }
+            Wanted::Asked(all) => {
+                for (at, Asked { key, operation, owed }) in (1..).zip(all) {
+                    let (key, operation) = (Key::new(&key).expect("a client's key"), operation.get());
+                    let id = self.owe(owed, !operation.only_reads());
+                    self.step(now, Happened::Ask(id, key, operation), transport);
+                    if at % ASKED_A_FLUSH == 0 {
+                        transport.flush();
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+        self.step(now, Happened::Tick, transport);
+    }
+
+    fn wake_at(&self, _: Moment) -> Option<Moment> {
+        Some(self.gateway.wake_at())
+    }
+}

@@ -1,0 +1,220 @@
+//! A gateway as a server's [`Service`]: every answer comes later, from the gateway's driver.
+//!
+//! Always true: a batch goes to one gateway, in order; a worker keeps to the gateway that it has asked first; expiries are the server's
+//! seconds on this side, and the cluster's on the other.
+
+use std::{
+    fmt, mem,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
+use guira_chain::{Late, Owned, Place, Reply, give};
+use guira_cluster::CLOCK;
+use guira_item::{
+    Answer, Clock, EngineStats, EvictionLog, Expiry, ItemInfo, MemoryLimitError, Operation, Request, ScanCursor,
+    Service, Sink, Ticket, Time, Wake,
+};
+
+use super::{
+    GatewayPoster, Local,
+    gateway::{Asked, GatewayTold, Wanted},
+    mailbox::{Mailbox, Owed},
+};
+
+/// Operations of a worker that are under way at most, some hundred bytes each beside their values: further ones are refused.
+const OPEN_MAX: usize = 1 << 16;
+
+/// Ties the server's time to the wall clock, as it is now.
+pub type ClockNow = Arc<dyn Fn() -> Clock + Send + Sync>;
+
+/// How a server stands before its gateways.
+#[derive(Clone)]
+pub struct ServiceConfig {
+    /// The server's seconds.
+    pub clock: ClockNow,
+    /// Bytes of a key and a value together beyond which an item is refused: as the backends'.
+    pub item_len_max: usize,
+    /// Bytes that the values of late answers may take: further ones fail.
+    pub late_len_max: usize,
+}
+
+impl fmt::Debug for ServiceConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clock: _, item_len_max, late_len_max } = self;
+        f.debug_struct("ServiceConfig")
+            .field("item_len_max", item_len_max)
+            .field("late_len_max", late_len_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Gateways as a service.
+#[derive(Debug)]
+pub struct GatewayService {
+    config: ServiceConfig,
+    gateways: Vec<GatewayPoster>,
+    /// Workers that have chosen a gateway.
+    chosen: AtomicUsize,
+    late_len: Arc<AtomicUsize>,
+}
+
+/// What a server's thread needs to ask a gateway.
+#[derive(Debug)]
+pub struct GatewayWorker {
+    mailbox: Arc<Mailbox>,
+    late: Late,
+    mail: Vec<(Place, Reply)>,
+    /// Chosen when it first asks: the janitor never does.
+    gateway: Option<GatewayPoster>,
+    /// Operations under way, those of abandoned batches included.
+    open: usize,
+}
+
+impl Drop for GatewayWorker {
+    fn drop(&mut self) {
+        self.mailbox.close();
+    }
+}
+
+impl GatewayService {
+    /// Before these gateways, of which there is at least one.
+    pub(super) fn new(config: ServiceConfig, gateways: Vec<GatewayPoster>) -> Self {
+        Self { config, gateways, chosen: AtomicUsize::new(0), late_len: Arc::default() }
+    }
+
+    /// Has the worker's gateway told; if that has ended, what is owed is answered with failures.
+    fn tell(&self, worker: &mut GatewayWorker, wanted: Wanted) {
+        let gateway = worker.gateway.get_or_insert_with(|| {
+            let at = self.chosen.fetch_add(1, Relaxed) % self.gateways.len();
+            self.gateways[at].clone()
+        });
+        drop(gateway.post(Local::Told(GatewayTold(wanted))));
+    }
+
+    /// Why a request is not passed on, if it is not.
+    fn refusal(&self, worker: &GatewayWorker, request: &Request<'_>) -> Option<Reply> {
+        let answer = match &request.operation {
+            Operation::Store(store) if request.key.as_bytes().len() + store.value.len() > self.config.item_len_max => {
+                Answer::TooLarge
+            }
+            _ if worker.open >= OPEN_MAX => Answer::Failed { unknown: false },
+            _ => return None,
+        };
+        Some(Reply::Answer(answer, None))
+    }
+}
+
+impl Service for GatewayService {
+    type Worker = GatewayWorker;
+
+    fn worker(&self, wake: Wake) -> GatewayWorker {
+        GatewayWorker {
+            mailbox: Arc::new(Mailbox::new(wake)),
+            late: Late::new(Arc::clone(&self.late_len), self.config.late_len_max),
+            mail: Vec::new(),
+            gateway: None,
+            open: 0,
+        }
+    }
+
+    fn submit<S: Sink>(
+        &self,
+        worker: &mut GatewayWorker,
+        _now: Time,
+        ticket: Ticket,
+        requests: &[Request<'_>],
+        sink: &mut S,
+    ) -> usize {
+        let clock = (self.config.clock)();
+        let serial = worker.late.serial();
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut asked = Vec::with_capacity(requests.len());
+        for (request, at) in requests.iter().zip(0..) {
+            let refusal = self.refusal(worker, request);
+            if refusal.is_none() {
+                worker.open += 1;
+                asked.push(Asked {
+                    key: request.key.as_bytes().into(),
+                    operation: Owned::of(&request.operation.map_expiries(|expiry| clock.carry(expiry, &CLOCK))),
+                    owed: Owed::new(&worker.mailbox, Place { ticket, serial, at }),
+                });
+            }
+            replies.push(refusal);
+        }
+        if asked.is_empty() {
+            let replies = replies.into_iter().flatten().enumerate();
+            replies.for_each(|(index, reply)| give(reply, index, sink));
+            return requests.len();
+        }
+        worker.late.open(ticket, serial, 0, replies);
+        self.tell(worker, Wanted::Asked(asked));
+        0
+    }
+
+    fn next_ready(&self, worker: &mut GatewayWorker) -> Option<Ticket> {
+        let mut mail = mem::take(&mut worker.mail);
+        worker.mailbox.take(&mut mail);
+        if !mail.is_empty() {
+            let clock = (self.config.clock)();
+            for (place, reply) in mail.drain(..) {
+                worker.open -= 1;
+                worker.late.put(place, with_expiries(reply, |expiry| CLOCK.carry(expiry, &clock)));
+            }
+        }
+        worker.mail = mail;
+        worker.late.next_ready()
+    }
+
+    fn deliver<S: Sink>(&self, worker: &mut GatewayWorker, ticket: Ticket, sink: &mut S) {
+        worker.late.deliver(ticket, sink);
+    }
+
+    fn abandon(&self, worker: &mut GatewayWorker, ticket: Ticket) {
+        worker.late.abandon(ticket);
+    }
+
+    fn flush_all(&self, worker: &mut GatewayWorker, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
+        if at > now || worker.open >= OPEN_MAX {
+            // Open: one that is to come would have to be told to cache nodes with their leases.
+            return Some(Answer::Failed { unknown: false });
+        }
+        let serial = worker.late.serial();
+        worker.open += 1;
+        worker.late.open(ticket, serial, 0, vec![None]);
+        let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 });
+        self.tell(worker, Wanted::Flush(owed));
+        None
+    }
+
+    /// A gateway has no items: there are none to count.
+    fn stats(&self) -> EngineStats {
+        EngineStats { engine: "switched", eviction: "none", ..EngineStats::default() }
+    }
+
+    /// A gateway has no items.
+    fn scan(&self, _: ScanCursor, _: usize, _: Time, _: &mut dyn FnMut(&ItemInfo<'_>)) -> Option<ScanCursor> {
+        None
+    }
+
+    /// A gateway keeps nothing, so there is nothing to limit.
+    fn set_memory_limit(&self, _: usize) -> Result<(), MemoryLimitError> {
+        Err(MemoryLimitError::TooLarge { max: 0 })
+    }
+
+    fn maintain(&self, _: &mut GatewayWorker, _: Time) -> bool {
+        false
+    }
+
+    /// A gateway evicts nothing.
+    fn log_evictions(&self, _: Option<EvictionLog>) {}
+}
+
+fn with_expiries(reply: Reply, map: impl Fn(Expiry) -> Expiry) -> Reply {
+    match reply {
+        Reply::Hit(hit, value) => Reply::Hit(hit.map_expiries(map), value),
+        Reply::Answer(answer, death) => Reply::Answer(answer.map_expiries(map), death),
+    }
+}
