@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::mistake::{self, Origins};
 use crate::options::Flags;
-use crate::{bench, health, help, sim, store_tools};
+use crate::{bench, cluster, health, help, node, sim, store_tools};
 
 /// Guira, a memcached-compatible key-value store.
 #[derive(Parser, Debug)]
@@ -29,6 +29,10 @@ pub(crate) enum Command {
     Health(health::Arguments),
     /// Look at the store of a server, copy it, fill it
     Store(store_tools::Arguments),
+    /// A whole cluster on this machine: start it, look at it, take it down
+    Cluster(cluster::Arguments),
+    /// One member of a cluster
+    Node(node::Arguments),
     /// Simulate a cluster under faults, and check every answer
     Sim(sim::Arguments),
     /// Measure Guira and its peers

@@ -5,6 +5,7 @@
 
 mod bench;
 mod cli;
+mod cluster;
 mod config_file;
 mod cores;
 mod daemon;
@@ -13,8 +14,10 @@ mod extended;
 mod health;
 mod help;
 mod kept;
+mod line_socket;
 mod lock_memory;
 mod mistake;
+mod node;
 mod options;
 mod pidfile;
 mod serve;
@@ -37,6 +40,8 @@ fn main() -> ExitCode {
         Ok(Call::Run(Command::Serve(flags))) => serve::run(*flags),
         Ok(Call::Run(Command::Health(arguments))) => health::run(&arguments),
         Ok(Call::Run(Command::Store(arguments))) => store_tools::run(&arguments),
+        Ok(Call::Run(Command::Cluster(arguments))) => cluster::run(arguments),
+        Ok(Call::Run(Command::Node(arguments))) => node::run(&arguments),
         Ok(Call::Run(Command::Sim(arguments))) => sim::run(&arguments),
         Ok(Call::Run(Command::Bench(arguments))) => bench::run(*arguments),
         Err(line) => Err(line),

@@ -21,6 +21,12 @@ impl CaughtSignals {
         Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map(Self)
     }
 
+    /// Waits for one that ends a program: any but SIGHUP.
+    pub fn wait_for_the_end(self) {
+        let Self(mut signals) = self;
+        signals.forever().find(|signal| *signal != SIGHUP);
+    }
+
     /// Passes them on to the server, from a thread that lives as long as the process; SIGHUP calls `on_hangup`.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 //! - [`backend`], [`cache_node`], [`controller`], [`gateway`]: the four.
 //! - [`host`]: the four on sockets and threads, and a gateway as a service.
 //! - [`Message`]: what they tell each other. [`Outbox`]: what a step wants done.
+//! - [`StaticFile`]: a cluster as a file says it is. [`host`]: the cores on sockets and threads.
 //! - [`Mutant`]: faults that the checkers have to find out.
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ mod initiator;
 mod message;
 mod mutant;
 mod outbox;
+mod static_file;
 
 use guira_cluster::{Frame, SessionId};
 
@@ -33,6 +35,7 @@ pub use drift::Drift;
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};
 pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, StoreCall};
+pub use static_file::{Life, Member, ReportsName, Role, StaticFile, StaticFileError, hash_of};
 
 /// Bytes of a key and its value together, at most: an item and what goes with it fit into a datagram.
 pub const ITEM_LEN_MAX: usize = 60 << 10;

@@ -99,6 +99,8 @@ pub struct Book {
     /// By key.
     pub histories: Vec<Mutex<Vec<Event<Act>>>>,
     may_refuse: bool,
+    /// What a client was told nobody knows of may still happen.
+    happens_later: bool,
     refusals: AtomicU64,
 }
 
@@ -118,6 +120,7 @@ impl Book {
             acts: Default::default(),
             histories: (0..KEYS).map(|_| Mutex::default()).collect(),
             may_refuse: false,
+            happens_later: false,
             refusals: AtomicU64::new(0),
         }
     }
@@ -126,6 +129,20 @@ impl Book {
     #[cfg(feature = "cassandra")]
     pub fn with_refusals() -> Self {
         Self { may_refuse: true, ..Self::new() }
+    }
+
+    /// Of a cluster, whose members may go away.
+    pub fn of_a_cluster() -> Self {
+        Self { may_refuse: true, happens_later: true, ..Self::new() }
+    }
+
+    /// What has not happened by now never will.
+    pub fn nothing_is_under_way(&self) {
+        let over = self.tick();
+        for history in &self.histories {
+            let mut history = history.lock().expect("no panic with it");
+            history.iter_mut().filter(|event| event.returned.is_none()).for_each(|event| event.returned = Some(over));
+        }
     }
 
     /// A time that is later than all before.
@@ -165,11 +182,7 @@ impl Book {
         });
         server.process().wait();
         outcome.unwrap_or_else(|panic| resume_unwind(panic));
-        let over = self.tick();
-        for history in &self.histories {
-            let mut history = history.lock().expect("no panic with it");
-            history.iter_mut().filter(|event| event.returned.is_none()).for_each(|event| event.returned = Some(over));
-        }
+        self.nothing_is_under_way();
     }
 
     /// Waits until clients have been answered so often more.
@@ -197,12 +210,8 @@ impl Book {
     /// Looks at what is left, and panics unless everything can have been so.
     pub fn check(&self, server: &Server) {
         let mut client = server.connect();
-        for (key, history) in self.histories.iter().enumerate() {
-            let mut history = history.lock().expect("no panic with it");
-            let invoked = self.tick();
-            let answer = String::from_utf8(client.ask(format!("mg key{key} c v\r\nmn\r\n").as_bytes(), b"MN\r\n"));
-            let act = told(Act::Get(None), &answer.expect("text"));
-            history.push(Event { invoked, returned: Some(self.tick()), is_certain: true, act });
+        for key in 0..self.histories.len() {
+            let history = read_at_last(self, &mut client, key);
             let steps_max = STEPS_AN_ACT * history.len() as u64;
             check(&Item, &history, steps_max).unwrap_or_else(|violation| {
                 let file = env::temp_dir().join("guira-violated-history");
@@ -211,6 +220,15 @@ impl Book {
             });
         }
     }
+}
+
+/// Reads a key, and returns all that was seen of it.
+pub fn read_at_last(book: &Book, client: &mut Connection, key: usize) -> Vec<Event<Act>> {
+    let invoked = book.tick();
+    let answer = String::from_utf8(client.ask(format!("mg key{key} c v\r\nmn\r\n").as_bytes(), b"MN\r\n"));
+    let act = told(Act::Get(None), &answer.expect("text"));
+    book.note(key, Event { invoked, returned: Some(book.tick()), is_certain: true, act });
+    book.histories[key].lock().expect("no panic with it").clone()
 }
 
 /// The version in an answer such as `HD c17`.
@@ -299,7 +317,8 @@ pub fn work_until_killed(mut connection: Connection, book: &Book, seed: u64) {
             assert!(book.may_refuse, "{heard:?} to {act:?}");
             // What has not taken place by now never will, for anybody who asks from now on.
             if unknown && !is_read {
-                book.note(key, Event { invoked, returned: Some(book.tick()), is_certain: false, act });
+                let returned = (!book.happens_later).then(|| book.tick());
+                book.note(key, Event { invoked, returned, is_certain: false, act });
             }
             book.refusals.fetch_add(1, SeqCst);
             thread::park_timeout(REFUSED_PAUSE);

@@ -1,6 +1,6 @@
 //! Unmodified clients: libmemcached's conformance test and tools, pymemcache, the Rust crate `memcache`.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{env, fs, net::SocketAddr, path::PathBuf, process::Command};
 
 use crate::server::{Program, Server, client};
 
@@ -58,12 +58,18 @@ fn python() -> PathBuf {
     PathBuf::from(home).join(".cache/guira/python/bin/python")
 }
 
+/// Runs a session of pymemcache; with values of a given length at most, if it is with a cluster.
+pub fn pymemcache(address: SocketAddr, value_len_max: Option<usize>) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/pymemcache_session.py");
+    let (port, len) = (address.port().to_string(), value_len_max.map(|len| len.to_string()));
+    let arguments: Vec<&str> = [script, &port].into_iter().chain(len.as_deref()).collect();
+    assert_eq!(client(python(), &arguments).trim(), "all is well");
+}
+
 #[test]
 fn pymemcache_works_unmodified() {
     let server = Server::start(Program::Guira, &[]);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/pymemcache_session.py");
-    let said = client(python(), &[script, &server.address().port().to_string()]);
-    assert_eq!(said.trim(), "all is well");
+    pymemcache(server.address(), None);
 }
 
 #[test]

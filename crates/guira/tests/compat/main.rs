@@ -16,6 +16,7 @@ mod cassandra_nodes;
 #[cfg(feature = "cassandra")]
 mod cassandra_three;
 mod clients;
+mod cluster;
 mod command_stream;
 mod condition;
 mod connection;

@@ -76,7 +76,6 @@ fn rig_at(unix_s: u64, store: Arc<MemoryStore>) -> Rig {
         item_len_max: 1 << 20,
         late_len_max: 1 << 20,
         versions_shown: true,
-        buries: false,
     };
     Rig { through: WriteThrough::new(Arc::clone(&engine), Arc::clone(&store), config), engine, store }
 }
@@ -923,6 +922,7 @@ impl Model for Meaning {
             last_version: &mut last_version,
             next_version: |told| told,
             versions_shown: true,
+            buries: false,
         };
         let (reply, changed) = guira_chain::step(&act.operation.get(), &base, &mut setting);
         let after = match &changed {

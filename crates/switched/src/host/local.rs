@@ -2,26 +2,24 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use guira_cluster::{DriverError, Epoch, Incarnation, Members, NodeClock, Sealer, Secret, UdpTransport, boot_now};
+use guira_cluster::{DriverError, Incarnation, Members, NodeClock, Sealer, UdpTransport, boot_now};
 use guira_item::{Span, store::Store};
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget};
+use guira_routing::NodeId;
 
 use super::{
     BackendHost, BackendStatus, CacheHost, CacheStatus, ClockNow, ControllerHost, ControllerStatus, GatewayHost,
     GatewayService, GatewayStatus, ServiceConfig,
 };
 use crate::{
-    Drift,
+    ITEM_LEN_MAX, Life, Member, Role, StaticFile,
     backend::{BackendConfig, HotConfig},
     cache_node::CacheConfig,
-    controller::ControllerConfig,
-    gateway::GatewayConfig,
 };
 
 const CONTROLLER: NodeId = NodeId(1);
@@ -31,18 +29,8 @@ const CACHES: Range<u16> = 100..1_000;
 const BACKENDS: Range<u16> = 1_000..10_000;
 const GATEWAYS: Range<u16> = 10_000..20_000;
 
-/// What a table in memory takes: far more than a switch.
-const UPDATES_PER_S: u32 = 100_000;
-const DELETION_DELAY: Span = Span::from_s(1);
-
-/// The share of a cache's keys that a new one has to surpass: the paper's example (section 3.2.1).
-const THRESHOLD_RANK: f64 = 0.1;
-
-/// Operations under way for one backend: as many as it keeps the answers of for one gateway.
-const PENDING_MAX: usize = 1 << 12;
-
-/// How long an answer is waited for before it is asked again: much longer than one takes that was not lost.
-const RESEND_AFTER: Span = Span::from_ms(20);
+/// Any port of this machine's own address.
+const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// What a cluster in one process is to be.
 #[derive(Clone, Debug)]
@@ -79,7 +67,7 @@ impl Default for LocalConfig {
             items_max: 10_000,
             bytes_max: 64 << 20,
             hot: HotConfig::default(),
-            item_len_max: 60 << 10,
+            item_len_max: ITEM_LEN_MAX,
             answer_within: Span::from_s(5),
             late_len_max: 256 << 20,
         }
@@ -110,11 +98,6 @@ pub struct LocalCluster<S: Store> {
     backends: Vec<BackendHost<S>>,
 }
 
-/// All hashes of this process are of one seed for now: who chooses keys that collide harms nobody else here.
-fn hash_of(key: &[u8]) -> KeyHash {
-    KeyHash::of(key, HashSeed(0x6775_6972_6121))
-}
-
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
@@ -141,84 +124,46 @@ impl<S: Store> LocalCluster<S> {
         if gateways.is_empty() {
             return Err(invalid("a cluster without a gateway answers nobody"));
         }
-        let partitions = Arc::new(PartitionMap::over(&backends).map_err(invalid)?);
-        let all = [CONTROLLER].iter().chain(&caches).chain(&backends).chain(&gateways);
-        let mut transports = bind_all(all.copied())?.into_iter();
+        let cache_of = |backend: usize| backend.checked_rem(caches.len()).map(|at| caches[at].0);
+        let backend = |(at, me): (usize, &NodeId)| {
+            let role = Role::Backend { cache: cache_of(at), store: String::new(), store_limit: None };
+            (*me, role)
+        };
+        let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT });
+        let roles = [(CONTROLLER, Role::Controller)].into_iter();
+        let roles = roles.chain(caches.iter().map(|me| (*me, Role::Cache)));
+        let roles = roles.chain(backends.iter().enumerate().map(backend)).chain(gateways.iter().map(gateway));
+        let (file, transports) = bind_all(&config, roles.collect())?;
+        let mut transports = transports.into_iter();
         let mut next_transport = || transports.next().expect("one was bound for each");
 
+        let partitions = Arc::new(file.partitions().map_err(invalid)?);
         let unix = unix_now();
         let incarnation = Incarnation(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX));
-        let (clock, drift) = (NodeClock::set(boot_now(), unix), Drift::default());
-        let rules_max = config.items_max.saturating_mul(config.caches.max(1));
-        let buffer = RuleBudget { updates_per_s: UPDATES_PER_S, table_len_max: 0, deletion_delay: DELETION_DELAY };
-        let budget = RuleBudget { table_len_max: buffer.buffer_len().saturating_add(rules_max), ..buffer };
+        let clock = NodeClock::set(boot_now(), unix);
+        let life = || Life { incarnation, clock, seed: rand::random() };
 
-        let controller = ControllerHost::start(
-            next_transport(),
-            ControllerConfig {
-                me: CONTROLLER,
-                incarnation,
-                caches: caches.clone(),
-                gateways: gateways.clone(),
-                budget,
-                lease: config.lease,
-            },
-        )?;
-        let cache_of = |backend: usize| backend.checked_rem(caches.len()).map(|at| caches[at]);
+        let controller = ControllerHost::start(next_transport(), file.controller_config(life()))?;
         let start_cache = |me: NodeId| {
-            let own = backends.iter().enumerate().filter(|(at, _)| cache_of(*at) == Some(me));
+            let HotConfig { segment, alpha, .. } = config.hot;
             let config = CacheConfig {
-                me,
-                incarnation,
-                backends: own.map(|(_, backend)| *backend).collect(),
-                controller: CONTROLLER,
-                partitions: Arc::clone(&partitions),
-                hash_of,
-                items_max: config.items_max,
                 bytes_max: config.bytes_max,
-                drift,
-                clock,
-                segment: config.hot.segment,
-                alpha: config.hot.alpha,
-                threshold_rank: THRESHOLD_RANK,
-                seed: rand::random(),
-                mutant: None,
+                segment,
+                alpha,
+                ..file.cache_config(me, &partitions, life())
             };
             CacheHost::start(next_transport(), config).map(Some)
         };
         let cache_hosts = caches.iter().copied().map(start_cache).collect::<io::Result<_>>()?;
         let start_backend = |(at, me): (usize, &NodeId)| {
-            let config = BackendConfig {
-                me: *me,
-                incarnation,
-                caches: cache_of(at).into_iter().collect(),
-                gateways: gateways.clone(),
-                lease: config.lease,
-                drift,
-                clock,
-                item_len_max: config.item_len_max,
-                hot: HotConfig { seed: rand::random(), ..config.hot.clone() },
-                mutant: None,
-            };
+            let life = life();
+            let hot = HotConfig { seed: life.seed, ..config.hot.clone() };
+            let config = BackendConfig { item_len_max: config.item_len_max, hot, ..file.backend_config(*me, life) };
             BackendHost::start(next_transport(), config, store(at))
         };
         let backend_hosts = backends.iter().enumerate().map(start_backend).collect::<io::Result<_>>()?;
-        let start_gateway = |me: &NodeId| {
-            let config = GatewayConfig {
-                me: *me,
-                incarnation,
-                partitions: Arc::clone(&partitions),
-                hash_of,
-                controller: CONTROLLER,
-                routes_max: budget.table_len_max,
-                drift,
-                resend_after: RESEND_AFTER,
-                answer_within: config.answer_within,
-                pending_max: PENDING_MAX,
-                seed: rand::random(),
-            };
-            GatewayHost::start(next_transport(), config)
-        };
+        let start_gateway =
+            |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &partitions, life()));
         let gateway_hosts = gateways.iter().map(start_gateway).collect::<io::Result<_>>()?;
         Ok(Self {
             gateways: gateway_hosts,
@@ -232,8 +177,7 @@ impl<S: Store> LocalCluster<S> {
     /// Its gateways as a service of a server with this clock.
     pub fn service(&self, clock: ClockNow) -> GatewayService {
         let LocalConfig { item_len_max, late_len_max, .. } = self.config;
-        let gateways = self.gateways.iter().map(GatewayHost::poster).collect();
-        GatewayService::new(ServiceConfig { clock, item_len_max, late_len_max }, gateways)
+        GatewayService::before(ServiceConfig { clock, item_len_max, late_len_max }, &self.gateways)
     }
 
     /// How all are.
@@ -283,17 +227,29 @@ impl<S: Store> LocalCluster<S> {
     }
 }
 
-/// A socket for each, on any port, all of which know each other.
-fn bind_all(nodes: impl Iterator<Item = NodeId> + Clone) -> io::Result<Vec<UdpTransport>> {
-    let secret = Secret::derive("local", &rand::random::<[u8; 32]>());
-    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+/// A socket for each, on any port, all of which know each other; and the cluster that they are.
+fn bind_all(config: &LocalConfig, roles: Vec<(NodeId, Role)>) -> io::Result<(StaticFile, Vec<UdpTransport>)> {
+    let drawn: [u8; 16] = rand::random();
+    let mut file = StaticFile {
+        cluster: "local".into(),
+        secret: drawn.iter().map(|byte| format!("{byte:02x}")).collect(),
+        lease_ms: config.lease.ns() / 1_000_000,
+        answer_within_ms: config.answer_within.ns() / 1_000_000,
+        items_max: config.items_max,
+        ..StaticFile::default()
+    };
+    let secret = file.secret();
     let nobody = Arc::new(Members::default());
-    let mut transports = nodes
-        .clone()
-        .map(|node| UdpTransport::bind(any_port, Sealer::new(&secret, node), Arc::clone(&nobody)))
-        .collect::<io::Result<Vec<_>>>()?;
-    let addresses = transports.iter().map(UdpTransport::local_address);
-    let members = Arc::new(Members::new(Epoch(1), nodes.zip(addresses)).map_err(invalid)?);
+    let bind = |node: NodeId| UdpTransport::bind(ANY_PORT, Sealer::new(&secret, node), Arc::clone(&nobody));
+    let mut transports = roles.iter().map(|(node, _)| bind(*node)).collect::<io::Result<Vec<_>>>()?;
+    let member = |((node, role), transport): ((NodeId, Role), &UdpTransport)| Member {
+        id: node.0,
+        address: transport.local_address(),
+        role,
+    };
+    file.members = roles.into_iter().zip(&transports).map(member).collect();
+    file.check().map_err(invalid)?;
+    let members = Arc::new(file.members().map_err(invalid)?);
     transports.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));
-    Ok(transports)
+    Ok((file, transports))
 }

@@ -19,7 +19,7 @@ use guira_item::{
 };
 
 use super::{
-    GatewayPoster, Local,
+    GatewayHost, GatewayPoster, Local,
     gateway::{Asked, GatewayTold, Wanted},
     mailbox::{Mailbox, Owed},
 };
@@ -80,8 +80,9 @@ impl Drop for GatewayWorker {
 }
 
 impl GatewayService {
-    /// Before these gateways, of which there is at least one.
-    pub(super) fn new(config: ServiceConfig, gateways: Vec<GatewayPoster>) -> Self {
+    /// Before these gateways, of which there is one at least.
+    pub fn before<'g>(config: ServiceConfig, gateways: impl IntoIterator<Item = &'g GatewayHost>) -> Self {
+        let gateways: Vec<GatewayPoster> = gateways.into_iter().map(GatewayHost::poster).collect();
         Self { config, gateways, chosen: AtomicUsize::new(0), late_len: Arc::default() }
     }
 

@@ -1,0 +1,443 @@
+//! `guira cluster`: a whole cluster on this machine, each member a process of its own.
+//!
+//! ```text
+//! FOLDER/cluster.toml    who the members are (for `guira node --coordinator static:`)
+//!        cluster.sock    through which the cluster is asked and taken down
+//!        node-N.sock     through which member N is asked
+//!        backend-N/      its items
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder},
+    io::{self, Read, Write as _},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use guira_server::CaughtSignals;
+use guira_switched::{Member, ReportsName, Role, StaticFile};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{
+    line_socket::{self, LineSocket},
+    node,
+};
+
+const CONTROLLER: u16 = 1;
+const FIRST_CACHE: u16 = 100;
+const FIRST_BACKEND: u16 = 1_000;
+const GATEWAY: u16 = 10_000;
+
+/// How often members are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A member that has ended is started again after so long.
+const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long members may take to end.
+const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long an answer of a process is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to do with a cluster.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Start one, and keep it up until this process is ended
+    Up(Box<Up>),
+    /// Tell how its members are
+    Status(At),
+    /// Take it down
+    Down(At),
+}
+
+/// Which cluster.
+#[derive(clap::Args, Debug)]
+struct At {
+    /// The folder it was started in
+    #[arg(long, default_value = "guira-cluster")]
+    folder: PathBuf,
+}
+
+#[derive(clap::Args, Debug)]
+struct Up {
+    /// How hot keys are kept from being a load
+    #[arg(long, default_value = "switched", value_parser = ["switched", "symmetric"])]
+    topology: String,
+    /// Backends, which have the items
+    #[arg(long, default_value_t = 8)]
+    backends: u16,
+    /// Cache nodes, which have copies of the hottest
+    #[arg(long, default_value_t = 1)]
+    caches: u16,
+    /// Where clients find it
+    #[arg(short, long, default_value = "127.0.0.1")]
+    listen: IpAddr,
+    /// The TCP port for clients
+    #[arg(short, long, default_value_t = 11211)]
+    port: u16,
+    /// Threads that serve clients
+    #[arg(short, long, default_value_t = 2)]
+    threads: usize,
+    /// Where items last: rocksdb (in the folder) or memory
+    #[arg(long, default_value = "rocksdb", value_parser = ["rocksdb", "memory"])]
+    store: String,
+    /// When a change counts as stored: always, interval:MS or os
+    #[arg(long, default_value = "always")]
+    durability: String,
+    /// Operations a second of each backend's store, at most
+    #[arg(long)]
+    store_limit: Option<u64>,
+    /// Items of a cache node, at most
+    #[arg(long, default_value_t = 10_000)]
+    items_max: usize,
+    /// What backends tell of hot keys
+    #[arg(long, default_value = "both", value_parser = ["every-query", "periodic", "instant", "both"])]
+    reports: String,
+    /// Queries a second of a backend below which no key of it bursts
+    #[arg(long, default_value_t = 100.0)]
+    burst_load_min: f64,
+    /// How long a lease is, in milliseconds: so long a change waits at most for a cache node that has fallen silent
+    #[arg(long, default_value_t = 1_000)]
+    lease_ms: u64,
+    #[command(flatten)]
+    at: At,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
+    match arguments.what {
+        What::Up(up) => up.run(),
+        What::Status(at) => at.status(),
+        What::Down(at) => at.down(),
+    }
+}
+
+impl At {
+    fn file(&self) -> PathBuf {
+        self.folder.join("cluster.toml")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("cluster.sock")
+    }
+
+    fn node_socket(&self, id: u16) -> PathBuf {
+        self.folder.join(format!("node-{id}.sock"))
+    }
+
+    fn ask(&self, line: &str, patience: Duration) -> Result<String, String> {
+        line_socket::ask(&self.socket(), line, patience)
+            .map_err(|error| format!("no cluster is up in {}: {error}", self.folder.display()))
+    }
+
+    fn down(&self) -> Result<(), String> {
+        self.ask("down", END_WITHIN + PATIENCE).map(drop)
+    }
+
+    fn status(&self) -> Result<(), String> {
+        let up = self.ask("status", PATIENCE)?;
+        let up: BTreeMap<String, Value> = serde_json::from_str(&up).map_err(|error| error.to_string())?;
+        let file = node::read(&self.file())?;
+        let mut members: Vec<(&Member, Value)> = Vec::new();
+        for member in &file.members {
+            let told = line_socket::ask(&self.node_socket(member.id), "status", PATIENCE).unwrap_or_default();
+            members.push((member, serde_json::from_str(&told).unwrap_or(Value::Null)));
+        }
+        print!("{}", table(&members, &up));
+        Ok(())
+    }
+}
+
+/// What is printed of all members.
+fn table(members: &[(&Member, Value)], up: &BTreeMap<String, Value>) -> String {
+    let mut text = format!("{:<12}{:>8}{:>8}{:>10}  what it says of itself\n", "member", "number", "pid", "restarts");
+    let sum = |role: &str, field: &str| -> u64 {
+        let of_role = members.iter().filter(|(member, _)| member.role.name() == role);
+        of_role.filter_map(|(_, told)| told.get(field).and_then(Value::as_u64)).sum()
+    };
+    for (member, told) in members {
+        let process = up.get(&member.id.to_string());
+        let number = |field: &str| process.and_then(|process| process.get(field)).and_then(Value::as_u64);
+        let shown = |field: &str| number(field).map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let says = match told.as_object() {
+            None => "nothing: it is down, or starting".to_owned(),
+            Some(fields) => {
+                let fields = fields.iter().filter(|(_, value)| !value.is_array());
+                fields.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+            }
+        };
+        let (role, id) = (member.role.name(), member.id);
+        text += &format!("{role:<12}{id:>8}{:>8}{:>10}  {says}\n", shown("pid"), shown("restarts"));
+    }
+    let (hits, operations) = (sum("cache", "hits"), sum("backend", "operations"));
+    if hits + operations > 0 {
+        let share = 100.0 * hits as f64 / (hits + operations) as f64;
+        text += &format!("\n{share:.1} % of {} operations answered by cache nodes\n", hits + operations);
+    }
+    for (member, told) in members {
+        let hottest = told.get("hottest").and_then(Value::as_array).into_iter().flatten();
+        for (at, key) in hottest.enumerate() {
+            if at == 0 {
+                text += &format!("hottest at cache {}, queries a second:\n", member.id);
+            }
+            let name = key.get("key").and_then(Value::as_str).unwrap_or_default();
+            text += &format!("{:>10} {name}\n", key.get("per_s").and_then(Value::as_f64).unwrap_or_default());
+        }
+    }
+    text
+}
+
+impl Up {
+    fn run(&self) -> Result<(), String> {
+        if self.topology == "symmetric" {
+            return Err("--topology symmetric: not built yet, use switched".into());
+        }
+        let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+        let folder = &self.at.folder;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| within(folder, &error))?;
+        let folder = fs::canonicalize(folder).map_err(|error| within(folder, &error))?;
+        let at = At { folder };
+        let (wishes, wished) = mpsc::channel();
+        let processes: Arc<Mutex<Processes>> = Arc::default();
+        let socket = open_socket(&at, &processes, wishes.clone())?;
+        let file = self.file(&at)?;
+        write(&at.file(), &file.print().map_err(|error| error.to_string())?)?;
+        for member in &file.members {
+            lock(&processes).start(&at, member, self.threads)?;
+        }
+        thread::Builder::new()
+            .name("guira-signals".into())
+            .spawn(move || {
+                signals.wait_for_the_end();
+                // The receiver is there for as long as this process.
+                let _ = wishes.send(Wish::End(None));
+            })
+            .map_err(|error| format!("cannot watch signals: {error}"))?;
+        greet(&file, &at, SocketAddr::new(self.listen, self.port));
+        let who = loop {
+            match wished.recv_timeout(LOOK_EVERY) {
+                Ok(Wish::End(who)) => break who,
+                Err(RecvTimeoutError::Timeout) => lock(&processes).look(&at, &file, self.threads),
+                Err(RecvTimeoutError::Disconnected) => break None,
+            }
+        };
+        lock(&processes).end();
+        drop(socket);
+        // Who wanted it down is told by this end being gone.
+        drop(who);
+        Ok(())
+    }
+
+    /// The cluster as it is to be: with the secret of the one that was here before, if that had the same backends.
+    fn file(&self, at: &At) -> Result<StaticFile, String> {
+        let earlier = at.file().exists().then(|| node::read(&at.file())).transpose()?;
+        if let Some(earlier) = &earlier
+            && earlier.backends().len() != usize::from(self.backends)
+        {
+            return Err(format!(
+                "--backends {}: {} has the items of {}, which cannot be shared out anew yet: give as many, or another --folder",
+                self.backends,
+                at.folder.display(),
+                earlier.backends().len()
+            ));
+        }
+        let secret = match earlier {
+            Some(earlier) => earlier.secret,
+            None => draw_secret().map_err(|error| format!("cannot draw a secret: {error}"))?,
+        };
+        let caches = FIRST_CACHE..FIRST_CACHE.saturating_add(self.caches.min(800));
+        let backends = FIRST_BACKEND..FIRST_BACKEND.saturating_add(self.backends.min(8_000));
+        let count = 2 + caches.len() + backends.len();
+        let mut addresses = free_addresses(count).map_err(|error| format!("no UDP ports: {error}"))?.into_iter();
+        let mut member = |id, role| {
+            let address = addresses.next().expect("as many as there are members");
+            Member { id, address, role }
+        };
+        let mut members = vec![member(CONTROLLER, Role::Controller)];
+        members.extend(caches.clone().map(|id| member(id, Role::Cache)));
+        let cache_of = |backend: u16| backend.checked_rem(self.caches).map(|at| FIRST_CACHE + at);
+        members.extend(backends.enumerate().map(|(number, id)| {
+            let store = match self.store.as_str() {
+                "memory" => "memory".to_owned(),
+                _ => format!("rocksdb:{}", at.folder.join(format!("backend-{id}")).display()),
+            };
+            member(id, Role::Backend { cache: cache_of(number as u16), store, store_limit: self.store_limit })
+        }));
+        members.push(member(GATEWAY, Role::Gateway { listen: SocketAddr::new(self.listen, self.port) }));
+        let file = StaticFile {
+            secret,
+            lease_ms: self.lease_ms,
+            items_max: self.items_max,
+            reports: match self.reports.as_str() {
+                "every-query" => ReportsName::EveryQuery,
+                "periodic" => ReportsName::Periodic,
+                "instant" => ReportsName::Instant,
+                _ => ReportsName::Both,
+            },
+            burst_load_min: self.burst_load_min,
+            durability: self.durability.clone(),
+            members,
+            ..StaticFile::default()
+        };
+        file.check().map_err(|error| error.to_string())?;
+        Ok(file)
+    }
+}
+
+fn within(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the cluster's process is asked.
+enum Wish {
+    /// To end; who asks waits until this is dropped.
+    End(Option<Sender<()>>),
+}
+
+fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>) -> Result<LineSocket, String> {
+    let processes = Arc::clone(processes);
+    let answer = move |line: &str| match line {
+        "status" => lock(&processes).status(),
+        "down" => {
+            let (end, ended) = mpsc::channel();
+            if wishes.send(Wish::End(Some(end))).is_ok() {
+                // Until the other end is dropped.
+                let _ = ended.recv_timeout(END_WITHIN);
+            }
+            String::new()
+        }
+        _ => String::new(),
+    };
+    LineSocket::open(&at.socket(), answer).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => format!("a cluster is up in {} already", at.folder.display()),
+        _ => within(&at.socket(), &error),
+    })
+}
+
+fn greet(file: &StaticFile, at: &At, listen: SocketAddr) {
+    let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
+    let folder = at.folder.display();
+    // A closed standard error is no reason to end.
+    let _ = write!(
+        io::stderr(),
+        "guira: a switched cluster ({}) in {folder}\nguira: memcached's clients find it at {listen}\n\
+         guira: guira cluster status --folder {folder}; a member that is killed is started again\n",
+        roles.join(", ")
+    );
+}
+
+/// As many addresses on this machine as nobody has now.
+fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
+    let sockets: Vec<UdpSocket> =
+        (0..count).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
+    sockets.iter().map(UdpSocket::local_addr).collect()
+}
+
+fn draw_secret() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let new = path.with_extension("new");
+    let written = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
+    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.and_then(|()| fs::rename(&new, path)).map_err(|error| within(path, &error))
+}
+
+/// The members' processes.
+#[derive(Default)]
+struct Processes(BTreeMap<u16, Process>);
+
+struct Process {
+    child: Option<Child>,
+    pid: u32,
+    restarts: u64,
+    ended_at: Instant,
+}
+
+impl Processes {
+    fn start(&mut self, at: &At, member: &Member, threads: usize) -> Result<(), String> {
+        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let mut command = Command::new(program);
+        command.args(["node", "--with-parent", "--role", member.role.name(), "--id"]).arg(member.id.to_string());
+        command.arg("--coordinator").arg(format!("static:{}", at.file().display()));
+        command.arg("--status-socket").arg(at.node_socket(member.id));
+        command.arg("--threads").arg(threads.to_string());
+        let child = command.spawn().map_err(|error| format!("cannot start a member: {error}"))?;
+        let restarts = self.0.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
+        let pid = child.id();
+        self.0.insert(member.id, Process { child: Some(child), pid, restarts, ended_at: Instant::now() });
+        Ok(())
+    }
+
+    /// Starts again what has ended.
+    fn look(&mut self, at: &At, file: &StaticFile, threads: usize) {
+        for member in &file.members {
+            let Some(process) = self.0.get_mut(&member.id) else { continue };
+            if let Some(child) = &mut process.child {
+                let Ok(Some(status)) = child.try_wait() else { continue };
+                eprintln!("guira: {} {} has ended ({status}), and is started again", member.role.name(), member.id);
+                (process.child, process.ended_at) = (None, Instant::now());
+            } else if process.ended_at.elapsed() >= START_AGAIN_AFTER
+                && let Err(told) = self.start(at, member, threads)
+            {
+                eprintln!("guira: {told}");
+            }
+        }
+    }
+
+    /// Ends all: gateways first, so that nobody asks who is gone.
+    fn end(&mut self) {
+        let started = Instant::now();
+        for (_, mut process) in std::mem::take(&mut self.0).into_iter().rev() {
+            let Some(child) = &mut process.child else { continue };
+            if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                // It may have ended just now.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            while started.elapsed() < END_WITHIN && matches!(child.try_wait(), Ok(None)) {
+                pause();
+            }
+            if matches!(child.try_wait(), Ok(None)) {
+                let _ = child.kill();
+            }
+            let _ = child.wait();
+        }
+    }
+
+    fn status(&self) -> String {
+        let all = self.0.iter().map(|(id, process)| {
+            let pid = process.child.as_ref().map(|_| process.pid);
+            (id.to_string(), serde_json::json!({ "pid": pid, "restarts": process.restarts }))
+        });
+        Value::Object(all.collect()).to_string()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a child's end cannot be waited for with a deadline otherwise")]
+fn pause() {
+    thread::sleep(Duration::from_millis(5));
+}

@@ -1,0 +1,91 @@
+//! A Unix socket on which one line is answered with a text: how a process of a cluster on this machine is asked how it is.
+//!
+//! Always true: only the user that the process runs as, and root, get through; a line is bounded, and waited for a bounded time.
+
+use std::{
+    fs::{self, Permissions},
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+/// The longest line.
+const LINE_LEN_MAX: u64 = 256;
+
+/// The longest answer that is read.
+const ANSWER_LEN_MAX: u64 = 16 << 20;
+
+/// How long each side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A socket that is answered; gone when it is dropped.
+#[derive(Debug)]
+pub(crate) struct LineSocket(PathBuf);
+
+impl LineSocket {
+    /// Opens it at `path`, where nobody else answers; `answer` is called for one line at a time.
+    pub(crate) fn open(path: &Path, answer: impl Fn(&str) -> String + Send + 'static) -> io::Result<Self> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "it is answered already"));
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        thread::Builder::new().name("guira-status".into()).spawn(move || {
+            for stream in listener.incoming() {
+                // Who hangs up is not told.
+                let _ = stream.and_then(|stream| serve(&stream, &answer));
+            }
+        })?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for LineSocket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn serve(mut stream: &UnixStream, answer: &impl Fn(&str) -> String) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_LEN_MAX)).read_line(&mut line)?;
+    stream.write_all(answer(line.trim_end()).as_bytes())
+}
+
+/// Asks whoever answers at `path`; to the end of what is said, or of `patience`.
+pub(crate) fn ask(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    stream.write_all(format!("{line}\n").as_bytes())?;
+    let mut text = String::new();
+    stream.take(ANSWER_LEN_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_answered_by_the_one_who_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let socket = LineSocket::open(&path, |line| format!("you said {line}")).expect("a socket");
+        assert_eq!(ask(&path, "hello", PATIENCE).expect("an answer"), "you said hello");
+        assert!(LineSocket::open(&path, |_| String::new()).is_err(), "there is one already");
+        drop(socket);
+        assert!(!path.exists());
+    }
+}

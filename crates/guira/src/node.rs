@@ -1,0 +1,302 @@
+//! `guira node`: one member of a cluster, as a file says it is.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use guira_cluster::{DriverError, Incarnation, NodeClock, Sealer, UdpTransport, boot_now};
+use guira_item::{Clock, store::Store};
+use guira_persist::{
+    Limit, Limited, MemoryStore,
+    rocks::{RocksOptions, RocksStore},
+};
+use guira_routing::NodeId;
+use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
+use guira_switched::{
+    ITEM_LEN_MAX, Life, Member, Role, StaticFile,
+    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
+};
+use rustix::process::{Resource, Signal, getrlimit, set_parent_process_death_signal};
+use serde_json::{Value, json};
+
+use crate::{line_socket::LineSocket, serve::files_of_the_server};
+
+/// Bytes that the values of answers may take that are on their way to clients.
+const LATE_LEN_MAX: usize = 256 << 20;
+
+/// The hottest keys that are told of.
+const HOTTEST: usize = 10;
+
+/// Which member.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Who is in the cluster: static:FILE
+    #[arg(long)]
+    coordinator: String,
+    /// The member's number in the file
+    #[arg(long)]
+    id: u16,
+    /// What it is, to be sure that the file says so too
+    #[arg(long, value_parser = ["controller", "cache", "backend", "gateway"])]
+    role: Option<String>,
+    /// Threads that serve clients, of a gateway
+    #[arg(short, long, default_value_t = 2)]
+    threads: usize,
+    /// Connections at a time, of a gateway
+    #[arg(short, long, default_value_t = 1024)]
+    conn_limit: usize,
+    /// A socket on which it tells how it is
+    #[arg(long)]
+    status_socket: Option<PathBuf>,
+    /// End when the process that has started this one does
+    #[arg(long, hide = true)]
+    with_parent: bool,
+}
+
+/// Runs the member until a signal ends it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    if arguments.with_parent {
+        set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| format!("--with-parent: {error}"))?;
+    }
+    let coordinator = &arguments.coordinator;
+    let path = match coordinator.split_once(':') {
+        Some(("static", path)) if !path.is_empty() => Path::new(path),
+        Some(("etcd", _)) => {
+            return Err(format!("--coordinator {coordinator}: etcd is not supported yet, use static:FILE"));
+        }
+        _ => return Err(format!("--coordinator {coordinator}: write static:FILE")),
+    };
+    let file = read(path)?;
+    let me = NodeId(arguments.id);
+    let member = file.member(me).ok_or_else(|| format!("--id {}: {} has no such member", me.0, path.display()))?;
+    if let Some(role) = arguments.role.as_ref().filter(|role| **role != member.role.name()) {
+        return Err(format!("--role {role}: member {} is a {}", me.0, member.role.name()));
+    }
+    Start { file: &file, member, arguments }.run(signals)
+}
+
+/// Reads a cluster's file.
+pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    StaticFile::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a member is a driver: this is where a cluster's seconds come in")]
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A member that is to start.
+struct Start<'s> {
+    file: &'s StaticFile,
+    member: &'s Member,
+    arguments: &'s Arguments,
+}
+
+impl Start<'_> {
+    fn me(&self) -> NodeId {
+        NodeId(self.member.id)
+    }
+
+    fn life() -> Life {
+        let unix = unix_now();
+        let incarnation = Incarnation(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX));
+        Life { incarnation, clock: NodeClock::set(boot_now(), unix), seed: incarnation.0 }
+    }
+
+    fn transport(&self) -> Result<UdpTransport, String> {
+        let members = self.file.members().map_err(|error| error.to_string())?;
+        let sealer = Sealer::new(&self.file.secret(), self.me());
+        let address = self.member.address;
+        UdpTransport::bind(address, sealer, Arc::new(members))
+            .map_err(|error| format!("cannot bind UDP {address}: {error}"))
+    }
+
+    fn run(&self, signals: CaughtSignals) -> Result<(), String> {
+        let cannot = |error: io::Error| format!("cannot start: {error}");
+        let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
+        match &self.member.role {
+            Role::Controller => {
+                let config = self.file.controller_config(Self::life());
+                let host = ControllerHost::start(self.transport()?, config).map_err(cannot)?;
+                self.serve(
+                    signals,
+                    host,
+                    |host| {
+                        host.status().map(|status| {
+                            json!({
+                                "rules": status.rules,
+                                "installs": status.counts.installs,
+                                "deletions": status.counts.deletions,
+                            })
+                        })
+                    },
+                    ControllerHost::stop,
+                )
+            }
+            Role::Cache => {
+                let config = self.file.cache_config(self.me(), &partitions, Self::life());
+                let host = CacheHost::start(self.transport()?, config).map_err(cannot)?;
+                self.serve(
+                    signals,
+                    host,
+                    |host| {
+                        let hottest: Vec<Value> = host
+                            .hottest(HOTTEST)
+                            .into_iter()
+                            .map(|(key, per_s)| json!({ "key": String::from_utf8_lossy(&key), "per_s": per_s.round() }))
+                            .collect();
+                        host.status().map(|status| {
+                            json!({
+                                "items": status.items,
+                                "hits": status.counts.hits,
+                                "misses": status.counts.misses,
+                                "admitted": status.counts.admitted,
+                                "evicted": status.counts.evicted,
+                                "updated": status.counts.updated,
+                                "hottest": hottest,
+                            })
+                        })
+                    },
+                    CacheHost::stop,
+                )
+            }
+            Role::Backend { store, store_limit, .. } => {
+                let limit = store_limit.map(|limit| {
+                    Limit::new(limit).ok_or_else(|| format!("store_limit {limit}: from 1 to {}", Limit::MAX))
+                });
+                let limit = limit.transpose()?;
+                match store.split_once(':') {
+                    None if store == "memory" => {
+                        self.backend(signals, Arc::new(MemoryStore::default()), limit, |_| Ok(()))
+                    }
+                    Some(("rocksdb", path)) if !path.is_empty() => {
+                        let store = self.open(Path::new(path)).map_err(|told| format!("store {store}: {told}"))?;
+                        self.backend(signals, Arc::new(store), limit, |store| {
+                            store.shut().map_err(|error| error.to_string())
+                        })
+                    }
+                    _ => Err(format!("store {store}: write memory or rocksdb:PATH")),
+                }
+            }
+            Role::Gateway { listen } => self.gateway(*listen, signals),
+        }
+    }
+
+    fn open(&self, path: &Path) -> Result<RocksStore, String> {
+        let durability = self.file.durability.parse()?;
+        allow_open_files(0, 4_096).map_err(|error| error.to_string())?;
+        let options = RocksOptions {
+            descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(256),
+            ..RocksOptions::with_memory(self.file.store_megabytes << 20, durability, Arc::new(|| unix_now().as_secs()))
+        };
+        RocksStore::open(path, &options).map_err(|error| error.to_string())
+    }
+
+    fn backend<S: Store>(
+        &self,
+        signals: CaughtSignals,
+        store: Arc<S>,
+        limit: Option<Limit>,
+        shut: impl FnOnce(&S) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let limited = Limited::new(Arc::clone(&store), limit).map_err(|error| format!("cannot start: {error}"))?;
+        let limited = Arc::new(limited);
+        let config = self.file.backend_config(self.me(), Self::life());
+        let host = BackendHost::start(self.transport()?, config, Arc::clone(&limited));
+        let host = host.map_err(|error| format!("cannot start: {error}"))?;
+        let served = self.serve(
+            signals,
+            host,
+            |host| {
+                host.status().map(|status| {
+                    json!({
+                        "serves": status.serves,
+                        "operations": status.counts.operations,
+                        "cached_keys": status.cached_keys,
+                        "fetches": status.counts.fetches,
+                        "bursts": status.counts.bursts,
+                        "updates": status.counts.updates,
+                        "lease_waits": status.counts.lease_waits,
+                    })
+                })
+            },
+            BackendHost::stop,
+        );
+        limited.shut();
+        served.and(shut(&store))
+    }
+
+    fn gateway(&self, listen: SocketAddr, signals: CaughtSignals) -> Result<(), String> {
+        let Arguments { threads, conn_limit, .. } = *self.arguments;
+        if !(1..=1024).contains(&threads) {
+            return Err(format!("-t {threads}: from 1 to 1024 threads"));
+        }
+        let settings = Settings {
+            listen: vec![ListenAddress { host: Some(listen.ip().to_string()), port: None }],
+            tcp_port: Some(listen.port()),
+            threads,
+            connections_max: conn_limit,
+            protocol: guira_memcache::Settings { item_len_max: ITEM_LEN_MAX, ..guira_memcache::Settings::default() },
+            ..Settings::default()
+        };
+        allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
+        let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
+        let config = self.file.gateway_config(self.me(), &partitions, Self::life());
+        let host = GatewayHost::start(self.transport()?, config).map_err(|error| format!("cannot start: {error}"))?;
+        let watch = settings.watch;
+        let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
+        let config = ServiceConfig { clock, item_len_max: ITEM_LEN_MAX, late_len_max: LATE_LEN_MAX };
+        let service = GatewayService::before(config, [&host]);
+        let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
+        let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;
+        signals.pass_on(server.stopper(), || {}).map_err(|error| format!("cannot watch signals: {error}"))?;
+        let host = Arc::new(host);
+        let looked_at = Arc::clone(&host);
+        let socket = self.socket(move || {
+            looked_at.status().map(|status| {
+                json!({
+                    "to_caches": status.counts.to_caches,
+                    "to_backends": status.counts.to_backends,
+                    "routes": status.routes,
+                    "pending": status.pending,
+                    "resent": status.counts.resent,
+                    "late": status.counts.late,
+                    "refused": status.counts.refused,
+                })
+            })
+        })?;
+        let ended = server.join().map_err(|error| error.to_string());
+        drop(socket);
+        ended
+    }
+
+    /// Serves until a signal comes.
+    fn serve<H: Send + Sync + 'static>(
+        &self,
+        signals: CaughtSignals,
+        host: H,
+        status: impl Fn(&H) -> Option<Value> + Send + 'static,
+        stop: impl FnOnce(H) -> Result<(), DriverError>,
+    ) -> Result<(), String> {
+        let host = Arc::new(host);
+        let looked_at = Arc::downgrade(&host);
+        let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
+        signals.wait_for_the_end();
+        drop(socket);
+        // Who asks how it is has it for a moment.
+        Arc::into_inner(host).map_or(Ok(()), |host| stop(host).map_err(|error| error.to_string()))
+    }
+
+    fn socket(&self, status: impl Fn() -> Option<Value> + Send + 'static) -> Result<Option<LineSocket>, String> {
+        let Some(path) = &self.arguments.status_socket else { return Ok(None) };
+        let answer = move |_: &str| status().map_or_else(|| "null".to_owned(), |status| status.to_string());
+        let socket = LineSocket::open(path, answer).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Some(socket))
+    }
+}

@@ -1,0 +1,198 @@
+//! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+use guira_history::check;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::{
+    book::{Book, CLIENTS, Item, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    clients::pymemcache,
+    condition::wait_for,
+    connection::Connection,
+    server::{Process, Program, free_port},
+};
+
+/// A cluster that is up.
+struct Cluster {
+    process: Process,
+    folder: TempDir,
+    address: SocketAddr,
+}
+
+fn guira(arguments: &[&str], folder: &Path) -> Command {
+    let mut command = Command::new(Program::Guira.path());
+    command.arg("cluster").args(arguments).arg("--folder").arg(folder).stdin(Stdio::null());
+    command
+}
+
+impl Cluster {
+    fn up(arguments: &[&str]) -> Self {
+        Self::up_in(tempfile::tempdir().expect("a folder"), arguments)
+    }
+
+    fn up_in(folder: TempDir, arguments: &[&str]) -> Self {
+        let port = free_port();
+        let mut command = guira(&["up", "--port", &port.to_string(), "--burst-load-min", "0"], folder.path());
+        command.args(arguments);
+        let process = Process::start(command);
+        let made = Self { process, folder, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
+        // The first answer waits for all that begins.
+        wait_for("the cluster answers", || {
+            let mut client = Connection::try_open(made.address).ok()?;
+            client.ask(b"get nothing\r\n", b"\r\n").eq(b"END\r\n").then_some(())
+        });
+        made
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// What `guira cluster status` prints, and the processes in it by role.
+    fn status(&self) -> (String, BTreeMap<String, Vec<i32>>) {
+        let said = guira(&["status"], self.folder.path()).output().expect("it is run");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let text = String::from_utf8(said.stdout).expect("text");
+        let mut processes: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+        for line in text.lines().skip(1).take_while(|line| !line.is_empty()) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let [role, _, pid, ..] = words[..]
+                && let Ok(pid) = pid.parse()
+            {
+                processes.entry(role.to_owned()).or_default().push(pid);
+            }
+        }
+        (text, processes)
+    }
+
+    fn signal(&self, role: &str, at: usize, signal: Signal) -> i32 {
+        let (text, processes) = self.status();
+        let pid = *processes.get(role).and_then(|all| all.get(at)).unwrap_or_else(|| panic!("no {role} in {text}"));
+        send(pid, signal);
+        pid
+    }
+
+    /// Takes it down; the folder is left.
+    fn down(mut self) -> TempDir {
+        let said = guira(&["down"], self.folder.path()).output().expect("it is run");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        assert!(self.process.wait().success());
+        self.folder
+    }
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).expect("a number"), signal).expect("a process of the cluster's");
+}
+
+#[test]
+fn pymemcache_works_unmodified_with_a_cluster() {
+    let cluster = Cluster::up(&["--backends", "3", "--store", "memory"]);
+    pymemcache(cluster.address, Some(60_000));
+    cluster.down();
+}
+
+#[test]
+fn a_hot_key_is_answered_by_the_cache_node_and_a_change_of_it_is_seen_at_once() {
+    let cluster = Cluster::up(&["--backends", "2", "--store", "memory"]);
+    let mut client = cluster.connect();
+    assert_eq!(client.ask(b"set hot 0 0 3\r\nold\r\n", b"\r\n"), b"STORED\r\n");
+    wait_for("the key is hot", || {
+        for _ in 0..100 {
+            assert_eq!(client.ask(b"get hot\r\n", b"END\r\n"), b"VALUE hot 0 3\r\nold\r\nEND\r\n");
+        }
+        let (text, _) = cluster.status();
+        text.contains("hottest at cache 100").then_some(())
+    });
+    let mut other = cluster.connect();
+    for number in 0..500 {
+        let value = format!("{number:03}");
+        assert_eq!(other.ask(format!("set hot 0 0 3\r\n{value}\r\n").as_bytes(), b"\r\n"), b"STORED\r\n");
+        let seen = client.ask(b"get hot\r\n", b"END\r\n");
+        assert_eq!(String::from_utf8_lossy(&seen), format!("VALUE hot 0 3\r\n{value}\r\nEND\r\n"));
+    }
+    let keys: Vec<String> = (0..200).map(|number| format!("key{number}")).collect();
+    for key in &keys {
+        assert_eq!(client.ask(format!("set {key} 7 0 4\r\nmany\r\n").as_bytes(), b"\r\n"), b"STORED\r\n");
+    }
+    let all = client.ask(format!("get {}\r\n", keys.join(" ")).as_bytes(), b"END\r\n");
+    let expected: String = keys.iter().map(|key| format!("VALUE {key} 7 4\r\nmany\r\n")).collect();
+    assert_eq!(String::from_utf8_lossy(&all), expected + "END\r\n");
+    assert_eq!(client.ask(b"flush_all\r\n", b"\r\n"), b"OK\r\n");
+    assert_eq!(client.ask(b"get hot key7\r\n", b"END\r\n"), b"END\r\n");
+    let long = vec![b'x'; 100_000];
+    let set = [b"set long 0 0 100000\r\n", &long[..], b"\r\n"].concat();
+    assert_eq!(client.ask(&set, b"\r\n"), b"SERVER_ERROR object too large for cache\r\n");
+    cluster.down();
+}
+
+/// Members are killed and stopped while clients are at work; then all goes down and comes up again. What was seen can have been so.
+#[test]
+fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
+    let cluster = Cluster::up(&["--backends", "3", "--durability", "os"]);
+    let book = Book::of_a_cluster();
+    let folder = thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let connection = cluster.connect();
+            let book = &book;
+            scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
+        }
+        book.wait_for_acts(2_000);
+        for (role, at) in [("cache", 0), ("backend", 0), ("controller", 0), ("cache", 0), ("backend", 2)] {
+            let pid = cluster.signal(role, at, Signal::KILL);
+            wait_for("it is started again", || {
+                let (_, processes) = cluster.status();
+                let all = processes.get(role)?;
+                (!all.contains(&pid) && all.len() > at).then_some(())
+            });
+            book.wait_for_acts(1_000);
+        }
+        // While a backend is stopped clients soon all ask for keys of its, and are told after a while that it does not answer.
+        for (role, acts) in [("cache", 300), ("backend", 30)] {
+            let pid = cluster.signal(role, 0, Signal::STOP);
+            book.wait_for_acts(acts);
+            send(pid, Signal::CONT);
+            book.wait_for_acts(1_000);
+        }
+        cluster.down()
+    });
+    book.nothing_is_under_way();
+    let cluster = Cluster::up_in(folder, &["--backends", "3", "--durability", "os"]);
+    let mut client = cluster.connect();
+    for key in 0..KEYS {
+        let history = read_at_last(&book, &mut client, key);
+        check(&Item, &history, STEPS_AN_ACT * history.len() as u64)
+            .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
+    }
+    cluster.down();
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = |arguments: &[&str]| {
+        let said = guira(arguments, folder.path()).output().expect("it is run");
+        assert!(!said.status.success());
+        String::from_utf8(said.stderr).expect("text")
+    };
+    assert!(said(&["status"]).contains("no cluster is up in"));
+    assert!(said(&["down"]).contains("no cluster is up in"));
+    assert!(said(&["up", "--topology", "symmetric"]).contains("not built yet"));
+    assert!(said(&["up", "--backends", "0"]).contains("backends"));
+    assert!(said(&["up", "--lease-ms", "1"]).contains("lease_ms"));
+    let node = |arguments: &[&str]| {
+        let said = Command::new(Program::Guira.path()).arg("node").args(arguments).output().expect("it is run");
+        assert!(!said.status.success());
+        String::from_utf8(said.stderr).expect("text")
+    };
+    assert!(node(&["--coordinator", "etcd:localhost", "--id", "1"]).contains("not supported yet"));
+    assert!(node(&["--coordinator", "static:/nowhere", "--id", "1"]).contains("No such file"));
+}

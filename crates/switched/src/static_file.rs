@@ -1,0 +1,524 @@
+//! A cluster as a file says it is: who its members are and where, and what all of them go by. Such a cluster never changes while it runs.
+//!
+//! ```toml
+//! cluster = "guira"              # keeps clusters with one secret apart
+//! secret = "at least 16 bytes"   # what members know each other by
+//! lease_ms = 1000
+//!
+//! [[member]]
+//! id = 1
+//! role = "controller"
+//! address = "10.0.0.1:7000"      # UDP, from member to member
+//!
+//! [[member]]
+//! id = 100
+//! role = "cache"
+//! address = "10.0.0.2:7000"
+//!
+//! [[member]]
+//! id = 1000
+//! role = "backend"
+//! address = "10.0.0.3:7000"
+//! cache = 100                    # who may cache its keys
+//! store = "rocksdb:/var/lib/guira"
+//!
+//! [[member]]
+//! id = 10000
+//! role = "gateway"
+//! address = "10.0.0.4:7000"
+//! listen = "0.0.0.0:11211"       # memcached's protocol, over TCP
+//! ```
+//! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
+//! a backend's cache node is one.
+
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
+
+use guira_cluster::{Epoch, Incarnation, Members, MembersError, NodeClock, Secret};
+use guira_item::Span;
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, RuleBudget};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Drift, ITEM_LEN_MAX,
+    backend::{BackendConfig, HotConfig, Reports},
+    cache_node::CacheConfig,
+    controller::ControllerConfig,
+    gateway::{GatewayConfig, PENDING_MAX},
+};
+
+/// The epoch of a view that never changes.
+const EPOCH: Epoch = Epoch(1);
+
+/// The share of a cache's keys that a new one has to surpass: the paper's example (section 3.2.1).
+const THRESHOLD_RANK: f64 = 0.1;
+
+/// How long an answer is waited for before it is asked again, until it is known how long answers take.
+const RESEND_AFTER: Span = Span::from_ms(20);
+
+/// Bytes of a secret, at least: 128 bits, if it was drawn.
+const SECRET_LEN_MIN: usize = 16;
+
+/// Bounds of a lease: below, a busy machine loses it for nothing; above, a change waits for too long for a cache node that has died.
+const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
+
+/// What all members of a cluster go by.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StaticFile {
+    /// Keeps clusters with one secret apart.
+    pub cluster: String,
+    /// What members know each other by.
+    pub secret: String,
+    /// How long a lease is: so long a change waits at most for a cache node that has fallen silent.
+    pub lease_ms: u64,
+    /// How long a client waits for an answer at most.
+    pub answer_within_ms: u64,
+    /// Items of a cache node, at most.
+    pub items_max: usize,
+    /// Megabytes of keys and values of a cache node, at most.
+    pub cache_megabytes: usize,
+    /// What backends tell of hot keys: `every-query`, `periodic`, `instant` or `both`.
+    pub reports: ReportsName,
+    /// Queries a second of a backend below which no key of it bursts.
+    pub burst_load_min: f64,
+    /// Updates of routes a second.
+    pub rules_per_s: u32,
+    /// How long a route may stay after its key has left the cache, while others are made.
+    pub rule_deletion_delay_ms: u64,
+    /// When a backend's change counts as stored: `always`, `interval:MS` or `os`.
+    pub durability: String,
+    /// Megabytes of memory of a backend's store.
+    pub store_megabytes: usize,
+    /// Everybody.
+    #[serde(rename = "member")]
+    pub members: Vec<Member>,
+}
+
+/// What is told of hot keys, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportsName {
+    /// [`Reports::EveryQuery`].
+    EveryQuery,
+    /// [`Reports::Periodic`].
+    Periodic,
+    /// [`Reports::Instant`].
+    Instant,
+    /// [`Reports::Both`].
+    #[default]
+    Both,
+}
+
+impl ReportsName {
+    fn reports(self) -> Reports {
+        match self {
+            Self::EveryQuery => Reports::EveryQuery,
+            Self::Periodic => Reports::Periodic,
+            Self::Instant => Reports::Instant,
+            Self::Both => Reports::Both,
+        }
+    }
+}
+
+/// One member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub id: u16,
+    /// Where it is for other members.
+    pub address: SocketAddr,
+    /// What it is.
+    #[serde(flatten)]
+    pub role: Role,
+}
+
+/// What a member is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Role {
+    /// Makes routes.
+    Controller,
+    /// Has items of hot keys.
+    Cache,
+    /// Has a part of all keys.
+    Backend {
+        /// Who may cache them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cache: Option<u16>,
+        /// Where they last: `memory` or `rocksdb:PATH`.
+        #[serde(default = "memory")]
+        store: String,
+        /// Operations a second of the store, at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        store_limit: Option<u64>,
+    },
+    /// Speaks with clients.
+    Gateway {
+        /// Where clients find it.
+        listen: SocketAddr,
+    },
+}
+
+fn memory() -> String {
+    "memory".into()
+}
+
+impl Default for StaticFile {
+    fn default() -> Self {
+        Self {
+            cluster: "guira".into(),
+            secret: String::new(),
+            lease_ms: 1_000,
+            answer_within_ms: 5_000,
+            items_max: 10_000,
+            cache_megabytes: 64,
+            reports: ReportsName::Both,
+            burst_load_min: HotConfig::default().burst_load_min,
+            rules_per_s: 100_000,
+            rule_deletion_delay_ms: 1_000,
+            durability: "always".into(),
+            store_megabytes: 64,
+            members: Vec::new(),
+        }
+    }
+}
+
+/// What is wrong with a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StaticFileError {
+    /// It cannot be read as one.
+    Syntax(String),
+    /// The secret has fewer bytes than it should.
+    Secret,
+    /// A number is beyond what is of use.
+    Bounds(&'static str),
+    /// Not one controller.
+    Controllers(usize),
+    /// Nobody of a role that is needed.
+    Nobody(&'static str),
+    /// A number or an address is used twice.
+    Members(MembersError),
+    /// What has the keys cannot share them.
+    Partitions(PartitionError),
+    /// The cache node of a backend is none.
+    NoCache {
+        /// The backend.
+        backend: u16,
+        /// Who is said to be its cache node.
+        cache: u16,
+    },
+}
+
+impl fmt::Display for StaticFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(told) => f.write_str(told),
+            Self::Secret => write!(f, "secret: at least {SECRET_LEN_MIN} bytes, such as of `openssl rand -hex 16`"),
+            Self::Bounds(told) => f.write_str(told),
+            Self::Controllers(count) => write!(f, "{count} members are the controller: one has to be"),
+            Self::Nobody(role) => write!(f, "no member is a {role}: at least one has to be"),
+            Self::Members(error) => write!(f, "members: {error}"),
+            Self::Partitions(error) => write!(f, "backends: {error}"),
+            Self::NoCache { backend, cache } => write!(f, "member {backend}: its cache, {cache}, is no cache node"),
+        }
+    }
+}
+
+impl std::error::Error for StaticFileError {}
+
+/// How a key is hashed for routing: by all members alike. Who chooses keys with one hash shares a route with himself.
+pub fn hash_of(key: &[u8]) -> KeyHash {
+    KeyHash::of(key, HashSeed(0x6775_6972_6121))
+}
+
+/// What a member begins with: its life, its clock, and something drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// This life's number.
+    pub incarnation: Incarnation,
+    /// Ties its moments to the cluster's seconds.
+    pub clock: NodeClock,
+    /// Seeds what is drawn.
+    pub seed: u64,
+}
+
+impl StaticFile {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`StaticFileError`].
+    pub fn parse(text: &str) -> Result<Self, StaticFileError> {
+        let file: Self = toml::from_str(text).map_err(|error| StaticFileError::Syntax(error.to_string()))?;
+        file.check()?;
+        Ok(file)
+    }
+
+    /// Whether it is a cluster.
+    ///
+    /// # Errors
+    /// [`StaticFileError`].
+    pub fn check(&self) -> Result<(), StaticFileError> {
+        if self.secret.len() < SECRET_LEN_MIN {
+            return Err(StaticFileError::Secret);
+        }
+        let bounds = [
+            (LEASE_MS.contains(&self.lease_ms), "lease_ms: from 100 to 60000"),
+            ((100..=600_000).contains(&self.answer_within_ms), "answer_within_ms: from 100 to 600000"),
+            ((1..=10_000_000).contains(&self.items_max), "items_max: from 1 to 10000000"),
+            ((1..=1 << 20).contains(&self.cache_megabytes), "cache_megabytes: from 1 to 1048576"),
+            ((1..=10_000_000).contains(&self.rules_per_s), "rules_per_s: from 1 to 10000000"),
+            (self.rule_deletion_delay_ms <= 60_000, "rule_deletion_delay_ms: up to 60000"),
+            ((16..=1 << 20).contains(&self.store_megabytes), "store_megabytes: from 16 to 1048576"),
+            (self.burst_load_min >= 0.0, "burst_load_min: 0 or more"),
+        ];
+        if let Some((_, told)) = bounds.into_iter().find(|(holds, _)| !holds) {
+            return Err(StaticFileError::Bounds(told));
+        }
+        let controllers = self.of(|role| matches!(role, Role::Controller)).len();
+        if controllers != 1 {
+            return Err(StaticFileError::Controllers(controllers));
+        }
+        if self.gateways().is_empty() {
+            return Err(StaticFileError::Nobody("gateway"));
+        }
+        self.members()?;
+        self.partitions()?;
+        let caches = self.caches();
+        for Member { id, role, .. } in &self.members {
+            if let Role::Backend { cache: Some(cache), .. } = role
+                && !caches.contains(&NodeId(*cache))
+            {
+                return Err(StaticFileError::NoCache { backend: *id, cache: *cache });
+            }
+        }
+        Ok(())
+    }
+
+    fn of(&self, is_one: impl Fn(&Role) -> bool) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> =
+            self.members.iter().filter(|member| is_one(&member.role)).map(|member| NodeId(member.id)).collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// The cache nodes, by number.
+    pub fn caches(&self) -> Vec<NodeId> {
+        self.of(|role| matches!(role, Role::Cache))
+    }
+
+    /// The backends, by number.
+    pub fn backends(&self) -> Vec<NodeId> {
+        self.of(|role| matches!(role, Role::Backend { .. }))
+    }
+
+    /// The gateways, by number.
+    pub fn gateways(&self) -> Vec<NodeId> {
+        self.of(|role| matches!(role, Role::Gateway { .. }))
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> NodeId {
+        self.of(|role| matches!(role, Role::Controller)).first().copied().unwrap_or(NodeId(0))
+    }
+
+    /// The member of a number.
+    pub fn member(&self, node: NodeId) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == node.0)
+    }
+
+    /// Everybody's place.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Members`].
+    pub fn members(&self) -> Result<Members, StaticFileError> {
+        Members::new(EPOCH, self.members.iter().map(|member| (NodeId(member.id), member.address)))
+            .map_err(StaticFileError::Members)
+    }
+
+    /// Who has which keys.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Partitions`].
+    pub fn partitions(&self) -> Result<PartitionMap, StaticFileError> {
+        PartitionMap::over(&self.backends()).map_err(StaticFileError::Partitions)
+    }
+
+    /// What members know each other by.
+    pub fn secret(&self) -> Secret {
+        Secret::derive(&self.cluster, self.secret.as_bytes())
+    }
+
+    fn lease(&self) -> Span {
+        Span::from_ms(self.lease_ms)
+    }
+
+    fn budget(&self) -> RuleBudget {
+        let deletion_delay = Span::from_ms(self.rule_deletion_delay_ms);
+        let empty = RuleBudget { updates_per_s: self.rules_per_s, table_len_max: 0, deletion_delay };
+        // Room for all that may be cached, and for what is yet to be deleted.
+        let cached_max = self.items_max.saturating_mul(self.caches().len().max(1));
+        RuleBudget { table_len_max: empty.buffer_len().saturating_add(cached_max), ..empty }
+    }
+
+    fn hot(&self, seed: u64) -> HotConfig {
+        HotConfig { reports: self.reports.reports(), burst_load_min: self.burst_load_min, seed, ..HotConfig::default() }
+    }
+
+    /// What the controller is.
+    pub fn controller_config(&self, life: Life) -> ControllerConfig {
+        ControllerConfig {
+            me: self.controller(),
+            incarnation: life.incarnation,
+            caches: self.caches(),
+            gateways: self.gateways(),
+            budget: self.budget(),
+            lease: self.lease(),
+        }
+    }
+
+    /// What a cache node is.
+    pub fn cache_config(&self, me: NodeId, partitions: &Arc<PartitionMap>, life: Life) -> CacheConfig {
+        let hot = self.hot(life.seed);
+        let is_mine = |role: &Role| matches!(role, Role::Backend { cache: Some(cache), .. } if *cache == me.0);
+        CacheConfig {
+            me,
+            incarnation: life.incarnation,
+            backends: self.of(is_mine),
+            controller: self.controller(),
+            partitions: Arc::clone(partitions),
+            hash_of,
+            items_max: self.items_max,
+            bytes_max: self.cache_megabytes << 20,
+            drift: Drift::default(),
+            clock: life.clock,
+            segment: hot.segment,
+            alpha: hot.alpha,
+            threshold_rank: THRESHOLD_RANK,
+            seed: life.seed,
+            mutant: None,
+        }
+    }
+
+    /// What a backend is.
+    pub fn backend_config(&self, me: NodeId, life: Life) -> BackendConfig {
+        let cache = match self.member(me).map(|member| &member.role) {
+            Some(Role::Backend { cache, .. }) => *cache,
+            _ => None,
+        };
+        BackendConfig {
+            me,
+            incarnation: life.incarnation,
+            caches: cache.map(NodeId).into_iter().collect(),
+            gateways: self.gateways(),
+            lease: self.lease(),
+            drift: Drift::default(),
+            clock: life.clock,
+            item_len_max: ITEM_LEN_MAX,
+            hot: self.hot(life.seed),
+            mutant: None,
+        }
+    }
+
+    /// What a gateway is.
+    pub fn gateway_config(&self, me: NodeId, partitions: &Arc<PartitionMap>, life: Life) -> GatewayConfig {
+        GatewayConfig {
+            me,
+            incarnation: life.incarnation,
+            partitions: Arc::clone(partitions),
+            hash_of,
+            controller: self.controller(),
+            routes_max: self.budget().table_len_max,
+            drift: Drift::default(),
+            resend_after: RESEND_AFTER,
+            answer_within: Span::from_ms(self.answer_within_ms),
+            pending_max: PENDING_MAX,
+            seed: life.seed,
+        }
+    }
+
+    /// It as a file.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Syntax`] if it cannot be written as one.
+    pub fn print(&self) -> Result<String, StaticFileError> {
+        toml::to_string(self).map_err(|error| StaticFileError::Syntax(error.to_string()))
+    }
+
+    /// Numbers of members by role, for those who count.
+    pub fn roles(&self) -> BTreeMap<&'static str, usize> {
+        let mut roles = BTreeMap::new();
+        for member in &self.members {
+            *roles.entry(member.role.name()).or_default() += 1;
+        }
+        roles
+    }
+}
+
+impl Role {
+    /// Its name, as the file has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Cache => "cache",
+            Self::Backend { .. } => "backend",
+            Self::Gateway { .. } => "gateway",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        secret = "0123456789abcdef"
+        [[member]]
+        id = 1
+        role = "controller"
+        address = "127.0.0.1:7001"
+        [[member]]
+        id = 100
+        role = "cache"
+        address = "127.0.0.1:7002"
+        [[member]]
+        id = 1000
+        role = "backend"
+        address = "127.0.0.1:7003"
+        cache = 100
+        [[member]]
+        id = 10000
+        role = "gateway"
+        address = "127.0.0.1:7004"
+        listen = "127.0.0.1:11211"
+    "#;
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        let file = StaticFile::parse(SMALL).expect("a cluster");
+        assert_eq!(StaticFile::parse(&file.print().expect("it can be written")), Ok(file.clone()));
+        assert_eq!((file.controller(), file.caches()), (NodeId(1), vec![NodeId(100)]));
+        assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
+        assert_eq!(file.members().map(|members| members.epoch()), Ok(EPOCH));
+    }
+
+    #[test]
+    fn what_is_no_cluster_is_said_in_a_line() {
+        let told = |text: &str| StaticFile::parse(text).expect_err(text).to_string();
+        let without = |from: &str, to: &str| SMALL.replace(from, to);
+        for (text, says) in [
+            (without("0123456789abcdef", "short"), "secret: at least 16 bytes, such as of `openssl rand -hex 16`"),
+            (without("id = 100\n", "id = 1000\n"), "members:"),
+            (without("127.0.0.1:7002", "127.0.0.1:7001"), "members:"),
+            (without("cache = 100", "cache = 7"), "member 1000: its cache, 7, is no cache node"),
+            (without("\"controller\"", "\"cache\""), "0 members are the controller: one has to be"),
+            (without("role = \"gateway\"", "role = \"nothing\""), "TOML parse error"),
+            (format!("lease_ms = 5\n{SMALL}"), "lease_ms: from 100 to 60000"),
+            (format!("lease = 5\n{SMALL}"), "TOML parse error"),
+            (without("cache = 100", "cash = 100"), "TOML parse error"),
+            ("secret = \"0123456789abcdef\"".into(), "0 members are the controller: one has to be"),
+        ] {
+            let line = told(&text);
+            assert!(line.starts_with(says), "{line}");
+        }
+    }
+}

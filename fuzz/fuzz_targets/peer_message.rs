@@ -1,0 +1,97 @@
+//! What members say: any bytes as messages, to each core in turn. Nothing ends a core, and what is read of a message is written as it was.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use guira_cluster::messages;
+use guira_cluster::{Incarnation, NodeClock};
+use guira_item::store::Written;
+use guira_item::{Moment, Span, store::StoreState};
+use guira_routing::{NodeId, PartitionMap};
+use guira_switched::{
+    Life, Member, Message, Outbox, Role, StaticFile, StoreCall,
+    backend::{self, Backend},
+    cache_node::{self, CacheNode},
+    controller::{self, Controller},
+    gateway::{self, Gateway},
+};
+
+const CONTROLLER: NodeId = NodeId(1);
+const CACHE: NodeId = NodeId(2);
+const BACKEND: NodeId = NodeId(3);
+const GATEWAY: NodeId = NodeId(4);
+
+static CLUSTER: LazyLock<(StaticFile, Arc<PartitionMap>)> = LazyLock::new(|| {
+    let here = |port: u16| ([127, 0, 0, 1], port).into();
+    let member = |node: NodeId, role| Member { id: node.0, address: here(node.0), role };
+    let file = StaticFile {
+        secret: "a secret that is long enough".into(),
+        items_max: 4,
+        burst_load_min: 0.0,
+        members: vec![
+            member(CONTROLLER, Role::Controller),
+            member(CACHE, Role::Cache),
+            member(BACKEND, Role::Backend { cache: Some(CACHE.0), store: "memory".into(), store_limit: None }),
+            member(GATEWAY, Role::Gateway { listen: here(11211) }),
+        ],
+        ..StaticFile::default()
+    };
+    file.check().expect("it is a cluster");
+    let partitions = Arc::new(file.partitions().expect("of one backend"));
+    (file, partitions)
+});
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let (file, partitions) = &*CLUSTER;
+    let mut now = Moment::from_ns(1_000_000_000);
+    let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+    let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
+    let mut backend = Backend::new(file.backend_config(BACKEND, life), StoreState::default(), now);
+    let mut cache = CacheNode::new(file.cache_config(CACHE, partitions, life), now);
+    let mut controller = Controller::new(file.controller_config(life)).expect("its budget is sound");
+    let mut gateway = Gateway::new(file.gateway_config(GATEWAY, partitions, life));
+    let mut out = Outbox::default();
+    backend.step(now, backend::Happened::Tick, &mut out);
+    settle(&mut backend, now, &mut out);
+    let Some((timing, data)) = data.split_first() else { return };
+    for (number, bytes) in messages(data).map_while(Result::ok).enumerate() {
+        let Ok(message) = Message::decode(bytes) else { continue };
+        let written = encoded(&message);
+        let again = Message::decode(&written).expect("what was written can be read");
+        assert_eq!(encoded(&again), written);
+        let from = [CACHE, BACKEND, GATEWAY, CONTROLLER][number % 4];
+        now = now + Span::from_ms(u64::from(*timing));
+        backend.step(now, backend::Happened::Message(from, again.clone()), &mut out);
+        settle(&mut backend, now, &mut out);
+        cache.step(now, cache_node::Happened::Message(from, again.clone()), &mut out);
+        controller.step(now, controller::Happened::Message(from, again.clone()), &mut out);
+        gateway.step(now, gateway::Happened::Message(from, again), &mut out);
+        cache.step(now, cache_node::Happened::Tick, &mut out);
+        controller.step(now, controller::Happened::Tick, &mut out);
+        gateway.step(now, gateway::Happened::Tick, &mut out);
+        // What they say can be read.
+        assert!(out.sends().all(|(_, bytes)| Message::decode(bytes).is_ok()));
+        out.clear();
+    }
+});
+
+fn encoded(message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+/// A store that has nothing, and writes all it is asked to.
+fn settle(backend: &mut Backend, now: Moment, out: &mut Outbox) {
+    while !out.store.is_empty() {
+        for call in std::mem::take(&mut out.store) {
+            let happened = match call {
+                StoreCall::Read(key) => backend::Happened::Read(key, Ok(None)),
+                StoreCall::Write(key, _) => backend::Happened::Written(key, Ok(Written::All)),
+                StoreCall::State(_) => backend::Happened::StateWritten(Ok(Written::All)),
+            };
+            backend.step(now, happened, out);
+        }
+    }
+}
