@@ -1,4 +1,4 @@
-//! Guira's chores: `cargo xtask check | test | model | sanitize | fuzz | deny | bench`.
+//! Guira's chores: `cargo xtask check | test | model | sanitize | sim | fuzz | deny | bench`.
 //!
 //! Always true: a chore stops at its first failing step with a non-zero exit, every step prints what it runs and how long
 //! it took, and the last line sums what the test runner counted: `N passed, N failed`.
@@ -13,6 +13,7 @@ mod model;
 mod nightly;
 mod run;
 mod sanitize;
+mod sim;
 mod test;
 mod tool;
 
@@ -28,6 +29,7 @@ usage: cargo xtask CHORE
   test --cassandra               the tests with three nodes of Cassandra, one of which is killed
   model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH
   sanitize                       the tests of the crates with unsafe code under AddressSanitizer
+  sim [ARGUMENTS...]             `guira sim ARGUMENTS...`, optimised; without any: the hours of CI
   fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)
   deny                           licences, bans and sources of the dependencies; advisories where the network allows
   bench ARGUMENTS...             `guira bench ARGUMENTS...`, optimised (see `cargo xtask bench --help`)";
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match chore {
         "bench" => return exit_code(&bench::bench(&mut run, rest)),
         "fuzz" => fuzz::fuzz(&mut run, rest),
+        "sim" => sim::sim(&mut run, rest),
         "test" if rest == ["--cassandra"] => cassandra::test(&mut run, cassandra::Suite::Three),
         "check" | "test" | "model" | "sanitize" | "deny" if !rest.is_empty() => Err(Failed::usage(USAGE)),
         "check" => check::check(&mut run),

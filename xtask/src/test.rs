@@ -3,10 +3,10 @@
 use crate::{
     cassandra, check, deny, fuzz, model,
     run::{Failed, Run},
-    sanitize,
+    sanitize, sim,
 };
 
-/// Checks, tests, models, sanitizer, tiny benchmarks, fuzzing and licences.
+/// Checks, tests, models, sanitizer, tiny benchmarks, the simulator, fuzzing and licences.
 ///
 /// # Errors
 /// The first step that fails.
@@ -18,7 +18,8 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     run.step("tests", tests)?;
     // The program once more with each other engine: the same real clients, memcached beside it, crowds, kill -9.
     for engine in ["cphash", "lockhash"] {
-        let mut tests = run.command("cargo test --locked --package guira --test compat");
+        // A cluster has no engine.
+        let mut tests = run.command("cargo test --locked --package guira --test compat -- --skip cluster::");
         tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "400000");
         run.step(&format!("the running program with --engine {engine}"), tests)?;
     }
@@ -29,6 +30,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
         "uploads::",
         "administration::",
         "startup::",
+        "cluster::",
         // They have one of their own.
         "power::",
         "hostile::who_leaves_in_the_middle_leaves_nothing_behind",
@@ -48,6 +50,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
         let command = run.command(&format!("cargo run --release --locked --package guira -- bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }
+    sim::sim(run, &[])?;
     fuzz::fuzz(run, &[])?;
     deny::deny(run)
 }

@@ -1,0 +1,24 @@
+//! `sim`: the optimised binary's simulator.
+
+use crate::run::{Failed, Run};
+
+/// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
+const HOURS: [(&str, u32); 5] = [("usual", 40), ("stormy", 20), ("busy", 10), ("patient", 20), ("colliding", 10)];
+
+/// Runs `guira sim` with the arguments given; without any, all scenarios as CI does.
+///
+/// # Errors
+/// It does not build, or a history is not as it should be.
+pub fn sim(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
+    const SIM: &str = "cargo run --release --locked --package guira -- sim";
+    if !arguments.is_empty() {
+        let mut command = run.command(SIM);
+        command.args(arguments);
+        return run.step("sim", command).map(drop);
+    }
+    for (scenario, hours) in HOURS {
+        let command = run.command(&format!("{SIM} --scenario {scenario} --hours {hours}"));
+        run.step(&format!("{hours} cluster-hours, {scenario}"), command)?;
+    }
+    Ok(())
+}
