@@ -1,10 +1,12 @@
-//! The paper's experiments, as JSON lines: `load [--scale N] [EXPERIMENT ...]`; all of them if none is named.
+//! The paper's experiments, as JSON lines: `load [--scale N] [--measure-ms N] [EXPERIMENT ...]`; all of them if none is named.
 //!
 //! How long a run has taken goes to standard error, with the steps of cores a second.
 
 use std::io::Write;
+use std::str::FromStr;
 use std::time::Instant;
 
+use guira_item::Span;
 use guira_sim::load::{
     LoadScenario,
     experiments::{Experiment, experiments},
@@ -13,9 +15,11 @@ use guira_sim::load::{
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut names: Vec<String> = std::env::args().skip(1).collect();
     let mut base = LoadScenario::default();
-    if let Some(at) = names.iter().position(|name| name == "--scale") {
-        let given: Vec<String> = names.drain(at..(at + 2).min(names.len())).collect();
-        base.scale = given.get(1).ok_or("--scale takes a number")?.parse()?;
+    if let Some(scale) = take_option(&mut names, "--scale") {
+        base.scale = scale?;
+    }
+    if let Some(measure_ms) = take_option(&mut names, "--measure-ms") {
+        base.measure = Span::from_ms(measure_ms?);
     }
     let all = experiments();
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
@@ -34,4 +38,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// Takes an option with its value out of the arguments.
+fn take_option<T: FromStr>(arguments: &mut Vec<String>, name: &str) -> Option<Result<T, String>> {
+    let at = arguments.iter().position(|argument| argument == name)?;
+    let given: Vec<String> = arguments.drain(at..(at + 2).min(arguments.len())).collect();
+    Some(given.get(1).and_then(|value| value.parse().ok()).ok_or_else(|| format!("{name} takes a number")))
 }

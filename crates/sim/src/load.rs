@@ -25,6 +25,8 @@
 
 mod cluster;
 pub mod experiments;
+mod measuring;
+mod members;
 mod pace;
 mod popularity;
 mod station;
@@ -97,7 +99,9 @@ pub struct Change {
     pub pattern: Pattern,
     /// So many keys.
     pub keys: usize,
-    /// How often; the first time so long after measuring has begun.
+    /// The first time: so long after measuring has begun.
+    pub first: Span,
+    /// How often from then on.
     pub every: Span,
 }
 

@@ -10,62 +10,40 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use guira_chain::Reply;
-use guira_cluster::{Incarnation, NodeClock};
-use guira_hotkeys::Alpha;
 use guira_item::{
     Answer, Expiry, Get, Key, Moment, Operation, Span, Store, StoreMode,
-    store::{Generation, Record, StoreState, Written},
+    store::{Generation, Record, Written},
 };
 use guira_loadgen::latency::Latencies;
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget};
+use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{
-    AskId, Drift, Message, Outbox, StoreCall,
-    backend::{self, Backend, BackendConfig, HotConfig},
-    cache_node::{self, CacheConfig, CacheNode},
-    controller::{self, Controller, ControllerConfig},
-    gateway::{self, Gateway, GatewayConfig},
+    AskId, Message, Outbox, StoreCall,
+    backend::{self, Backend},
+    cache_node::{self, CacheNode},
+    controller::{self, Controller},
+    gateway::{self, Gateway},
 };
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::{
-    Architecture, Asked, LoadReport, LoadScenario, Offer, Sample,
+    Architecture, Asked, LoadScenario, Offer,
+    members::{BEGINS, CONTROLLER, Core, FIRST_BACKEND, FIRST_CACHE, GATEWAY, Members, SEGMENT, hash_of, of_kind},
     pace::{ADJUSTED_EVERY, Pace},
     popularity::{KEY_LEN, KeyName, Popularity},
     station::Station,
 };
 
-const CONTROLLER: NodeId = NodeId(1);
-const GATEWAY: NodeId = NodeId(2);
-const FIRST_CACHE: u16 = 100;
-const FIRST_BACKEND: u16 = 1_000;
-
-/// Visits in the log of a backend beyond which a key bursts, and keys in its report (section 4.4).
-pub(super) const BURST_VISITS: u32 = 8;
-pub(super) const REPORTED: usize = 5;
-
-/// Trackers' segments, as the paper's.
-const SEGMENT: Span = Span::from_s(1);
-
 /// A value is its key so many times: 128 bytes, as the paper's.
 const KEYS_IN_VALUE: usize = 8;
-
-/// The first moment of a run, Unix time.
-const BEGINS: Duration = Duration::from_secs(1_800_000_000);
 
 /// How often a gateway looks for what was lost, and how often any other node is woken at most.
 const GATEWAY_TICK: Span = Span::from_ms(1);
 const WAKE_GAP_MIN: Span = Span::from_us(50);
 
-fn hash_of(key: &[u8]) -> KeyHash {
-    KeyHash::of(key, HashSeed(1))
-}
-
-fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
-    (first..first + count).map(NodeId).collect()
-}
+/// Later than anything.
+pub(super) const FAR: Moment = Moment::from_ns(u64::MAX);
 
 /// The value of a key: nobody has to keep it.
 fn value_of(key: &[u8]) -> Arc<[u8]> {
@@ -76,7 +54,7 @@ fn value_of(key: &[u8]) -> Arc<[u8]> {
 
 /// What goes over the network.
 #[derive(Debug)]
-struct Datagram {
+pub(super) struct Datagram {
     from: NodeId,
     to: NodeId,
     /// Takes its receiver's time.
@@ -101,36 +79,17 @@ struct Requests {
 
 /// What was counted, from the beginning of the run on.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    asked: u64,
-    answered: u64,
-    failed: u64,
-    wrong: u64,
+pub(super) struct Tally {
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    pub(super) failed: u64,
+    pub(super) wrong: u64,
     /// At the nodes' queues, before anybody is told.
-    dropped: u64,
-    hits: u64,
-    admitted: u64,
-    passed_on: u64,
-    rule_updates: u64,
-}
-
-/// Who runs.
-enum Core {
-    Controller,
-    Gateway,
-    Cache(usize),
-    Backend(usize),
-}
-
-impl Core {
-    fn of(node: NodeId) -> Self {
-        match node.0 {
-            FIRST_BACKEND.. => Self::Backend(usize::from(node.0 - FIRST_BACKEND)),
-            FIRST_CACHE.. => Self::Cache(usize::from(node.0 - FIRST_CACHE)),
-            2 => Self::Gateway,
-            _ => Self::Controller,
-        }
-    }
+    pub(super) dropped: u64,
+    pub(super) hits: u64,
+    pub(super) admitted: u64,
+    pub(super) passed_on: u64,
+    pub(super) rule_updates: u64,
 }
 
 /// What comes next.
@@ -147,15 +106,15 @@ enum Next {
 pub(super) struct Cluster {
     pub(super) scenario: LoadScenario,
     pub(super) popularity: Popularity,
-    rng: Xoshiro256PlusPlus,
-    now: Moment,
+    pub(super) rng: Xoshiro256PlusPlus,
+    pub(super) now: Moment,
     partitions: Arc<PartitionMap>,
     gateway: Gateway,
     backends: Vec<Backend>,
-    caches: Vec<CacheNode>,
+    pub(super) caches: Vec<CacheNode>,
     controller: Controller,
     /// Cache nodes' first, then backends'.
-    stations: Vec<Station<Datagram>>,
+    pub(super) stations: Vec<Station<Datagram>>,
     serving: BinaryHeap<Reverse<(Moment, NodeId)>>,
     wakes: BinaryHeap<Reverse<(Moment, NodeId)>>,
     /// When each node wakes, as they are named by [`Cluster::place`].
@@ -170,9 +129,9 @@ pub(super) struct Cluster {
     ask_at_ns: Option<f64>,
     adjust_at: Moment,
     adjusted: Tally,
-    tally: Tally,
-    latencies: Latencies,
-    steps: u64,
+    pub(super) tally: Tally,
+    pub(super) latencies: Latencies,
+    pub(super) steps: u64,
 }
 
 impl Cluster {
@@ -181,118 +140,35 @@ impl Cluster {
         if scenario.architecture == Architecture::NoCache {
             scenario.caches = 0;
         }
-        let backends = of_kind(FIRST_BACKEND, scenario.backends);
-        let caches = of_kind(FIRST_CACHE, scenario.caches);
-        let partitions = Arc::new(PartitionMap::over(&backends).expect("there are some backends, and not too many"));
-        let now = Moment::from_ns(1_000_000_000);
-        let incarnation = Incarnation(BEGINS.as_nanos() as u64);
-        let clock = NodeClock::set(now, BEGINS);
-        let drift = Drift::default();
-        let lease = Span::from_s(2);
-        let budget = RuleBudget {
-            updates_per_s: scenario.rules_per_s,
-            table_len_max: 0,
-            deletion_delay: scenario.rule_deletion_delay,
-        };
-        // Room for the rules of all that is cached, and for those that may wait to be deleted.
-        let table_len_max = scenario.cache_items + budget.buffer_len() + 64;
-        let budget = RuleBudget { table_len_max, ..budget };
+        let Members { gateway, controller, caches, backends, partitions } = Members::new(&scenario);
         let backend_per_s = scenario.backend_per_s / scenario.scale;
-        let answer_within =
-            Span::from_ms(10) + Span::from_ns((2e9 * scenario.backend_queue_len_max as f64 / backend_per_s) as u64);
-        let gateway = Gateway::new(GatewayConfig {
-            me: GATEWAY,
-            incarnation,
-            partitions: Arc::clone(&partitions),
-            hash_of,
-            controller: CONTROLLER,
-            routes_max: table_len_max,
-            drift,
-            // Later than that: so nothing is asked for twice.
-            resend_after: answer_within.times(2),
-            answer_within,
-            pending_max: usize::MAX,
-            seed: scenario.seed,
-        });
-        let controller = Controller::new(ControllerConfig {
-            me: CONTROLLER,
-            incarnation,
-            caches: caches.clone(),
-            gateways: vec![GATEWAY],
-            budget,
-            lease,
-        });
-        let cache_of = |backend: usize| caches.get(backend % caches.len().max(1)).copied();
-        let hot = HotConfig {
-            reports: scenario.reports,
-            segment: SEGMENT,
-            reported: REPORTED,
-            burst_visits: BURST_VISITS,
-            burst_load_min: HotConfig::default().burst_load_min / scenario.scale,
-            ..HotConfig::default()
-        };
-        let backend_cores = backends.iter().enumerate().map(|(at, me)| {
-            let config = BackendConfig {
-                me: *me,
-                incarnation,
-                caches: cache_of(at).into_iter().collect(),
-                gateways: vec![GATEWAY],
-                lease,
-                drift,
-                clock,
-                item_len_max: 1 << 20,
-                hot: HotConfig { seed: scenario.seed.wrapping_add(at as u64), ..hot.clone() },
-                mutant: None,
-            };
-            Backend::new(config, StoreState::default(), now)
-        });
-        let cache_cores = caches.iter().enumerate().map(|(at, me)| {
-            let config = CacheConfig {
-                me: *me,
-                incarnation,
-                backends: backends.iter().copied().skip(at).step_by(caches.len()).collect(),
-                controller: CONTROLLER,
-                partitions: Arc::clone(&partitions),
-                hash_of,
-                items_max: scenario.cache_items / caches.len(),
-                bytes_max: usize::MAX / 16,
-                drift,
-                clock,
-                segment: SEGMENT,
-                alpha: Alpha::new(0.5).expect("between 0 and 1"),
-                threshold_rank: 0.1,
-                seed: scenario.seed.wrapping_add(at as u64),
-                mutant: None,
-            };
-            CacheNode::new(config, now)
-        });
         let cache_per_s = scenario.cache_per_s / scenario.scale;
         let cache_stations = caches.iter().map(|_| Station::new(cache_per_s, scenario.cache_queue_len_max));
         let backend_stations = backends.iter().map(|_| Station::new(backend_per_s, scenario.backend_queue_len_max));
         Self {
             popularity: Popularity::new(scenario.keys, scenario.exponent, scenario.seed),
             rng: Xoshiro256PlusPlus::seed_from_u64(scenario.seed),
-            now,
+            now: BEGINS,
             gateway,
-            backends: backend_cores.collect(),
-            caches: cache_cores.collect(),
-            controller: controller.expect("some rules a second, and room for them"),
+            controller,
             stations: cache_stations.chain(backend_stations).collect(),
             serving: BinaryHeap::new(),
             wakes: BinaryHeap::new(),
-            wakes_at: vec![Moment::from_ns(u64::MAX); 2 + caches.len() + backends.len()],
+            wakes_at: vec![FAR; 2 + caches.len() + backends.len()],
             lanes: Default::default(),
             spare: Vec::new(),
             out: Outbox::default(),
             requests: Requests::default(),
             pace: Pace::fixed(0.0),
             ask_at_ns: None,
-            adjust_at: Moment::from_ns(u64::MAX),
+            adjust_at: FAR,
             adjusted: Tally::default(),
             tally: Tally::default(),
             latencies: Latencies::default(),
             steps: 0,
             partitions,
+            backends,
+            caches,
             scenario,
         }
     }
@@ -556,7 +432,7 @@ impl Cluster {
         let place = self.place(node);
         // Unless it was to wake earlier, and has.
         if self.wakes_at[place] == self.now {
-            self.wakes_at[place] = Moment::from_ns(u64::MAX);
+            self.wakes_at[place] = FAR;
             self.tick(node);
         }
     }
@@ -665,7 +541,7 @@ impl Cluster {
     }
 
     /// With what the cores have counted.
-    fn tally_now(&self) -> Tally {
+    pub(super) fn tally_now(&self) -> Tally {
         let counts = || self.caches.iter().map(CacheNode::counts);
         let rules = self.controller.counts();
         Tally {
@@ -676,80 +552,6 @@ impl Cluster {
             ..self.tally
         }
     }
-
-    fn served(&self) -> Vec<u64> {
-        self.stations[self.caches.len()..].iter().map(Station::served).collect()
-    }
-
-    /// Measures under load; then nothing is asked any more, and what is under way is waited for.
-    pub(super) fn measure(mut self) -> LoadReport {
-        let (measure, scale) = (self.scenario.measure, self.scenario.scale);
-        let sample_every = self.scenario.sample_every;
-        let begun_at = self.now;
-        let until = begun_at + measure;
-        self.latencies = Latencies::default();
-        let (first, first_served) = (self.tally_now(), self.served());
-        let mut before = (begun_at, first);
-        let far = Moment::from_ns(u64::MAX);
-        let every = |span: Span| if span.ns() > 0 { begun_at + span } else { far };
-        let mut sample_at = every(sample_every);
-        let mut change_at = every(self.scenario.change.map(|change| change.every).unwrap_or_default());
-        let mut samples = Vec::new();
-        while self.now < until {
-            let next = until.min(sample_at).min(change_at);
-            self.run(next.since(self.now));
-            if next == sample_at {
-                let (from, earlier) = before;
-                let tally = self.tally_now();
-                let per_s = scale / self.now.since(from).as_s();
-                samples.push(Sample {
-                    at_s: self.now.since(begun_at).as_s(),
-                    answered_per_s: (tally.answered - earlier.answered) as f64 * per_s,
-                    hits_per_s: (tally.hits - earlier.hits) as f64 * per_s,
-                    lost: share(tally.dropped - earlier.dropped, tally.asked - earlier.asked),
-                });
-                before = (self.now, tally);
-                sample_at = self.now + sample_every;
-            }
-            if next == change_at
-                && let Some(change) = self.scenario.change
-            {
-                self.popularity.change(&change, &mut self.rng);
-                change_at = self.now + change.every;
-            }
-        }
-        let (last, per_s) = (self.tally_now(), scale / measure.as_s());
-        let mut backends_per_s: Vec<f64> =
-            self.served().iter().zip(&first_served).map(|(last, first)| (last - first) as f64 * per_s).collect();
-        backends_per_s.sort_by(|a, b| b.total_cmp(a));
-        let latency = self.latencies.summary();
-        // Longer than anything is waited for.
-        self.idle(Span::from_s(1));
-        LoadReport {
-            asked_per_s: (last.asked - first.asked) as f64 * per_s,
-            answered_per_s: (last.answered - first.answered) as f64 * per_s,
-            hits_per_s: (last.hits - first.hits) as f64 * per_s,
-            lost: share(last.dropped - first.dropped, last.asked - first.asked),
-            mean_us: latency.mean_us,
-            p50_us: latency.p50_us,
-            p99_us: latency.p99_us,
-            backends_per_s,
-            cached: self.cached(),
-            admitted: last.admitted - first.admitted,
-            passed_on: last.passed_on - first.passed_on,
-            rule_updates: last.rule_updates - first.rule_updates,
-            requests: self.tally.asked,
-            requests_answered: self.tally.answered,
-            requests_lost: self.tally.failed,
-            wrong_answers: self.tally.wrong,
-            steps: self.steps,
-            samples,
-        }
-    }
-}
-
-fn share(part: u64, all: u64) -> f64 {
-    if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
 /// What a store says that has every key, and keeps nothing.

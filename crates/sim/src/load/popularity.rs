@@ -117,7 +117,7 @@ mod tests {
     fn changed(pattern: Pattern, keys: usize) -> (Popularity, Popularity) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut popularity = Popularity::new(10_000_000_000, 0.99, 3);
-        popularity.change(&Change { pattern, keys, every: Span::from_s(1) }, &mut rng);
+        popularity.change(&Change { pattern, keys, first: Span::from_s(1), every: Span::from_s(1) }, &mut rng);
         (Popularity::new(10_000_000_000, 0.99, 3), popularity)
     }
 

@@ -82,7 +82,7 @@ fn a_miss_takes_as_many_hops_as_its_architecture_says() {
 #[test]
 fn a_run_repeats_itself() {
     let scenario = LoadScenario {
-        change: Some(Change { pattern: Pattern::HotIn, keys: 5, every: Span::from_ms(200) }),
+        change: Some(Change { pattern: Pattern::HotIn, keys: 5, first: Span::from_ms(100), every: Span::from_ms(200) }),
         sample_every: Span::from_ms(100),
         ..small(Architecture::Switched)
     };

@@ -7,7 +7,8 @@ use guira_switched::backend::Reports;
 
 use super::{
     Architecture,
-    cluster::{BURST_VISITS, Cluster, REPORTED},
+    cluster::Cluster,
+    members::{BURST_VISITS, REPORTED},
     popularity::KeyName,
 };
 
