@@ -91,3 +91,27 @@ fn a_run_repeats_itself() {
     assert_eq!(first.samples.len(), 5);
     assert_ne!(first, measure(&LoadScenario { seed: 2, ..scenario }));
 }
+
+#[test]
+fn what_becomes_hot_at_once_is_cached_within_half_a_second_when_bursts_are_told() {
+    let scenario = LoadScenario {
+        backends: 32,
+        backend_per_s: 1_000.0,
+        cache_items: 1_000,
+        reports: Reports::Instant,
+        settle: Span::from_s(2),
+        measure: Span::from_ms(1_500),
+        sample_every: Span::from_ms(100),
+        change: Some(Change { pattern: Pattern::HotIn, keys: 20, first: Span::from_ms(500), every: Span::from_s(9) }),
+        ..small(Architecture::Switched)
+    };
+    let report = measure(&scenario);
+    let average =
+        |samples: &[Sample]| samples.iter().map(|sample| sample.answered_per_s).sum::<f64>() / samples.len() as f64;
+    let before = average(&report.samples[..5]);
+    let uncached = measure(&LoadScenario { architecture: Architecture::NoCache, change: None, ..scenario });
+    assert!(before > 2.0 * uncached.answered_per_s, "{before} beside {uncached:?}");
+    let lost_most = report.samples[5..10].iter().map(|sample| sample.lost).fold(0.0, f64::max);
+    assert!(lost_most > 0.02, "it is felt: {report:?}");
+    assert!(average(&report.samples[10..]) > 0.9 * before, "{report:?}");
+}
