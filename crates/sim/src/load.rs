@@ -19,7 +19,8 @@
 //! *Throughput* is what the paper's is ([`Offer::Most`]): clients ask so fast that between 0.5 % and 1 % is lost, so that one node at its
 //! limit is what limits all. *Scale*: every rate is told as of the paper's, and divided by [`LoadScenario::scale`] where it is simulated,
 //! so that long runs have fewer events; times (segments of trackers, leases, hops) stay as they are, and so do rules a second. The fewer
-//! requests a segment has, the more of what trackers see in it is chance: what that does is to be seen by running at two scales.
+//! requests a segment has, the more of what trackers see in it is chance: at a twentieth periodic reports bring hundreds of keys a second
+//! that are no hotter than what they replace, and whose rules take all that the switch can do; at a quarter, some dozens.
 //!
 //! Always true: a run is a function of its scenario; every request is answered once.
 
