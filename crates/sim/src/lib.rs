@@ -17,6 +17,7 @@ mod clients;
 mod clock;
 mod disk;
 mod faults;
+pub mod load;
 mod network;
 mod register;
 mod scenario;

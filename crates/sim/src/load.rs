@@ -1,0 +1,261 @@
+//! How much a switched cluster serves, and how soon: the cores in virtual time with rate-limited nodes, for the paper's experiments
+//! (SwitchKV, NSDI 2016, section 4).
+//!
+//! ```text
+//! clients --> Gateway --hop--> [queue] Backend, CacheNode --hop--> Gateway --> clients
+//! ```
+//! *Real*: gateways, backends, cache nodes and the controller, which are the cores that serve; every message between them, encoded; how
+//! keys are found to be hot, fetched, admitted, evicted and routed, at the rate that a switch takes rules.
+//!
+//! *Modelled*:
+//! - a request takes `1/rate` of its node's time, one after the other, whatever it is: a read, a write, a miss that is passed on. What
+//!   members tell each other beside requests takes none, nor does a gateway;
+//! - a queue before each node; what finds no room is lost, and its client is told so in the end by the gateway, which does not ask again;
+//! - the network is perfect: the same time for each hop, in order;
+//! - a store answers at once, and has every key there can be: a value is its key, repeated;
+//! - for [`Architecture::LookThrough`] the network takes every request to the cache node first, which passes on what it has not; for
+//!   [`Architecture::LookAside`] that takes a hop more, by way of who has asked.
+//!
+//! *Throughput* is what the paper's is ([`Offer::Most`]): clients ask so fast that between 0.5 % and 1 % is lost, so that one node at its
+//! limit is what limits all. *Scale*: every rate is told as of the paper's, and divided by [`LoadScenario::scale`] where it is simulated,
+//! so that long runs have fewer events; times (segments of trackers, leases, hops) stay as they are, and so do rules a second. The fewer
+//! requests a segment has, the more of what trackers see in it is chance: at a twentieth periodic reports bring hundreds of keys a second
+//! that are no hotter than what they replace, and whose rules take all that the switch can do; at a quarter, some dozens.
+//!
+//! Always true: a run is a function of its scenario; every request is answered once.
+
+mod cluster;
+pub mod experiments;
+mod measuring;
+mod members;
+mod pace;
+mod popularity;
+mod station;
+#[cfg(test)]
+mod tests;
+mod warming;
+
+use guira_item::Span;
+use guira_switched::backend::Reports;
+use serde::Serialize;
+
+/// Who is asked first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Architecture {
+    /// Backends; there is no cache.
+    NoCache,
+    /// Whom a rule names, or the backend (SwitchKV).
+    Switched,
+    /// The cache, which says that it has nothing, and then the backend.
+    LookAside,
+    /// The cache, which asks the backend for what it has not.
+    LookThrough,
+}
+
+/// How much is asked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Offer {
+    /// As much as is answered but for half to one in a hundred.
+    Most,
+    /// So many requests a second.
+    PerSecond(f64),
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Asked {
+    /// All, by their popularity.
+    All,
+    /// Only the so many most popular ones, by their popularity.
+    Hottest(u64),
+}
+
+/// What is written, beside what is read.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Writes {
+    /// The share of requests that are writes.
+    pub share: f64,
+    /// By the popularity of keys; or any key, each as likely.
+    pub by_popularity: bool,
+}
+
+/// How popularity changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Cold keys become the hottest.
+    HotIn,
+    /// The hottest keys become the coldest.
+    HotOut,
+    /// Cold keys take the places of some.
+    Random {
+        /// Of so many that are the hottest.
+        of: usize,
+    },
+}
+
+/// A change of popularity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// How.
+    pub pattern: Pattern,
+    /// So many keys.
+    pub keys: usize,
+    /// The first time: so long after measuring has begun.
+    pub first: Span,
+    /// How often from then on.
+    pub every: Span,
+}
+
+/// A cluster, and what it is asked.
+#[derive(Clone, Debug)]
+pub struct LoadScenario {
+    /// Who is asked first.
+    pub architecture: Architecture,
+    /// Backends.
+    pub backends: u16,
+    /// Cache nodes; each has its share of the backends.
+    pub caches: u16,
+    /// Requests a second that a backend can do.
+    pub backend_per_s: f64,
+    /// Requests a second that a cache node can do.
+    pub cache_per_s: f64,
+    /// Items of all cache nodes together.
+    pub cache_items: usize,
+    /// Rates are divided by this in the simulation.
+    pub scale: f64,
+    /// Keys.
+    pub keys: u64,
+    /// Of the zipf distribution; 0 is uniform.
+    pub exponent: f64,
+    /// Which of them are asked for.
+    pub asked: Asked,
+    /// What is written.
+    pub writes: Option<Writes>,
+    /// How much is asked.
+    pub offer: Offer,
+    /// What backends tell of hot keys.
+    pub reports: Reports,
+    /// Rules that a switch takes each second.
+    pub rules_per_s: u32,
+    /// How long a rule may stay after its key has left the cache.
+    pub rule_deletion_delay: Span,
+    /// How popularity changes.
+    pub change: Option<Change>,
+    /// From one node to another.
+    pub hop: Span,
+    /// Requests that wait at a backend at most.
+    pub backend_queue_len_max: usize,
+    /// Requests that wait at a cache node at most.
+    pub cache_queue_len_max: usize,
+    /// The cache is filled with the hottest keys first.
+    pub warms: bool,
+    /// Under load before it is measured.
+    pub settle: Span,
+    /// How long it is measured.
+    pub measure: Span,
+    /// How often a sample is taken; zero: never.
+    pub sample_every: Span,
+    /// Everything is drawn from it.
+    pub seed: u64,
+}
+
+impl Default for LoadScenario {
+    /// The paper's Table 2, a tenth of it simulated: 128 backends of 100,000 requests a second, zipf 0.99 over 10^10 keys, 10,000 items. A
+    /// cache node of 14 million requests a second, beyond which the paper's did not go (section 4.3).
+    fn default() -> Self {
+        Self {
+            architecture: Architecture::Switched,
+            backends: 128,
+            caches: 1,
+            backend_per_s: 100e3,
+            cache_per_s: 14e6,
+            cache_items: 10_000,
+            scale: 10.0,
+            keys: 10_000_000_000,
+            exponent: 0.99,
+            asked: Asked::All,
+            writes: None,
+            offer: Offer::Most,
+            reports: Reports::Both,
+            rules_per_s: 400,
+            rule_deletion_delay: Span::from_s(2),
+            change: None,
+            hop: Span::from_us(10),
+            backend_queue_len_max: 64,
+            cache_queue_len_max: 1_024,
+            warms: true,
+            settle: Span::from_ms(1_500),
+            measure: Span::from_s(1),
+            sample_every: Span::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// What happened in one stretch of time; rates are the paper's.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Sample {
+    /// When it ends, from the beginning of measuring.
+    pub at_s: f64,
+    /// Requests answered, each second.
+    pub answered_per_s: f64,
+    /// Of those by cache nodes.
+    pub hits_per_s: f64,
+    /// The share of requests that was lost.
+    pub lost: f64,
+}
+
+/// What came of it; rates are the paper's.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct LoadReport {
+    /// Requests asked, each second.
+    pub asked_per_s: f64,
+    /// Requests answered, each second.
+    pub answered_per_s: f64,
+    /// Of those by cache nodes.
+    pub hits_per_s: f64,
+    /// The share of requests that was lost.
+    pub lost: f64,
+    /// From asking to the answer, on average, microseconds.
+    pub mean_us: f64,
+    /// Within which half were answered, microseconds.
+    pub p50_us: f64,
+    /// Within which 99 of 100 were answered, microseconds.
+    pub p99_us: f64,
+    /// What each backend did, requests a second, the busiest first.
+    pub backends_per_s: Vec<f64>,
+    /// Items in cache nodes in the end.
+    pub cached: usize,
+    /// Items that came into cache nodes while it was measured.
+    pub admitted: u64,
+    /// Requests that cache nodes passed on while it was measured.
+    pub passed_on: u64,
+    /// Rules installed and deleted while it was measured.
+    pub rule_updates: u64,
+    /// Requests asked over the whole run.
+    pub requests: u64,
+    /// Of which were answered.
+    pub requests_answered: u64,
+    /// Of which were lost.
+    pub requests_lost: u64,
+    /// Answers that nobody waited for, or that were another key's: none.
+    pub wrong_answers: u64,
+    /// Steps of cores over the whole run.
+    pub steps: u64,
+    /// What happened in each stretch of time.
+    pub samples: Vec<Sample>,
+}
+
+/// Runs a scenario.
+///
+/// # Panics
+/// The scenario has no backends, more than there may be ([`guira_routing::BACKENDS_MAX`]), or no rules a second.
+pub fn measure(scenario: &LoadScenario) -> LoadReport {
+    let mut cluster = cluster::Cluster::new(scenario.clone());
+    cluster.begin();
+    if scenario.warms && scenario.architecture != Architecture::NoCache {
+        cluster.warm();
+    }
+    cluster.run(scenario.settle);
+    cluster.measure()
+}

@@ -1,0 +1,317 @@
+//! The paper's experiments (SwitchKV, section 4), each a function from a scenario to rows: the same at length and, in tests, tiny.
+//!
+//! What an experiment varies it varies around the scenario it is given, whose default is the paper's.
+
+use guira_item::Span;
+use guira_switched::backend::Reports;
+use serde::Serialize;
+
+use super::{Architecture, Asked, Change, LoadReport, LoadScenario, Offer, Pattern, Writes, measure};
+
+/// One run: what was varied, and what came of it. Rates are the paper's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which experiment it belongs to.
+    pub experiment: &'static str,
+    /// Who is asked first.
+    pub architecture: Architecture,
+    /// Backends.
+    pub backends: u16,
+    /// What each can do, requests a second.
+    pub backend_per_s: f64,
+    /// Cache nodes.
+    pub caches: u16,
+    /// What each can do, requests a second.
+    pub cache_per_s: f64,
+    /// Items of all cache nodes together.
+    pub cache_items: usize,
+    /// Of the zipf distribution; 0 is uniform.
+    pub exponent: f64,
+    /// The share of writes.
+    pub write_share: f64,
+    /// Which keys are asked for and written, what is told of hot keys, what changes: as they are written in Rust.
+    pub setting: String,
+    /// Rates were divided by this in the simulation; latencies are those of that scale.
+    pub scale: f64,
+    /// Everything was drawn from it.
+    pub seed: u64,
+    /// What came of it.
+    pub report: LoadReport,
+}
+
+impl Row {
+    fn run(experiment: &'static str, scenario: &LoadScenario) -> Self {
+        let LoadScenario { asked, writes, reports, change, rule_deletion_delay, offer, .. } = scenario;
+        let setting = format!(
+            "{offer:?}, {asked:?}, {writes:?}, {reports:?}, {change:?}, rules deleted within {} ms",
+            rule_deletion_delay.ns() / 1_000_000
+        );
+        Self {
+            experiment,
+            architecture: scenario.architecture,
+            backends: scenario.backends,
+            backend_per_s: scenario.backend_per_s,
+            caches: if scenario.architecture == Architecture::NoCache { 0 } else { scenario.caches },
+            cache_per_s: scenario.cache_per_s,
+            cache_items: if scenario.architecture == Architecture::NoCache { 0 } else { scenario.cache_items },
+            exponent: scenario.exponent,
+            write_share: scenario.writes.map_or(0.0, |writes| writes.share),
+            setting,
+            scale: scenario.scale,
+            seed: scenario.seed,
+            report: measure(scenario),
+        }
+    }
+}
+
+/// An experiment: its name, and what runs it around a scenario.
+pub type Experiment = (&'static str, fn(&LoadScenario) -> Vec<Row>);
+
+/// All experiments.
+pub fn experiments() -> Vec<Experiment> {
+    vec![
+        ("backends", backends),
+        ("skew", skew),
+        ("cache-size", cache_size),
+        ("writes", writes),
+        ("latency-hits", latency_hits),
+        ("latency-misses", latency_misses),
+        ("latency", latency),
+        ("scaling", scaling),
+        ("hot-in", hot_in),
+        ("rule-buffer", rule_buffer),
+        ("hot-out", hot_out),
+        ("random", random),
+    ]
+}
+
+const EXPONENTS: [f64; 4] = [0.0, 0.9, 0.95, 0.99];
+const CACHED: [Architecture; 3] = [Architecture::Switched, Architecture::LookAside, Architecture::LookThrough];
+
+/// Figure 9: what each backend does without a cache, by skew.
+pub fn backends(base: &LoadScenario) -> Vec<Row> {
+    let scenario = |exponent| LoadScenario { architecture: Architecture::NoCache, exponent, ..base.clone() };
+    EXPONENTS.into_iter().map(|exponent| Row::run("backends", &scenario(exponent))).collect()
+}
+
+/// Figure 10: throughput with and without a cache, by skew.
+pub fn skew(base: &LoadScenario) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for exponent in EXPONENTS {
+        for architecture in CACHED {
+            rows.push(Row::run("skew", &LoadScenario { architecture, exponent, ..base.clone() }));
+        }
+    }
+    rows
+}
+
+/// Figure 11: throughput by the size of the cache, from a hundredth to ten times the scenario's.
+pub fn cache_size(base: &LoadScenario) -> Vec<Row> {
+    let sizes = [1, 3, 10, 30, 100, 300, 1_000].map(|per_cent| (base.cache_items * per_cent / 100).max(1));
+    // A switch of 400 rules a second takes minutes for the largest; that is not what is measured.
+    let rules_per_s = base.rules_per_s.max(2_000);
+    let scenario = |cache_items| LoadScenario { cache_items, rules_per_s, ..base.clone() };
+    sizes.into_iter().map(|cache_items| Row::run("cache-size", &scenario(cache_items))).collect()
+}
+
+/// Figure 12: throughput by the share of writes, of any key or of popular ones.
+pub fn writes(base: &LoadScenario) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for by_popularity in [false, true] {
+        for share in [0.0, 0.1, 0.2, 0.5, 1.0] {
+            let writes = Some(Writes { share, by_popularity });
+            rows.push(Row::run("writes", &LoadScenario { writes, ..base.clone() }));
+        }
+    }
+    rows
+}
+
+/// A run at some rates, for latencies: short, and not scaled, as they are not.
+fn at_rates(experiment: &'static str, base: &LoadScenario, shares: &[f64]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for architecture in CACHED {
+        for share in shares {
+            let offer = Offer::PerSecond(f64::from(base.backends) * base.backend_per_s * share);
+            let (settle, measure) = (Span::from_ms(20), Span::from_ms(30));
+            rows.push(Row::run(
+                experiment,
+                &LoadScenario { architecture, offer, settle, measure, scale: 1.0, ..base.clone() },
+            ));
+        }
+    }
+    rows
+}
+
+/// Figure 13a: latency by rate, where only what is cached is asked for.
+pub fn latency_hits(base: &LoadScenario) -> Vec<Row> {
+    let asked = Asked::Hottest(base.cache_items as u64);
+    at_rates("latency-hits", &LoadScenario { asked, ..base.clone() }, &[0.1, 0.5, 0.9, 1.05])
+}
+
+/// Figure 13b: latency by rate, where nothing is cached and keys are asked for alike.
+pub fn latency_misses(base: &LoadScenario) -> Vec<Row> {
+    let scenario = LoadScenario { exponent: 0.0, cache_items: 0, warms: false, ..base.clone() };
+    at_rates("latency-misses", &scenario, &[0.1, 0.5, 0.75, 0.9])
+}
+
+/// Figure 13c: latency by rate, zipf and a cache. 1 is what all backends can do.
+pub fn latency(base: &LoadScenario) -> Vec<Row> {
+    at_rates("latency", base, &[0.1, 0.5, 0.8, 1.0, 1.2, 1.4])
+}
+
+/// Figure 14: throughput by the number of backends, half as fast as the scenario's, with a cache node that does as much as a hundred of
+/// them; and with as many cache nodes as are needed. Where one cache node is the limit it has fewer items, as the paper's does: of some
+/// sizes, the one that serves most.
+pub fn scaling(base: &LoadScenario) -> Vec<Row> {
+    let backend_per_s = base.backend_per_s / 2.0;
+    let cache_per_s = backend_per_s * 100.0;
+    let mut rows = Vec::new();
+    for quarters in [1, 2, 4, 8, 12, 16, 24, 31] {
+        let backends = base.backends * quarters / 4;
+        let all_per_s = f64::from(backends) * backend_per_s;
+        // What is simulated does not grow with the cluster.
+        let scale = base.scale * all_per_s / (f64::from(base.backends) * base.backend_per_s);
+        let scenario = LoadScenario { backends, backend_per_s, cache_per_s, scale, ..base.clone() };
+        let hit_share = share_of_hottest(scenario.cache_items, &scenario);
+        let hits_per_s = all_per_s * hit_share / (1.0 - hit_share);
+        let caches = (hits_per_s * 1.1 / cache_per_s).ceil().max(1.0) as u16;
+        rows.push(best_size(&scenario));
+        if caches > 1 {
+            rows.push(Row::run("scaling", &LoadScenario { caches, ..scenario.clone() }));
+        }
+        for architecture in [Architecture::LookAside, Architecture::NoCache] {
+            rows.push(Row::run("scaling", &LoadScenario { architecture, ..scenario.clone() }));
+        }
+    }
+    rows
+}
+
+/// One cache node, with all items or, if those are more than it can serve, with so many that it serves most.
+fn best_size(scenario: &LoadScenario) -> Row {
+    let all_per_s = f64::from(scenario.backends) * scenario.backend_per_s;
+    // A little below its limit: a cache node that loses is the first to do so. Backends that are not all at theirs leave room for more.
+    let share_max = 0.97 * scenario.cache_per_s / (0.97 * scenario.cache_per_s + all_per_s);
+    let least = items_of_share(share_max, scenario);
+    if least >= scenario.cache_items {
+        return Row::run("scaling", scenario);
+    }
+    let sizes = [1, 2, 5, 15].map(|times| (least.max(1) * times).min(scenario.cache_items));
+    let run = |cache_items| Row::run("scaling", &LoadScenario { cache_items, ..scenario.clone() });
+    let rows = sizes.map(run).into_iter();
+    let served = |row: &Row| row.report.answered_per_s;
+    rows.max_by(|a, b| served(a).total_cmp(&served(b))).expect("there are some sizes")
+}
+
+/// The sum of `rank^-exponent` over the first `len` ranks: exact for the first thousand, an integral beyond.
+fn weight_of_hottest(len: u64, exponent: f64) -> f64 {
+    const EXACT: u64 = 1_000;
+    let exact: f64 = (1..=len.min(EXACT)).map(|rank| (rank as f64).powf(-exponent)).sum();
+    if len <= EXACT {
+        return exact;
+    }
+    let (from, to) = (EXACT as f64 + 0.5, len as f64 + 0.5);
+    let power = 1.0 - exponent;
+    let rest = if power.abs() < 1e-9 { (to / from).ln() } else { (to.powf(power) - from.powf(power)) / power };
+    exact + rest
+}
+
+/// The share of requests for the so many hottest keys.
+pub fn share_of_hottest(len: usize, scenario: &LoadScenario) -> f64 {
+    weight_of_hottest(len as u64, scenario.exponent) / weight_of_hottest(scenario.keys, scenario.exponent)
+}
+
+/// The most keys whose share is at most that.
+fn items_of_share(share: f64, scenario: &LoadScenario) -> usize {
+    let (mut few, mut many) = (0, scenario.keys as usize);
+    while few + 1 < many {
+        let middle = few + (many - few) / 2;
+        if share_of_hottest(middle, scenario) <= share {
+            few = middle;
+        } else {
+            many = middle;
+        }
+    }
+    few
+}
+
+/// Runs through some changes, with a sample every 100 ms. What the first seconds of load bring into the cache has come before.
+fn changes(base: &LoadScenario, pattern: Pattern, keys: usize, every: Span, times: u64) -> LoadScenario {
+    let first = base.measure.part(2);
+    let change = Some(Change { pattern, keys, first, every });
+    let (settle, measure) = (base.settle.times(2), first + every.times(times));
+    LoadScenario { change, settle, measure, sample_every: Span::from_ms(100), ..base.clone() }
+}
+
+/// A fiftieth of what is cached: 200 of 10,000.
+fn few(base: &LoadScenario) -> usize {
+    (base.cache_items / 50).max(1)
+}
+
+/// Figure 15: 200 cold keys become the hottest; by what backends report. Once, not every ten seconds.
+pub fn hot_in(base: &LoadScenario) -> Vec<Row> {
+    let scenario = changes(base, Pattern::HotIn, few(base), base.measure.times(3), 1);
+    [Reports::EveryQuery, Reports::Periodic, Reports::Instant, Reports::Both]
+        .into_iter()
+        .map(|reports| Row::run("hot-in", &LoadScenario { reports, ..scenario.clone() }))
+        .collect()
+}
+
+/// Figure 18: 600 cold keys become the hottest, with and without a delay of rules' deletion.
+pub fn rule_buffer(base: &LoadScenario) -> Vec<Row> {
+    let scenario = changes(base, Pattern::HotIn, 3 * few(base), base.measure.times(4), 1);
+    [Span::from_s(2), Span::default()]
+        .into_iter()
+        .map(|rule_deletion_delay| Row::run("rule-buffer", &LoadScenario { rule_deletion_delay, ..scenario.clone() }))
+        .collect()
+}
+
+/// Figure 16: the 200 hottest keys become cold every second.
+pub fn hot_out(base: &LoadScenario) -> Vec<Row> {
+    let scenario = changes(base, Pattern::HotOut, few(base), base.measure, 8);
+    [Reports::Instant, Reports::Both]
+        .into_iter()
+        .map(|reports| Row::run("hot-out", &LoadScenario { reports, ..scenario.clone() }))
+        .collect()
+}
+
+/// Figure 17: 200 of the 10,000 hottest keys are replaced every second.
+pub fn random(base: &LoadScenario) -> Vec<Row> {
+    let scenario = changes(base, Pattern::Random { of: base.cache_items }, few(base), base.measure, 8);
+    [Reports::Periodic, Reports::Instant, Reports::Both]
+        .into_iter()
+        .map(|reports| Row::run("random", &LoadScenario { reports, ..scenario.clone() }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_runs() {
+        let tiny = LoadScenario {
+            backends: 4,
+            cache_items: 50,
+            keys: 1_000_000,
+            scale: 200.0,
+            settle: Span::from_ms(30),
+            measure: Span::from_ms(60),
+            ..LoadScenario::default()
+        };
+        for (name, experiment) in experiments() {
+            for row in experiment(&tiny) {
+                let report = &row.report;
+                assert!(report.answered_per_s > 0.0, "{name}: {row:?}");
+                assert_eq!(report.wrong_answers, 0, "{name}: {row:?}");
+                assert_eq!(report.requests, report.requests_answered + report.requests_lost, "{name}: {row:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_share_of_the_hottest_is_what_the_paper_has() {
+        let share = share_of_hottest(10_000, &LoadScenario::default());
+        assert!((0.37..0.40).contains(&share), "{share}");
+        assert!(items_of_share(share, &LoadScenario::default()).abs_diff(10_000) <= 1);
+    }
+}

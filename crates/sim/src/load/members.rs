@@ -1,0 +1,189 @@
+//! The cores of a cluster: who there is, and as what they are made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guira_cluster::{Incarnation, NodeClock};
+use guira_hotkeys::Alpha;
+use guira_item::{Moment, Span, store::StoreState};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget};
+use guira_switched::{
+    Drift,
+    backend::{Backend, BackendConfig, HotConfig},
+    cache_node::{CacheConfig, CacheNode},
+    controller::{Controller, ControllerConfig},
+    gateway::{Gateway, GatewayConfig},
+};
+
+use super::LoadScenario;
+
+pub(super) const CONTROLLER: NodeId = NodeId(1);
+pub(super) const GATEWAY: NodeId = NodeId(2);
+pub(super) const FIRST_CACHE: u16 = 100;
+pub(super) const FIRST_BACKEND: u16 = 1_000;
+
+/// When a run begins, by every node's clock, and in Unix time.
+pub(super) const BEGINS: Moment = Moment::from_ns(1_000_000_000);
+const BEGINS_UNIX: Duration = Duration::from_secs(1_800_000_000);
+const INCARNATION: Incarnation = Incarnation(BEGINS_UNIX.as_nanos() as u64);
+
+/// Visits in the log of a backend beyond which a key bursts, and keys in its report (section 4.4).
+pub(super) const BURST_VISITS: u32 = 8;
+pub(super) const REPORTED: usize = 5;
+
+/// Trackers' segments, as the paper's.
+pub(super) const SEGMENT: Span = Span::from_s(1);
+
+/// How long a session goes on without a word.
+const LEASE: Span = Span::from_s(2);
+
+/// Clocks are perfect; leases do not know it.
+const DRIFT: Drift = Drift { ppm: 1_000 };
+
+/// Rules that a table has room for beyond those it needs: a rule of a key that makes room for another may be wanted a moment longer.
+const SPARE_RULES: usize = 64;
+
+pub(super) fn hash_of(key: &[u8]) -> KeyHash {
+    KeyHash::of(key, HashSeed(1))
+}
+
+pub(super) fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
+    (first..first + count).map(NodeId).collect()
+}
+
+/// Who runs, by the number among its kind.
+pub(super) enum Core {
+    Controller,
+    Gateway,
+    Cache(usize),
+    Backend(usize),
+}
+
+impl Core {
+    pub(super) fn of(node: NodeId) -> Self {
+        match node.0 {
+            FIRST_BACKEND.. => Self::Backend(usize::from(node.0 - FIRST_BACKEND)),
+            FIRST_CACHE.. => Self::Cache(usize::from(node.0 - FIRST_CACHE)),
+            2 => Self::Gateway,
+            _ => Self::Controller,
+        }
+    }
+}
+
+/// All of them.
+pub(super) struct Members {
+    pub(super) gateway: Gateway,
+    pub(super) controller: Controller,
+    pub(super) caches: Vec<CacheNode>,
+    pub(super) backends: Vec<Backend>,
+    pub(super) partitions: Arc<PartitionMap>,
+}
+
+impl Members {
+    pub(super) fn new(scenario: &LoadScenario) -> Self {
+        let backends = of_kind(FIRST_BACKEND, scenario.backends);
+        let caches = of_kind(FIRST_CACHE, scenario.caches);
+        let partitions = Arc::new(PartitionMap::over(&backends).expect("there are some backends, and not too many"));
+        let budget = budget(scenario);
+        let controller = Controller::new(ControllerConfig {
+            me: CONTROLLER,
+            incarnation: INCARNATION,
+            caches: caches.clone(),
+            gateways: vec![GATEWAY],
+            budget,
+            lease: LEASE,
+        });
+        let cache_of = |at: usize| caches.get(at % caches.len().max(1)).copied();
+        let sources = |at: usize| backends.iter().copied().skip(at).step_by(caches.len()).collect();
+        let cache = |(at, me): (usize, &NodeId)| cache(scenario, at, *me, sources(at), Arc::clone(&partitions));
+        Self {
+            gateway: gateway(scenario, Arc::clone(&partitions), budget.table_len_max),
+            controller: controller.expect("some rules a second, and room for them"),
+            caches: caches.iter().enumerate().map(cache).collect(),
+            backends: backends.iter().enumerate().map(|(at, me)| backend(scenario, at, *me, cache_of(at))).collect(),
+            partitions,
+        }
+    }
+}
+
+/// Room for the rules of all that is cached, and for those that may wait to be deleted.
+fn budget(scenario: &LoadScenario) -> RuleBudget {
+    let budget = RuleBudget {
+        updates_per_s: scenario.rules_per_s,
+        table_len_max: 0,
+        deletion_delay: scenario.rule_deletion_delay,
+    };
+    RuleBudget { table_len_max: scenario.cache_items + budget.buffer_len() + SPARE_RULES, ..budget }
+}
+
+fn gateway(scenario: &LoadScenario, partitions: Arc<PartitionMap>, routes_max: usize) -> Gateway {
+    // As long as a full queue takes, and as much again.
+    let queued_s = scenario.backend_queue_len_max as f64 * scenario.scale / scenario.backend_per_s;
+    let answer_within = Span::from_ms(10) + Span::from_ns((2e9 * queued_s) as u64);
+    Gateway::new(GatewayConfig {
+        me: GATEWAY,
+        incarnation: INCARNATION,
+        partitions,
+        hash_of,
+        controller: CONTROLLER,
+        routes_max,
+        drift: DRIFT,
+        // Later than that: so nothing is asked for twice.
+        resend_after: answer_within.times(2),
+        answer_within,
+        pending_max: usize::MAX,
+        seed: scenario.seed,
+    })
+}
+
+fn backend(scenario: &LoadScenario, at: usize, me: NodeId, cache: Option<NodeId>) -> Backend {
+    let usual = HotConfig::default();
+    let config = BackendConfig {
+        me,
+        incarnation: INCARNATION,
+        caches: cache.into_iter().collect(),
+        gateways: vec![GATEWAY],
+        lease: LEASE,
+        drift: DRIFT,
+        clock: NodeClock::set(BEGINS, BEGINS_UNIX),
+        item_len_max: 1 << 20,
+        hot: HotConfig {
+            reports: scenario.reports,
+            segment: SEGMENT,
+            reported: REPORTED,
+            burst_visits: BURST_VISITS,
+            burst_load_min: usual.burst_load_min / scenario.scale,
+            seed: scenario.seed.wrapping_add(at as u64),
+            ..usual
+        },
+        mutant: None,
+    };
+    Backend::new(config, StoreState::default(), BEGINS)
+}
+
+fn cache(
+    scenario: &LoadScenario,
+    at: usize,
+    me: NodeId,
+    backends: Vec<NodeId>,
+    partitions: Arc<PartitionMap>,
+) -> CacheNode {
+    let config = CacheConfig {
+        me,
+        incarnation: INCARNATION,
+        backends,
+        controller: CONTROLLER,
+        partitions,
+        hash_of,
+        items_max: scenario.cache_items / usize::from(scenario.caches),
+        bytes_max: usize::MAX / 16,
+        drift: DRIFT,
+        clock: NodeClock::set(BEGINS, BEGINS_UNIX),
+        segment: SEGMENT,
+        alpha: Alpha::new(0.5).expect("between 0 and 1"),
+        threshold_rank: 0.1,
+        seed: scenario.seed.wrapping_add(at as u64),
+        mutant: None,
+    };
+    CacheNode::new(config, BEGINS)
+}

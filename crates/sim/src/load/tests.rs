@@ -1,0 +1,117 @@
+//! What always has to be true of a measurement, on clusters small enough to be measured in a moment.
+
+use guira_item::Span;
+
+use super::*;
+
+/// Eight backends of 1,000 requests a second.
+fn small(architecture: Architecture) -> LoadScenario {
+    LoadScenario {
+        architecture,
+        backends: 8,
+        backend_per_s: 1_000.0,
+        cache_per_s: 100_000.0,
+        cache_items: 100,
+        scale: 1.0,
+        settle: Span::from_ms(700),
+        measure: Span::from_ms(500),
+        ..LoadScenario::default()
+    }
+}
+
+#[test]
+fn every_request_is_answered_once_and_no_node_exceeds_its_rate() {
+    for architecture in
+        [Architecture::NoCache, Architecture::Switched, Architecture::LookAside, Architecture::LookThrough]
+    {
+        for writes in [None, Some(Writes { share: 0.2, by_popularity: true })] {
+            let report = measure(&LoadScenario { writes, ..small(architecture) });
+            assert_eq!(report.requests, report.requests_answered + report.requests_lost, "{architecture:?}");
+            assert_eq!(report.wrong_answers, 0, "{architecture:?}");
+            assert!(report.requests_lost > 0, "some is lost where most is asked: {report:?}");
+            // What has begun before may be done in it.
+            let busiest = report.backends_per_s[0];
+            assert!((900.0..=1_002.0).contains(&busiest), "{architecture:?}: {busiest}");
+            assert!(report.hits_per_s + report.passed_on as f64 <= 100_010.0, "{architecture:?}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_cache_alike_keys_use_all_backends_and_one_key_uses_one() {
+    let alike = measure(&LoadScenario { exponent: 0.0, ..small(Architecture::NoCache) });
+    assert!((7_000.0..8_010.0).contains(&alike.answered_per_s), "{alike:?}");
+    let one = LoadScenario { asked: Asked::Hottest(1), ..small(Architecture::NoCache) };
+    let uncached = measure(&one);
+    assert!((900.0..1_010.0).contains(&uncached.answered_per_s), "{uncached:?}");
+    let cached = measure(&LoadScenario { architecture: Architecture::Switched, settle: Span::from_s(2), ..one });
+    assert!(cached.answered_per_s > 20_000.0, "{cached:?}");
+}
+
+#[test]
+fn a_cache_before_all_is_the_limit_and_one_beside_them_is_not() {
+    let slow = |architecture| LoadScenario { cache_per_s: 6_000.0, ..small(architecture) };
+    let beside = measure(&slow(Architecture::Switched));
+    for architecture in [Architecture::LookAside, Architecture::LookThrough] {
+        let before = measure(&slow(architecture));
+        assert!(before.answered_per_s < 6_010.0, "{before:?}");
+        assert!(beside.answered_per_s > before.answered_per_s * 1.4, "{beside:?} {before:?}");
+    }
+}
+
+#[test]
+fn a_miss_takes_as_many_hops_as_its_architecture_says() {
+    // Little is asked, so that nobody waits: 1 ms at a backend, 10 us at a cache node.
+    let us = |architecture| {
+        let scenario = LoadScenario {
+            exponent: 0.0,
+            cache_items: 0,
+            warms: false,
+            offer: Offer::PerSecond(20.0),
+            measure: Span::from_s(2),
+            ..small(architecture)
+        };
+        measure(&scenario).p50_us
+    };
+    let near = |measured: f64, us: f64| (measured - us).abs() < us * 0.002;
+    assert!(near(us(Architecture::Switched), 1_020.0));
+    assert!(near(us(Architecture::LookThrough), 1_040.0));
+    assert!(near(us(Architecture::LookAside), 1_050.0));
+}
+
+#[test]
+fn a_run_repeats_itself() {
+    let scenario = LoadScenario {
+        change: Some(Change { pattern: Pattern::HotIn, keys: 5, first: Span::from_ms(100), every: Span::from_ms(200) }),
+        sample_every: Span::from_ms(100),
+        ..small(Architecture::Switched)
+    };
+    let first = measure(&scenario);
+    assert_eq!(first, measure(&scenario));
+    assert_eq!(first.samples.len(), 5);
+    assert_ne!(first, measure(&LoadScenario { seed: 2, ..scenario }));
+}
+
+#[test]
+fn what_becomes_hot_at_once_is_cached_within_half_a_second_when_bursts_are_told() {
+    let scenario = LoadScenario {
+        backends: 32,
+        backend_per_s: 1_000.0,
+        cache_items: 1_000,
+        reports: Reports::Instant,
+        settle: Span::from_s(2),
+        measure: Span::from_ms(1_500),
+        sample_every: Span::from_ms(100),
+        change: Some(Change { pattern: Pattern::HotIn, keys: 20, first: Span::from_ms(500), every: Span::from_s(9) }),
+        ..small(Architecture::Switched)
+    };
+    let report = measure(&scenario);
+    let average =
+        |samples: &[Sample]| samples.iter().map(|sample| sample.answered_per_s).sum::<f64>() / samples.len() as f64;
+    let before = average(&report.samples[..5]);
+    let uncached = measure(&LoadScenario { architecture: Architecture::NoCache, change: None, ..scenario });
+    assert!(before > 2.0 * uncached.answered_per_s, "{before} beside {uncached:?}");
+    let lost_most = report.samples[5..10].iter().map(|sample| sample.lost).fold(0.0, f64::max);
+    assert!(lost_most > 0.02, "it is felt: {report:?}");
+    assert!(average(&report.samples[10..]) > 0.9 * before, "{report:?}");
+}
