@@ -25,5 +25,5 @@ pub use hash::{HashSeed, KeyHash};
 pub use node::NodeId;
 pub use partitions::{BACKENDS_MAX, PARTITIONS, PartitionError, PartitionId, PartitionMap};
 pub use route_table::{RouteTable, TableFull};
-pub use rule_plan::{BudgetError, RuleBudget, RulePlan, RuleUpdate, TooManyWanted};
+pub use rule_plan::{BudgetError, Load, RuleBudget, RulePlan, RuleUpdate, TooManyWanted};
 pub use rule_sink::RuleSink;

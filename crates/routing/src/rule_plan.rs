@@ -9,13 +9,13 @@
 //!    +---------------------------------------- deletion waits
 //!          next: when nothing else waits, or it has waited long enough, or there is no room
 //! ```
-//! A switch takes few updates a second. When many keys become hot at once, their rules are what counts: so installs come first, and rules
+//! A switch takes few updates a second. When many keys become hot at once, their rules are what counts: so installs come first, those of the hottest before others, and rules
 //! that are no longer wanted stay for a while in a part of the table that is kept free for them. A rule that stays too long costs its key a
 //! detour.
 //! Always true: a rule waits in one queue if it is not as it is wanted, and in none if it is; no update is made that changes nothing; no
 //! more rules are wanted than may be cached, and no more are in the table than it has room for, so that what waits is bounded by both.
 
-use std::{collections::BTreeMap, fmt};
+use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
 use guira_item::{Moment, Span};
 use serde::{Deserialize, Serialize};
@@ -125,8 +125,19 @@ pub struct RulePlan {
     ticket_next: u64,
 }
 
-/// Those who wait, by ticket: who came first comes first.
-type Queue = BTreeMap<u64, Waiting>;
+/// Those who wait: who has more load comes first, then who came first.
+type Queue = BTreeMap<Turn, Waiting>;
+
+/// When somebody's turn is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Turn {
+    load: Reverse<Load>,
+    ticket: u64,
+}
+
+/// The load of a key, queries a second, as far as it decides whose rule is installed first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Load(pub u32);
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -146,7 +157,7 @@ struct Rule {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     line: Line,
-    ticket: u64,
+    turn: Turn,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,14 +201,15 @@ impl RulePlan {
         })
     }
 
-    /// A key is cached at `node` now, and no longer at another: its rule is to be installed. Costs no update if it still is.
-    pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId) -> Result<(), TooManyWanted> {
+    /// A key is cached at `node` now, and no longer at another: its rule is to be installed, before those of keys with less load. Costs no
+    /// update if it still is.
+    pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId, load: Load) -> Result<(), TooManyWanted> {
         let rule = self.rule(hash);
         let cached_max = self.budget.cached_max();
         if rule.wanted.is_none() && self.wanted >= cached_max {
             return Err(TooManyWanted { cached_max });
         }
-        self.set(now, hash, Rule { wanted: Some(node), ..rule });
+        self.set(now, hash, Rule { wanted: Some(node), ..rule }, load);
         Ok(())
     }
 
@@ -206,7 +218,7 @@ impl RulePlan {
     pub fn unwant(&mut self, now: Moment, hash: KeyHash, node: NodeId) {
         let rule = self.rule(hash);
         if rule.wanted == Some(node) {
-            self.set(now, hash, Rule { wanted: None, ..rule });
+            self.set(now, hash, Rule { wanted: None, ..rule }, Load(0));
         }
     }
 
@@ -220,9 +232,9 @@ impl RulePlan {
             if rule.wanted == Some(node) {
                 rule.wanted = None;
             }
-            self.set(now, hash, rule);
+            self.set(now, hash, rule, Load(0));
             if rule.installed == Some(node) {
-                self.stand(now, hash, Some(Line::Ahead));
+                self.stand(now, hash, Some(Line::Ahead), Load(0));
             }
         }
     }
@@ -236,7 +248,7 @@ impl RulePlan {
         let hash = self.first(now)?;
         self.tokens.take(now);
         let rule = self.rule(hash);
-        self.set(now, hash, Rule { installed: rule.wanted, ..rule });
+        self.set(now, hash, Rule { installed: rule.wanted, ..rule }, Load(0));
         Some(match rule.wanted {
             Some(node) => RuleUpdate::Install { hash, node },
             None => RuleUpdate::Delete { hash },
@@ -280,7 +292,7 @@ impl RulePlan {
     }
 
     /// Says what is wanted of a hash and what is installed, and has it wait where it must.
-    fn set(&mut self, now: Moment, hash: KeyHash, rule: Rule) {
+    fn set(&mut self, now: Moment, hash: KeyHash, rule: Rule, load: Load) {
         let before = self.rule(hash);
         let line = rule.line();
         let count = |counter: &mut usize, was: bool, is: bool| *counter = *counter + usize::from(is) - usize::from(was);
@@ -290,14 +302,14 @@ impl RulePlan {
         self.rules.insert(hash, Rule { place: before.place, ..rule });
         // What leads to a dead node stays ahead until it does not.
         let is_ahead = before.place.is_some_and(|place| place.line == Line::Ahead);
-        self.stand(now, hash, line.map(|line| if is_ahead { Line::Ahead } else { line }));
+        self.stand(now, hash, line.map(|line| if is_ahead { Line::Ahead } else { line }), load);
         if rule.wanted.is_none() && rule.installed.is_none() {
             self.rules.remove(&hash);
         }
     }
 
-    /// Has a rule wait in a line, at its end unless it waits there already, or nowhere.
-    fn stand(&mut self, now: Moment, hash: KeyHash, line: Option<Line>) {
+    /// Has a rule wait in a line, behind those with as much load, unless it waits there already, or nowhere.
+    fn stand(&mut self, now: Moment, hash: KeyHash, line: Option<Line>, load: Load) {
         let Some(rule) = self.rules.get_mut(&hash) else { return };
         let before = rule.place;
         if before.map(|place| place.line) == line {
@@ -305,12 +317,15 @@ impl RulePlan {
         }
         let ticket = self.ticket_next;
         self.ticket_next += 1;
-        rule.place = line.map(|line| Place { line, ticket });
+        // Only installs differ: a deletion is as old as it is.
+        let load = Reverse(if line == Some(Line::Installs) { load } else { Load(0) });
+        let turn = Turn { load, ticket };
+        rule.place = line.map(|line| Place { line, turn });
         if let Some(place) = before {
-            self.queue(place.line).remove(&place.ticket);
+            self.queue(place.line).remove(&place.turn);
         }
         if let Some(line) = line {
-            self.queue(line).insert(ticket, Waiting { hash, since: now });
+            self.queue(line).insert(turn, Waiting { hash, since: now });
         }
     }
 

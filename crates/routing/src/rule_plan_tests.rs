@@ -27,7 +27,7 @@ fn delete(hash: u64) -> RuleUpdate {
 }
 
 fn want(plan: &mut RulePlan, now: Moment, hash: u64, node: NodeId) {
-    plan.want(now, KeyHash(hash), node).unwrap();
+    plan.want(now, KeyHash(hash), node, Load(0)).unwrap();
 }
 
 /// Makes all updates, each as soon as it may be.
@@ -193,12 +193,12 @@ fn more_rules_than_may_be_are_not_wanted() {
     let mut plan = RulePlan::new(budget(10, Span::from_s(1), 2)).unwrap();
     want(&mut plan, ms(0), 1, NODE);
     want(&mut plan, ms(0), 2, NODE);
-    assert_eq!(plan.want(ms(0), KeyHash(3), NODE), Err(TooManyWanted { cached_max: 2 }));
-    assert_eq!(plan.want(ms(0), KeyHash(2), OTHER), Ok(()), "it is one of them");
+    assert_eq!(plan.want(ms(0), KeyHash(3), NODE, Load(0)), Err(TooManyWanted { cached_max: 2 }));
+    assert_eq!(plan.want(ms(0), KeyHash(2), OTHER, Load(0)), Ok(()), "it is one of them");
     plan.unwant(ms(0), KeyHash(1), NODE);
-    assert_eq!(plan.want(ms(0), KeyHash(3), NODE), Ok(()));
+    assert_eq!(plan.want(ms(0), KeyHash(3), NODE, Load(0)), Ok(()));
     plan.forget_node(ms(0), OTHER);
-    assert_eq!((plan.want(ms(0), KeyHash(1), NODE), plan.wanted), (Ok(()), 2));
+    assert_eq!((plan.want(ms(0), KeyHash(1), NODE, Load(0)), plan.wanted), (Ok(()), 2));
 }
 
 #[test]
@@ -319,7 +319,7 @@ proptest! {
             match act {
                 0..7 => {
                     let fits = model.wanted.len() < cached_max || model.wanted.contains_key(&hash);
-                    prop_assert_eq!(plan.want(now, hash, node).is_ok(), fits);
+                    prop_assert_eq!(plan.want(now, hash, node, Load(0)).is_ok(), fits);
                     if fits {
                         model.wanted.insert(hash, node);
                     }
@@ -357,4 +357,19 @@ proptest! {
         prop_assert_eq!(plan.rules.len(), model.table.len());
         prop_assert!(plan.ahead.is_empty() && plan.installs.is_empty() && plan.deletions.is_empty());
     }
+}
+
+#[test]
+fn the_rules_of_keys_with_more_load_are_installed_first() {
+    let mut plan =
+        RulePlan::new(RuleBudget { updates_per_s: 400, table_len_max: 2_000, deletion_delay: Span::from_s(2) })
+            .unwrap();
+    for (hash, load) in [(1, 5), (2, 500), (3, 5), (4, 90), (5, 500)] {
+        plan.want(ms(0), KeyHash(hash), NODE, Load(load)).unwrap();
+    }
+    let installed = (0..5u64).map(|at| match plan.next(ms(10 * (at + 1))) {
+        Some(RuleUpdate::Install { hash, .. }) => hash.0,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(installed.collect::<Vec<_>>(), [2, 5, 4, 1, 3]);
 }

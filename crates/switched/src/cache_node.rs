@@ -20,7 +20,7 @@ use std::sync::Arc;
 use guira_cluster::{Frame, Incarnation, NodeClock, Opening, SessionId};
 use guira_hotkeys::{Alpha, admission_threshold};
 use guira_item::{Change, Current, Moment, Operation, Span, apply};
-use guira_routing::{KeyHash, NodeId, PartitionMap};
+use guira_routing::{KeyHash, Load, NodeId, PartitionMap};
 use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
@@ -113,7 +113,7 @@ pub struct CacheNode {
     items: Items,
     fetching: HashMap<KeyBytes, Fetching>,
     /// What the controller has yet to be told.
-    rules: Vec<(KeyHash, bool)>,
+    rules: Vec<(KeyHash, Option<Load>)>,
     threshold: f64,
     segment_from: Moment,
     rng: Xoshiro256PlusPlus,
@@ -192,14 +192,14 @@ impl CacheNode {
             Turn::None => {}
             Turn::Opened if peer == self.config.controller => {
                 // It knows nothing of this session yet.
-                self.rules = self.items.hashes().map(|hash| (hash, true)).collect();
+                self.rules = self.items.hashes().map(|(hash, per_s)| (hash, Some(load(per_s)))).collect();
             }
             Turn::Opened => {}
             Turn::Void if peer == self.config.controller => {}
             Turn::Void => {
                 self.counts.voided += 1;
                 let gone = self.items.remove_all_of(peer);
-                self.rules.extend(gone.into_iter().map(|hash| (hash, false)));
+                self.rules.extend(gone.into_iter().map(|hash| (hash, None)));
                 self.fetching.retain(|_, fetching| fetching.source != peer);
             }
         }
@@ -333,14 +333,14 @@ impl CacheNode {
         }
         let hash = (self.config.hash_of)(&key.0);
         self.items.insert(key, Cached::new(from, hash, item, f64::from(per_s)));
-        self.rules.push((hash, true));
+        self.rules.push((hash, Some(load(per_s.into()))));
         self.counts.admitted += 1;
     }
 
     /// Takes an item out, and tells its backend.
     fn remove(&mut self, now: Moment, key: &[u8]) {
         if let Some((key, cached)) = self.items.remove(key) {
-            self.rules.push((cached.hash, false));
+            self.rules.push((cached.hash, None));
             self.drop_key(now, cached.source, key);
         }
     }
@@ -447,6 +447,11 @@ impl CacheNode {
     pub fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
         self.items.hottest(len_max)
     }
+}
+
+/// A load in whole queries a second.
+fn load(per_s: f64) -> Load {
+    Load(per_s as u32)
 }
 
 /// A hit that is answered from here.

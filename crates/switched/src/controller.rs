@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
-use guira_routing::{BudgetError, KeyHash, NodeId, RuleBudget, RulePlan, RuleUpdate};
+use guira_routing::{BudgetError, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
 
 use crate::{Body, Message, Outbox, told};
 
@@ -175,12 +175,11 @@ impl Controller {
         out.send(from, &Message::Opened { session: id, at, lease: self.config.lease });
     }
 
-    fn on_rules(&mut self, now: Moment, node: NodeId, rules: &[(KeyHash, bool)]) {
-        for (hash, is_wanted) in rules {
-            if !is_wanted {
-                self.plan.unwant(now, *hash, node);
-            } else if self.plan.want(now, *hash, node).is_err() {
-                self.counts.refused += 1;
+    fn on_rules(&mut self, now: Moment, node: NodeId, rules: &[(KeyHash, Option<Load>)]) {
+        for (hash, load) in rules {
+            match load {
+                None => self.plan.unwant(now, *hash, node),
+                Some(load) => self.counts.refused += u64::from(self.plan.want(now, *hash, node, *load).is_err()),
             }
         }
     }

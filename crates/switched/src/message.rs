@@ -13,7 +13,7 @@ use std::sync::Arc;
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, Opening, Seq, SessionId};
 use guira_item::{Answer, Death, Expiry, Hit, Key, Moment, Operation, Span};
-use guira_routing::{KeyHash, NodeId, RuleUpdate};
+use guira_routing::{KeyHash, Load, NodeId, RuleUpdate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The number of a request in its gateway's session, from 1.
@@ -197,8 +197,8 @@ pub enum Body {
         /// What the backend told after this one is not meant.
         seen: Seq,
     },
-    /// Cache node to controller: hashes that are to be routed to it, or (false) no more.
-    Rules(Vec<(KeyHash, bool)>),
+    /// Cache node to controller: hashes that are to be routed to it, with their keys' load, or (`None`) no more.
+    Rules(Vec<(KeyHash, Option<Load>)>),
     /// Controller to gateway: what changes in its table.
     Routes(Vec<RuleUpdate>),
 }

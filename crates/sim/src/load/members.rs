@@ -131,7 +131,7 @@ fn gateway(scenario: &LoadScenario, partitions: Arc<PartitionMap>, routes_max: u
         // Later than that: so nothing is asked for twice.
         resend_after: answer_within.times(2),
         answer_within,
-        pending_max: usize::MAX,
+        pending_max: guira_switched::gateway::PENDING_MAX,
         seed: scenario.seed,
     })
 }
@@ -146,7 +146,7 @@ fn backend(scenario: &LoadScenario, at: usize, me: NodeId, cache: Option<NodeId>
         lease: LEASE,
         drift: DRIFT,
         clock: NodeClock::set(BEGINS, BEGINS_UNIX),
-        item_len_max: 1 << 20,
+        item_len_max: guira_switched::ITEM_LEN_MAX,
         hot: HotConfig {
             reports: scenario.reports,
             segment: SEGMENT,

@@ -92,8 +92,9 @@ impl Items {
         gone.iter().filter_map(|key| self.remove(key)).map(|(_, cached)| cached.hash).collect()
     }
 
-    pub(super) fn hashes(&self) -> impl Iterator<Item = KeyHash> {
-        self.items.iter().map(|(_, cached)| cached.hash)
+    /// All hashes, with the loads of their keys.
+    pub(super) fn hashes(&self) -> impl Iterator<Item = (KeyHash, f64)> {
+        self.items.iter().map(|(_, cached)| (cached.hash, cached.load.per_s()))
     }
 
     /// The one with the least load of some that are drawn.
