@@ -9,7 +9,7 @@
 //! ```
 //! Always true: what is asked takes effect in the order in which it came; an answer that tells of a change, or was read behind one,
 //! leaves when the change is written and not before; if it could not be written, those who changed something are told so, and
-//! those who only read are asked again; `base` is what the store has, unless it is unknown, as it is again when nobody can say
+//! those who only read are asked again, but for those who saw that an item was over, where that is written; `base` is what the store has, unless it is unknown, as it is again when nobody can say
 //! whether a write took place.
 
 use std::{collections::VecDeque, sync::Arc};

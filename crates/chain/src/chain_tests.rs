@@ -12,11 +12,12 @@ struct Driver {
     now: Time,
     generation: Generation,
     last_version: u64,
+    buries: bool,
 }
 
 impl Driver {
     fn new() -> Self {
-        Self { chain: Chain::default(), now: NOW, generation: Generation(0), last_version: 0 }
+        Self { chain: Chain::default(), now: NOW, generation: Generation(0), last_version: 0, buries: false }
     }
 
     fn ask(&mut self, number: u32, operation: Operation<'_>) {
@@ -33,7 +34,7 @@ impl Driver {
             last_version: &mut self.last_version,
             next_version: |last| last + 1,
             versions_shown: true,
-            buries: false,
+            buries: self.buries,
         };
         (self.chain.advance(&mut setting, &mut out), out)
     }
@@ -179,4 +180,30 @@ fn what_would_be_too_large_changes_nothing() {
     let mut out = Vec::new();
     driver.chain.on_written(Ok(()), &mut out);
     assert!(matches!(out[1], (2, Reply::Answer(Answer::TooLarge, None))), "{:?}", out[1]);
+}
+
+#[test]
+fn that_an_item_is_over_is_written_before_it_is_told_where_it_has_to_be() {
+    let over = Item { expiry: Expiry::at(Time(50)), ..item(b"x") };
+    let refused = StoreError::refused(StoreErrorKind::Busy, "not now");
+    for (outcome, told) in [(Ok(()), Answer::Miss), (Err(&refused), Answer::Failed { unknown: false })] {
+        let mut driver = Driver { buries: true, ..Driver::new() };
+        driver.ask(1, GET);
+        assert_eq!(driver.advance().0, Next::Read);
+        driver.chain.on_read(Base::Present(over.clone()));
+        let (next, out) = driver.advance();
+        assert!(next == Next::Write && out.is_empty(), "nobody is told yet");
+        assert_eq!(driver.chain.written(), &Base::Absent(None));
+        let mut out = Vec::new();
+        driver.chain.on_written(outcome, &mut out);
+        // Nor asked again for ever, if it cannot be written.
+        assert!(matches!(out[..], [(1, Reply::Answer(answer, _))] if answer == told), "{out:?}");
+        assert_eq!(driver.advance().0, Next::Rest);
+    }
+    // Where the clock says it each time nothing is written.
+    let mut driver = Driver::new();
+    driver.ask(1, GET);
+    assert_eq!(driver.advance().0, Next::Read);
+    driver.chain.on_read(Base::Present(over));
+    assert_eq!(driver.advance().0, Next::Rest);
 }

@@ -11,8 +11,11 @@ use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder},
     io::{self, Read, Write as _},
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+    os::unix::{
+        fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::{
@@ -23,6 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use guira_persist::{Durability, Limit};
 use guira_server::CaughtSignals;
 use guira_switched::{Member, ReportsName, Role, StaticFile};
 use rustix::process::{Pid, Signal, kill_process};
@@ -81,20 +85,20 @@ struct Up {
     #[arg(long, default_value = "switched", value_parser = ["switched", "symmetric"])]
     topology: String,
     /// Backends, which have the items
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     backends: u16,
     /// Cache nodes, which have copies of the hottest
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=256))]
     caches: u16,
     /// Where clients find it
     #[arg(short, long, default_value = "127.0.0.1")]
     listen: IpAddr,
     /// The TCP port for clients
-    #[arg(short, long, default_value_t = 11211)]
+    #[arg(short, long, default_value_t = 11211, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Threads that serve clients
-    #[arg(short, long, default_value_t = 2)]
-    threads: usize,
+    #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
     /// Where items last: rocksdb (in the folder) or memory
     #[arg(long, default_value = "rocksdb", value_parser = ["rocksdb", "memory"])]
     store: String,
@@ -142,12 +146,20 @@ impl At {
     }
 
     fn ask(&self, line: &str, patience: Duration) -> Result<String, String> {
-        line_socket::ask(&self.socket(), line, patience)
-            .map_err(|error| format!("no cluster is up in {}: {error}", self.folder.display()))
+        line_socket::ask(&self.socket(), line, patience).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                format!("the cluster in {} does not answer: it may be ending", self.folder.display())
+            }
+            _ => format!("no cluster is up in {}: {error}", self.folder.display()),
+        })
     }
 
     fn down(&self) -> Result<(), String> {
-        self.ask("down", END_WITHIN + PATIENCE).map(drop)
+        match self.ask("down", END_WITHIN * 2 + PATIENCE)?.as_str() {
+            "not yet" => Err(format!("the members in {} are ending, and have not yet", self.folder.display())),
+            // It may have ended before it could say so.
+            _ => Ok(()),
+        }
     }
 
     fn status(&self) -> Result<(), String> {
@@ -208,10 +220,18 @@ impl Up {
         if self.topology == "symmetric" {
             return Err("--topology symmetric: not built yet, use switched".into());
         }
+        self.check()?;
         let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
         let folder = &self.at.folder;
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| within(folder, &error))?;
         let folder = fs::canonicalize(folder).map_err(|error| within(folder, &error))?;
+        let mode = fs::metadata(&folder).map_err(|error| within(&folder, &error))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(format!(
+                "{}: others can look into it: chmod 700 it, or give another --folder",
+                folder.display()
+            ));
+        }
         let at = At { folder };
         let (wishes, wished) = mpsc::channel();
         let processes: Arc<Mutex<Processes>> = Arc::default();
@@ -221,18 +241,13 @@ impl Up {
         for member in &file.members {
             lock(&processes).start(&at, member, self.threads)?;
         }
-        thread::Builder::new()
-            .name("guira-signals".into())
-            .spawn(move || {
-                signals.wait_for_the_end();
-                // The receiver is there for as long as this process.
-                let _ = wishes.send(Wish::End(None));
-            })
-            .map_err(|error| format!("cannot watch signals: {error}"))?;
+        let signalled = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
+        drop(wishes);
         greet(&file, &at, SocketAddr::new(self.listen, self.port));
         let who = loop {
             match wished.recv_timeout(LOOK_EVERY) {
                 Ok(Wish::End(who)) => break who,
+                Err(RecvTimeoutError::Timeout) if signalled.try_recv().is_ok() => break None,
                 Err(RecvTimeoutError::Timeout) => lock(&processes).look(&at, &file, self.threads),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
@@ -242,6 +257,16 @@ impl Up {
         // Who wanted it down is told by this end being gone.
         drop(who);
         Ok(())
+    }
+
+    /// What no member could start with.
+    fn check(&self) -> Result<(), String> {
+        self.durability.parse::<Durability>().map_err(|told| format!("--durability {}: {told}", self.durability))?;
+        if let Some(limit) = self.store_limit.filter(|limit| Limit::new(*limit).is_none()) {
+            return Err(format!("--store-limit {limit}: from 1 to {}", Limit::MAX));
+        }
+        let address = SocketAddr::new(self.listen, self.port);
+        TcpListener::bind(address).map(drop).map_err(|error| format!("cannot listen on {address}: {error}"))
     }
 
     /// The cluster as it is to be: with the secret of the one that was here before, if that had the same backends.
@@ -257,12 +282,23 @@ impl Up {
                 earlier.backends().len()
             ));
         }
+        let lasts = |file: &StaticFile| {
+            file.members.iter().any(|member| matches!(&member.role, Role::Backend { store, .. } if store != "memory"))
+        };
+        if let Some(earlier) = earlier.as_ref().filter(|earlier| lasts(earlier) != (self.store == "rocksdb")) {
+            let other = if lasts(earlier) { "rocksdb" } else { "memory" };
+            let folder = at.folder.display();
+            return Err(format!(
+                "--store {}: the cluster in {folder} is of {other}: give that, or another --folder",
+                self.store
+            ));
+        }
         let secret = match earlier {
             Some(earlier) => earlier.secret,
             None => draw_secret().map_err(|error| format!("cannot draw a secret: {error}"))?,
         };
-        let caches = FIRST_CACHE..FIRST_CACHE.saturating_add(self.caches.min(800));
-        let backends = FIRST_BACKEND..FIRST_BACKEND.saturating_add(self.backends.min(8_000));
+        let caches = FIRST_CACHE..FIRST_CACHE + self.caches;
+        let backends = FIRST_BACKEND..FIRST_BACKEND + self.backends;
         let count = 2 + caches.len() + backends.len();
         let mut addresses = free_addresses(count).map_err(|error| format!("no UDP ports: {error}"))?.into_iter();
         let mut member = |id, role| {
@@ -320,11 +356,12 @@ fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>)
         "status" => lock(&processes).status(),
         "down" => {
             let (end, ended) = mpsc::channel();
-            if wishes.send(Wish::End(Some(end))).is_ok() {
-                // Until the other end is dropped.
-                let _ = ended.recv_timeout(END_WITHIN);
+            // Until the other end is dropped, when all have ended.
+            let is_told = wishes.send(Wish::End(Some(end))).is_ok();
+            match is_told.then(|| ended.recv_timeout(END_WITHIN * 2)) {
+                Some(Err(RecvTimeoutError::Timeout)) => "not yet".into(),
+                _ => "ended".into(),
             }
-            String::new()
         }
         _ => String::new(),
     };
@@ -337,13 +374,14 @@ fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>)
 fn greet(file: &StaticFile, at: &At, listen: SocketAddr) {
     let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
     let folder = at.folder.display();
-    // A closed standard error is no reason to end.
-    let _ = write!(
-        io::stderr(),
-        "guira: a switched cluster ({}) in {folder}\nguira: memcached's clients find it at {listen}\n\
-         guira: guira cluster status --folder {folder}; a member that is killed is started again\n",
-        roles.join(", ")
-    );
+    tell(&format!("a switched cluster ({}) in {folder}", roles.join(", ")));
+    tell(&format!("memcached's clients find it at {listen}"));
+    tell(&format!("guira cluster status --folder {folder}; a member that is killed is started again"));
+}
+
+/// Says a line. A closed standard error is no reason to end.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "guira: {line}");
 }
 
 /// As many addresses on this machine as nobody has now.
@@ -362,9 +400,18 @@ fn draw_secret() -> io::Result<String> {
 /// Writes a file that only its owner can read, whole or not at all.
 fn write(path: &Path, text: &str) -> Result<(), String> {
     let new = path.with_extension("new");
-    let written = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new);
-    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.and_then(|()| fs::rename(&new, path)).map_err(|error| within(path, &error))
+    let write = || {
+        // One that a kill has left.
+        if new.exists() {
+            fs::remove_file(&new)?;
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    };
+    write().map_err(|error: io::Error| within(path, &error))
 }
 
 /// The members' processes.
@@ -379,10 +426,13 @@ struct Process {
 }
 
 impl Processes {
-    fn start(&mut self, at: &At, member: &Member, threads: usize) -> Result<(), String> {
+    fn start(&mut self, at: &At, member: &Member, threads: u16) -> Result<(), String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let mut command = Command::new(program);
-        command.args(["node", "--with-parent", "--role", member.role.name(), "--id"]).arg(member.id.to_string());
+        // A group of its own: what is typed at the terminal is for this process, which ends them in their order.
+        command.process_group(0);
+        command.args(["node", "--role", member.role.name(), "--id"]).arg(member.id.to_string());
+        command.arg("--with-parent").arg(std::process::id().to_string());
         command.arg("--coordinator").arg(format!("static:{}", at.file().display()));
         command.arg("--status-socket").arg(at.node_socket(member.id));
         command.arg("--threads").arg(threads.to_string());
@@ -394,37 +444,42 @@ impl Processes {
     }
 
     /// Starts again what has ended.
-    fn look(&mut self, at: &At, file: &StaticFile, threads: usize) {
+    fn look(&mut self, at: &At, file: &StaticFile, threads: u16) {
         for member in &file.members {
             let Some(process) = self.0.get_mut(&member.id) else { continue };
             if let Some(child) = &mut process.child {
                 let Ok(Some(status)) = child.try_wait() else { continue };
-                eprintln!("guira: {} {} has ended ({status}), and is started again", member.role.name(), member.id);
+                tell(&format!("{} {} has ended ({status}), and is started again", member.role.name(), member.id));
                 (process.child, process.ended_at) = (None, Instant::now());
             } else if process.ended_at.elapsed() >= START_AGAIN_AFTER
                 && let Err(told) = self.start(at, member, threads)
             {
-                eprintln!("guira: {told}");
+                tell(&told);
             }
         }
     }
 
     /// Ends all: gateways first, so that nobody asks who is gone.
     fn end(&mut self) {
-        let started = Instant::now();
-        for (_, mut process) in std::mem::take(&mut self.0).into_iter().rev() {
-            let Some(child) = &mut process.child else { continue };
-            if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                // It may have ended just now.
-                let _ = kill_process(pid, Signal::TERM);
+        let rest = self.0.split_off(&GATEWAY);
+        for processes in [rest, std::mem::take(&mut self.0)] {
+            let mut children: Vec<Child> = processes.into_values().filter_map(|process| process.child).collect();
+            for child in &children {
+                if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                    // It may have ended just now.
+                    let _ = kill_process(pid, Signal::TERM);
+                }
             }
-            while started.elapsed() < END_WITHIN && matches!(child.try_wait(), Ok(None)) {
-                pause();
+            let started = Instant::now();
+            for child in &mut children {
+                while started.elapsed() < END_WITHIN && matches!(child.try_wait(), Ok(None)) {
+                    pause();
+                }
+                if matches!(child.try_wait(), Ok(None)) {
+                    let _ = child.kill();
+                }
+                let _ = child.wait();
             }
-            if matches!(child.try_wait(), Ok(None)) {
-                let _ = child.kill();
-            }
-            let _ = child.wait();
         }
     }
 

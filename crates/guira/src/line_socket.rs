@@ -6,7 +6,7 @@ use std::{
     fs::{self, Permissions},
     io::{self, BufRead, BufReader, Read, Write},
     os::unix::{
-        fs::PermissionsExt,
+        fs::{FileTypeExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
@@ -33,16 +33,23 @@ impl LineSocket {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "it is answered already"));
         }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        match fs::symlink_metadata(path) {
+            Ok(left) if left.file_type().is_socket() => fs::remove_file(path)?,
+            Ok(_) => {
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket lies there"));
+            }
+            Err(_) => {}
         }
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
         thread::Builder::new().name("guira-status".into()).spawn(move || {
             for stream in listener.incoming() {
-                // Who hangs up is not told.
-                let _ = stream.and_then(|stream| serve(&stream, &answer));
+                match stream {
+                    // Who hangs up is not told.
+                    Ok(stream) => drop(serve(&stream, &answer)),
+                    // No descriptors are left, for instance: later there may be.
+                    Err(_) => thread::park_timeout(PATIENCE / 50),
+                }
             }
         })?;
         Ok(Self(path.to_owned()))
@@ -87,5 +94,7 @@ mod tests {
         assert!(LineSocket::open(&path, |_| String::new()).is_err(), "there is one already");
         drop(socket);
         assert!(!path.exists());
+        fs::write(&path, "mine").expect("a file");
+        assert!(LineSocket::open(&path, |_| String::new()).is_err() && path.exists(), "what is no socket stays");
     }
 }

@@ -4,7 +4,8 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, mpsc::RecvTimeoutError},
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -20,13 +21,16 @@ use guira_switched::{
     ITEM_LEN_MAX, Life, Member, Role, StaticFile,
     host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
 };
-use rustix::process::{Resource, Signal, getrlimit, set_parent_process_death_signal};
+use rustix::process::{Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
 use serde_json::{Value, json};
 
 use crate::{line_socket::LineSocket, serve::files_of_the_server};
 
 /// Bytes that the values of answers may take that are on their way to clients.
 const LATE_LEN_MAX: usize = 256 << 20;
+
+/// How often a member looks whether its core still runs.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The hottest keys that are told of.
 const HOTTEST: usize = 10;
@@ -52,16 +56,20 @@ pub(crate) struct Arguments {
     /// A socket on which it tells how it is
     #[arg(long)]
     status_socket: Option<PathBuf>,
-    /// End when the process that has started this one does
-    #[arg(long, hide = true)]
-    with_parent: bool,
+    /// The process that has started this one: it ends with that
+    #[arg(long, hide = true, value_name = "PID")]
+    with_parent: Option<i32>,
 }
 
 /// Runs the member until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
-    if arguments.with_parent {
+    if let Some(parent) = arguments.with_parent {
+        // Sent when the thread that has started this process ends: that is its main one.
         set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| format!("--with-parent: {error}"))?;
+        if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+            return Err(format!("--with-parent {parent}: it has ended already"));
+        }
     }
     let coordinator = &arguments.coordinator;
     let path = match coordinator.split_once(':') {
@@ -127,6 +135,7 @@ impl Start<'_> {
                 self.serve(
                     signals,
                     host,
+                    ControllerHost::runs,
                     |host| {
                         host.status().map(|status| {
                             json!({
@@ -145,11 +154,14 @@ impl Start<'_> {
                 self.serve(
                     signals,
                     host,
+                    CacheHost::runs,
                     |host| {
                         let hottest: Vec<Value> = host
                             .hottest(HOTTEST)
                             .into_iter()
-                            .map(|(key, per_s)| json!({ "key": String::from_utf8_lossy(&key), "per_s": per_s.round() }))
+                            .map(
+                                |(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }),
+                            )
                             .collect();
                         host.status().map(|status| {
                             json!({
@@ -213,6 +225,7 @@ impl Start<'_> {
         let served = self.serve(
             signals,
             host,
+            BackendHost::runs,
             |host| {
                 host.status().map(|status| {
                     json!({
@@ -271,9 +284,21 @@ impl Start<'_> {
                 })
             })
         })?;
+        let stopper = server.stopper();
+        let watched = Arc::downgrade(&host);
+        let watch = move || {
+            while watched.upgrade().is_some_and(|host| host.runs()) {
+                thread::park_timeout(LOOK_EVERY);
+            }
+            stopper.stop_now();
+        };
+        thread::Builder::new()
+            .name("guira-watch".into())
+            .spawn(watch)
+            .map_err(|error| format!("cannot start: {error}"))?;
         let ended = server.join().map_err(|error| error.to_string());
         drop(socket);
-        ended
+        if host.runs() { ended } else { Err("it has ended by itself; please report the lines above".into()) }
     }
 
     /// Serves until a signal comes.
@@ -281,16 +306,21 @@ impl Start<'_> {
         &self,
         signals: CaughtSignals,
         host: H,
+        runs: fn(&H) -> bool,
         status: impl Fn(&H) -> Option<Value> + Send + 'static,
         stop: impl FnOnce(H) -> Result<(), DriverError>,
     ) -> Result<(), String> {
         let host = Arc::new(host);
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
-        signals.wait_for_the_end();
+        let ended = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
+        // A host that has ended by itself is to be started again by whoever has started this process.
+        while runs(&host) && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
+        let ended_by_itself = !runs(&host);
         drop(socket);
         // Who asks how it is has it for a moment.
-        Arc::into_inner(host).map_or(Ok(()), |host| stop(host).map_err(|error| error.to_string()))
+        Arc::into_inner(host).map_or(Ok(()), |host| stop(host).map_err(|error| error.to_string()))?;
+        if ended_by_itself { Err("it has ended by itself; please report the lines above".into()) } else { Ok(()) }
     }
 
     fn socket(&self, status: impl Fn() -> Option<Value> + Send + 'static) -> Result<Option<LineSocket>, String> {

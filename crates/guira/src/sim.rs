@@ -4,7 +4,10 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use guira_sim::{Failed, RUN, SCENARIOS, Scenario, Summary, campaign};
+use guira_sim::{
+    Failed, RUN, SCENARIOS, Scenario, Summary, campaign,
+    load::{LoadScenario, experiments::experiments},
+};
 use guira_switched::Mutant;
 
 /// What to simulate.
@@ -25,11 +28,20 @@ pub(crate) struct Arguments {
     /// Threads [default: as many as there are processors]
     #[arg(long)]
     threads: Option<usize>,
+    /// Instead: experiments of the paper, with nodes that do so much a second; rows are JSON lines
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', num_args = 0..)]
+    load: Option<Vec<String>>,
+    /// With --load: rates are divided by this
+    #[arg(long, default_value_t = 20.0)]
+    scale: f64,
 }
 
 /// Runs the seeds; one line says what happened, and one line the seed of what went wrong.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let Arguments { scenario: name, seed, hours, mutant, threads } = arguments;
+    let Arguments { scenario: name, seed, hours, mutant, threads, load: experiments, scale } = arguments;
+    if let Some(experiments) = experiments {
+        return load(experiments, *seed, *scale);
+    }
     if !(*hours > 0.0 && *hours <= 1e6) {
         return Err(format!("--hours {hours}: write a number above 0, up to a million"));
     }
@@ -53,6 +65,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
             Err(format!("seed {seed} shows it again: guira sim --scenario {name} --seed {seed} --hours 0.25{flag}"))
         }
     }
+}
+
+/// Runs experiments, all of them if none is named; how long each has taken goes to standard error.
+fn load(names: &[String], seed: u64, scale: f64) -> Result<(), String> {
+    if !(1.0..=1_000.0).contains(&scale) {
+        return Err(format!("--scale {scale}: from 1 to 1000"));
+    }
+    let all = experiments();
+    let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("--load {name}: no such experiment, use some of {}", known.join(", ")));
+    }
+    let base = LoadScenario { seed, scale, ..LoadScenario::default() };
+    for (name, experiment) in
+        all.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name))
+    {
+        let started = Instant::now();
+        for row in experiment(&base) {
+            println!("{}", serde_json::to_string(&row).map_err(|error| error.to_string())?);
+        }
+        eprintln!("{name}: {:.1} s", started.elapsed().as_secs_f64());
+    }
+    Ok(())
 }
 
 fn print(summary: &Summary, elapsed_s: f64) {

@@ -1,6 +1,7 @@
 //! Signals, as memcached takes them: SIGTERM and SIGINT stop at once, SIGUSR1 gracefully, SIGHUP has files read again.
 
 use std::io;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -21,10 +22,19 @@ impl CaughtSignals {
         Signals::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP]).map(Self)
     }
 
-    /// Waits for one that ends a program: any but SIGHUP.
-    pub fn wait_for_the_end(self) {
+    /// Waits for one that ends a program, a closed terminal's included, on a thread of its own, and passes it on.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub fn pass_the_end(self) -> io::Result<Receiver<()>> {
         let Self(mut signals) = self;
-        signals.forever().find(|signal| *signal != SIGHUP);
+        let (sender, receiver) = channel();
+        thread::Builder::new().name("guira-signals".into()).spawn(move || {
+            signals.forever().next();
+            // Nobody waits any more: then it ends already.
+            let _ = sender.send(());
+        })?;
+        Ok(receiver)
     }
 
     /// Passes them on to the server, from a thread that lives as long as the process; SIGHUP calls `on_hangup`.

@@ -278,6 +278,7 @@ impl World {
                     segment: Span::from_s(1),
                     alpha: Alpha::new(0.5).expect("between 0 and 1"),
                     threshold_rank: 0.1,
+                    exchanges_per_s: 100.0,
                     seed,
                     mutant: scenario.mutant,
                 },

@@ -58,10 +58,21 @@ pub struct CacheConfig {
     pub alpha: Alpha,
     /// The share of keys below the load that admits another (section 3.2.1).
     pub threshold_rank: f64,
+    /// Items a second that reports may put in the place of others, once it is full: each costs two updates of rules, and when more are wanted than
+    /// the switch takes, those of keys that have just become hot come too late. See [`CacheConfig::exchanges`].
+    pub exchanges_per_s: f64,
     /// Seeds what is drawn.
     pub seed: u64,
     /// A fault put in on purpose, for the tests of the checkers.
     pub mutant: Option<Mutant>,
+}
+
+impl CacheConfig {
+    /// How many exchanges a cache node may make, of `caches` behind a switch that takes so many updates a second: three quarters of the switch's
+    /// time. The rest is for bursts, which wait for no leave.
+    pub fn exchanges(updates_per_s: u32, caches: usize) -> f64 {
+        f64::from(updates_per_s) * 3.0 / 8.0 / caches.max(1) as f64
+    }
 }
 
 /// Keys that are drawn for the threshold.
@@ -115,6 +126,9 @@ pub struct CacheNode {
     /// What the controller has yet to be told.
     rules: Vec<(KeyHash, Option<Load>)>,
     threshold: f64,
+    /// Exchanges that reports may make now, as of a moment.
+    exchanges: f64,
+    exchanges_at: Moment,
     segment_from: Moment,
     rng: Xoshiro256PlusPlus,
     counts: CacheCounts,
@@ -139,6 +153,8 @@ impl CacheNode {
             fetching: HashMap::new(),
             rules: Vec::new(),
             threshold: 0.0,
+            exchanges: 0.0,
+            exchanges_at: now,
             segment_from: now,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             counts: CacheCounts::default(),
@@ -288,9 +304,27 @@ impl CacheNode {
             && self.items.get(&key.0).is_none()
             && !self.fetching.contains_key(&key)
             && self.fetching.len() < FETCHING_MAX;
-        if is_wanted && self.tell(now, from, Body::Fetch(key.clone())) {
+        if is_wanted && self.may_exchange(now) && self.tell(now, from, Body::Fetch(key.clone())) {
             self.fetching.insert(key, Fetching { source: from, since: now, per_s });
         }
+    }
+
+    /// Whether an item may take the place of another because of a report; where there is room it always may.
+    fn may_exchange(&mut self, now: Moment) -> bool {
+        if !self.is_full() {
+            return true;
+        }
+        let rate = self.config.exchanges_per_s;
+        let came = now.since(self.exchanges_at).as_s() * rate;
+        // At least one, however slow the switch is.
+        (self.exchanges, self.exchanges_at) = ((self.exchanges + came).min(rate.max(1.0)), now);
+        let may = self.exchanges >= 1.0;
+        self.exchanges -= if may { 1.0 } else { 0.0 };
+        may
+    }
+
+    fn is_full(&self) -> bool {
+        self.items.len() >= self.config.items_max || self.items.bytes() >= self.config.bytes_max / 16 * 15
     }
 
     /// Tells a backend something; whether there was room for it.
@@ -302,10 +336,6 @@ impl CacheNode {
     /// Keeps an item, if it is worth its place.
     fn admit(&mut self, now: Moment, from: NodeId, key: KeyBytes, per_s: f32, item: ItemCopy) {
         let len = key.0.len() + item.value.len();
-        if len > self.config.bytes_max {
-            self.drop_key(now, from, key);
-            return;
-        }
         match self.items.get(&key.0).map(|cached| cached.source) {
             Some(source) if source == from => {
                 self.update_or_drop(now, from, key, item);
@@ -313,6 +343,10 @@ impl CacheNode {
             }
             Some(_) => self.remove(now, &key.0),
             None => {}
+        }
+        if len > self.config.bytes_max {
+            self.drop_key(now, from, key);
+            return;
         }
         if self.config.partitions.owner_of((self.config.hash_of)(&key.0)) != from {
             self.drop_key(now, from, key);
@@ -398,7 +432,7 @@ impl CacheNode {
     /// While there is room every key that is read is worth its place.
     fn set_threshold(&mut self) {
         let (len, rank) = (self.items.len(), self.config.threshold_rank);
-        let is_full = len >= self.config.items_max || self.items.bytes() >= self.config.bytes_max / 16 * 15;
+        let is_full = self.is_full();
         let items = &self.items;
         let drawn = admission_threshold(len, |at| items.load_at(at), THRESHOLD_SAMPLE, rank, &mut self.rng);
         self.threshold = drawn.filter(|_| is_full).unwrap_or(0.0);

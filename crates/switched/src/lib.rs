@@ -8,7 +8,7 @@
 //!               Controller <---- rules ---- CacheNode ---- fetches, drops --/
 //! ```
 //! Each is a state machine, `step(now, what happened, &mut Outbox)`, without I/O, clock or randomness but what is handed in: drivers put them on
-//! sockets, the simulator into virtual time, the model checker into every order.
+//! sockets, the simulator into virtual time.
 //!
 //! - [`backend`], [`cache_node`], [`controller`], [`gateway`]: the four.
 //! - [`host`]: the four on sockets and threads, and a gateway as a service.

@@ -198,6 +198,8 @@ pub enum StaticFileError {
     Nobody(&'static str),
     /// A number or an address is used twice.
     Members(MembersError),
+    /// The address of this member is one that datagrams cannot come from.
+    Nowhere(u16),
     /// What has the keys cannot share them.
     Partitions(PartitionError),
     /// The cache node of a backend is none.
@@ -218,6 +220,9 @@ impl fmt::Display for StaticFileError {
             Self::Controllers(count) => write!(f, "{count} members are the controller: one has to be"),
             Self::Nobody(role) => write!(f, "no member is a {role}: at least one has to be"),
             Self::Members(error) => write!(f, "members: {error}"),
+            Self::Nowhere(id) => {
+                write!(f, "member {id}: its address has to be the one, with its port, that its datagrams come from")
+            }
             Self::Partitions(error) => write!(f, "backends: {error}"),
             Self::NoCache { backend, cache } => write!(f, "member {backend}: its cache, {cache}, is no cache node"),
         }
@@ -225,6 +230,10 @@ impl fmt::Display for StaticFileError {
 }
 
 impl std::error::Error for StaticFileError {}
+
+fn is_nowhere(address: SocketAddr) -> bool {
+    address.ip().is_unspecified() || address.port() == 0
+}
 
 /// How a key is hashed for routing: by all members alike. Who chooses keys with one hash shares a route with himself.
 pub fn hash_of(key: &[u8]) -> KeyHash {
@@ -248,7 +257,10 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse(text: &str) -> Result<Self, StaticFileError> {
-        let file: Self = toml::from_str(text).map_err(|error| StaticFileError::Syntax(error.to_string()))?;
+        let file: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            StaticFileError::Syntax(format!("line {line}: {}", error.message().replace('\n', ", ")))
+        })?;
         file.check()?;
         Ok(file)
     }
@@ -280,6 +292,9 @@ impl StaticFile {
         }
         if self.gateways().is_empty() {
             return Err(StaticFileError::Nobody("gateway"));
+        }
+        if let Some(nowhere) = self.members.iter().find(|member| is_nowhere(member.address)) {
+            return Err(StaticFileError::Nowhere(nowhere.id));
         }
         self.members()?;
         self.partitions()?;
@@ -394,6 +409,7 @@ impl StaticFile {
             segment: hot.segment,
             alpha: hot.alpha,
             threshold_rank: THRESHOLD_RANK,
+            exchanges_per_s: CacheConfig::exchanges(self.rules_per_s, self.caches().len()),
             seed: life.seed,
             mutant: None,
         }
@@ -509,12 +525,13 @@ mod tests {
             (without("0123456789abcdef", "short"), "secret: at least 16 bytes, such as of `openssl rand -hex 16`"),
             (without("id = 100\n", "id = 1000\n"), "members:"),
             (without("127.0.0.1:7002", "127.0.0.1:7001"), "members:"),
+            (without("127.0.0.1:7002", "0.0.0.0:7002"), "member 100: its address has to be"),
             (without("cache = 100", "cache = 7"), "member 1000: its cache, 7, is no cache node"),
             (without("\"controller\"", "\"cache\""), "0 members are the controller: one has to be"),
-            (without("role = \"gateway\"", "role = \"nothing\""), "TOML parse error"),
+            (without("role = \"gateway\"", "role = \"nothing\""), "line "),
             (format!("lease_ms = 5\n{SMALL}"), "lease_ms: from 100 to 60000"),
-            (format!("lease = 5\n{SMALL}"), "TOML parse error"),
-            (without("cache = 100", "cash = 100"), "TOML parse error"),
+            (format!("lease = 5\n{SMALL}"), "line "),
+            (without("cache = 100", "cash = 100"), "line "),
             ("secret = \"0123456789abcdef\"".into(), "0 members are the controller: one has to be"),
         ] {
             let line = told(&text);

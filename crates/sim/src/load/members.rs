@@ -182,6 +182,7 @@ fn cache(
         segment: SEGMENT,
         alpha: Alpha::new(0.5).expect("between 0 and 1"),
         threshold_rank: 0.1,
+        exchanges_per_s: CacheConfig::exchanges(scenario.rules_per_s, scenario.caches.into()),
         seed: scenario.seed.wrapping_add(at as u64),
         mutant: None,
     };

@@ -15,9 +15,6 @@ use guira_routing::NodeId;
 use super::{Backend, BackendConfig, Reports};
 use crate::{Body, ItemCopy, Loaded, Message, Mutant, Outbox, told};
 
-/// Sessions of one cache node that have ended and whose leases may run, at most: further ones are not opened until one has run out.
-const ENDED_MAX: usize = 8;
-
 /// Keys that are remembered for not having been kept.
 const DECLINED_MAX: usize = 1_000;
 
@@ -93,11 +90,14 @@ impl Backend {
         let Some(peer) = self.caches.get_mut(&from).filter(|_| !is_busy) else { return };
         let incarnation = self.config.incarnation;
         let session = SessionId { incarnation, opening };
-        if opening > peer.last_opening {
-            if peer.ended.len() >= ENDED_MAX {
-                return;
-            }
+        let is_new = opening > peer.last_opening;
+        if is_new {
             peer.end();
+        }
+        // Who begins a session serves nothing under those before it.
+        self.forget_sessions(now, from, Opening(opening.0.saturating_sub(1)), out);
+        let Some(peer) = self.caches.get_mut(&from) else { return };
+        if is_new {
             peer.declined.clear();
             peer.last_opening = opening;
             peer.live = Some(Session {
@@ -119,8 +119,6 @@ impl Backend {
             None => out.send(from, &Message::Void { incarnation, up_to: peer.last_opening }),
             Some(_) => {}
         }
-        // Who begins a session serves nothing under those before it.
-        self.forget_sessions(now, from, Opening(opening.0.saturating_sub(1)), out);
     }
 
     pub(super) fn on_ask_lease(&mut self, now: Moment, from: NodeId, id: SessionId, at: Moment, out: &mut Outbox) {

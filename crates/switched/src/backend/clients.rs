@@ -28,6 +28,13 @@ enum Outcome {
 }
 
 impl Outcome {
+    fn kept_len(&self) -> usize {
+        match self {
+            Self::UnderWay { .. } => 0,
+            Self::Said(reply) => reply.value_len(),
+        }
+    }
+
     fn only_reads(&self) -> bool {
         matches!(self, Self::UnderWay { only_reads: true })
     }
@@ -41,19 +48,24 @@ pub(super) struct Client {
     outcomes: BTreeMap<Number, Outcome>,
     /// Outcomes of what does not only read.
     changes: usize,
+    /// Bytes of the values in them.
+    kept_len: usize,
 }
+
+/// Bytes of values in the answers that are kept for one gateway, beyond which no change is let in but the lowest.
+const KEPT_LEN_MAX: usize = 64 << 20;
 
 /// What is to be done with a request.
 enum Admission {
     /// Carry it out.
     New,
-    /// Nothing: it is under way, or nobody waits for it.
+    /// Nothing: it is under way, nobody waits for it, or there is no room, and it comes again.
     Old,
 }
 
 impl Client {
     fn new(session: SessionId) -> Self {
-        Self { session, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0 }
+        Self { session, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0, kept_len: 0 }
     }
 
     fn admit(&mut self, asker: &Asker, only_reads: bool, out: &mut Outbox) -> Admission {
@@ -61,6 +73,7 @@ impl Client {
             self.done_below = asker.done_below;
             while let Some(entry) = self.outcomes.first_entry().filter(|entry| *entry.key() < asker.done_below) {
                 self.changes -= usize::from(!entry.get().only_reads());
+                self.kept_len -= entry.get().kept_len();
                 entry.remove();
             }
         }
@@ -68,7 +81,7 @@ impl Client {
             return Admission::Old;
         }
         // The lowest is always let in: all others wait for it to be done.
-        let has_room = self.changes < WINDOW_MAX || asker.number == self.done_below;
+        let has_room = (self.changes < WINDOW_MAX && self.kept_len < KEPT_LEN_MAX) || asker.number == self.done_below;
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
                 if let Outcome::Said(reply) = entry.get() {
@@ -166,6 +179,7 @@ impl Backend {
             if only_reads {
                 entry.remove();
             } else {
+                client.kept_len += reply.value_len();
                 entry.insert(Outcome::Said(reply));
             }
         }

@@ -58,7 +58,9 @@ impl StateWork {
 
     pub(super) fn wake_at(&self) -> Option<Moment> {
         let tell_at = if let Stage::Voiding { tell_at } = self.stage { Some(tell_at) } else { None };
-        self.again_at.into_iter().chain(tell_at).min()
+        // What is under way says when it is over.
+        let again_at = self.again_at.filter(|_| self.under_way.is_none());
+        again_at.into_iter().chain(tell_at).min()
     }
 }
 
