@@ -64,7 +64,7 @@ pub struct BackendConfig {
     pub drift: Drift,
     /// Ties its moments to the cluster's seconds.
     pub clock: NodeClock,
-    /// Bytes of key and value together beyond which an item is refused, at most [`ITEM_LEN_MAX`](crate::ITEM_LEN_MAX).
+    /// Bytes of key and value together beyond which an item is refused, at most [`ITEM_LEN_MAX`].
     pub item_len_max: usize,
     /// How hot keys are found.
     pub hot: HotConfig,
