@@ -10,10 +10,10 @@ use guira_item::store::Written;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{
-    Life, Member, Message, Outbox, Role, StaticFile, StoreCall,
+    Happened, Life, Member, Message, Outbox, Role, StaticFile, StoreCall,
     backend::{self, Backend},
-    cache_node::{self, CacheNode},
-    controller::{self, Controller},
+    cache_node::CacheNode,
+    controller::Controller,
     gateway::{self, Gateway},
 };
 
@@ -64,11 +64,11 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         now = now + Span::from_ms(u64::from(*timing));
         backend.step(now, backend::Happened::Message(from, again.clone()), &mut out);
         settle(&mut backend, now, &mut out);
-        cache.step(now, cache_node::Happened::Message(from, again.clone()), &mut out);
-        controller.step(now, controller::Happened::Message(from, again.clone()), &mut out);
+        cache.step(now, Happened::Message(from, again.clone()), &mut out);
+        controller.step(now, Happened::Message(from, again.clone()), &mut out);
         gateway.step(now, gateway::Happened::Message(from, again), &mut out);
-        cache.step(now, cache_node::Happened::Tick, &mut out);
-        controller.step(now, controller::Happened::Tick, &mut out);
+        cache.step(now, Happened::Tick, &mut out);
+        controller.step(now, Happened::Tick, &mut out);
         gateway.step(now, gateway::Happened::Tick, &mut out);
         // What they say can be read.
         assert!(out.sends().all(|(_, bytes)| Message::decode(bytes).is_ok()));

@@ -22,7 +22,7 @@ use guira_routing::NodeId;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::UdpTransport;
-use crate::boot_time::boot_now;
+use crate::clocks::boot_now;
 
 const SOCKET: Token = Token(0);
 const WAKE: Token = Token(1);

@@ -1,3 +1,5 @@
+//! A driver with a real socket: what it heeds, in which order, when it sleeps and how it ends.
+
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -15,9 +15,9 @@
 //! before it is known to be one of ours.
 #![forbid(unsafe_code)]
 
-mod boot_time;
 mod bundle;
 mod clock;
+mod clocks;
 mod counts;
 mod driver;
 mod link;
@@ -26,9 +26,9 @@ mod outgoing;
 mod seal;
 mod udp;
 
-pub use boot_time::boot_now;
 pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
 pub use clock::{CLOCK, NodeClock};
+pub use clocks::{boot_now, unix_now};
 pub use counts::Counts;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
 pub use link::{Frame, Incarnation, Link, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId};

@@ -1,3 +1,5 @@
+//! Two sockets, and a third that is no member: what comes through, and what is counted instead.
+
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, mpsc::RecvTimeoutError},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
-use guira_cluster::{DriverError, Incarnation, NodeClock, Sealer, UdpTransport, boot_now};
+use guira_cluster::{DriverError, Sealer, UdpTransport, unix_now};
 use guira_item::{Clock, store::Store};
 use guira_persist::{
     Limit, Limited, MemoryStore,
@@ -18,8 +18,8 @@ use guira_persist::{
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
-    ITEM_LEN_MAX, Life, Member, Role, StaticFile,
-    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
+    ITEM_LEN_MAX, Member, Role, StaticFile,
+    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig, life},
 };
 use rustix::process::{Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
 use serde_json::{Value, json};
@@ -94,11 +94,6 @@ pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
     StaticFile::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a member is a driver: this is where a cluster's seconds come in")]
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 /// A member that is to start.
 struct Start<'s> {
     file: &'s StaticFile,
@@ -109,12 +104,6 @@ struct Start<'s> {
 impl Start<'_> {
     fn me(&self) -> NodeId {
         NodeId(self.member.id)
-    }
-
-    fn life() -> Life {
-        let unix = unix_now();
-        let incarnation = Incarnation(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX));
-        Life { incarnation, clock: NodeClock::set(boot_now(), unix), seed: incarnation.0 }
     }
 
     fn transport(&self) -> Result<UdpTransport, String> {
@@ -130,7 +119,7 @@ impl Start<'_> {
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
         match &self.member.role {
             Role::Controller => {
-                let config = self.file.controller_config(Self::life());
+                let config = self.file.controller_config(life());
                 let host = ControllerHost::start(self.transport()?, config).map_err(cannot)?;
                 self.serve(
                     signals,
@@ -149,7 +138,7 @@ impl Start<'_> {
                 )
             }
             Role::Cache => {
-                let config = self.file.cache_config(self.me(), &partitions, Self::life());
+                let config = self.file.cache_config(self.me(), &partitions, life());
                 let host = CacheHost::start(self.transport()?, config).map_err(cannot)?;
                 self.serve(
                     signals,
@@ -219,7 +208,7 @@ impl Start<'_> {
     ) -> Result<(), String> {
         let limited = Limited::new(Arc::clone(&store), limit).map_err(|error| format!("cannot start: {error}"))?;
         let limited = Arc::new(limited);
-        let config = self.file.backend_config(self.me(), Self::life());
+        let config = self.file.backend_config(self.me(), life());
         let host = BackendHost::start(self.transport()?, config, Arc::clone(&limited));
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
         let served = self.serve(
@@ -260,7 +249,7 @@ impl Start<'_> {
         };
         allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
-        let config = self.file.gateway_config(self.me(), &partitions, Self::life());
+        let config = self.file.gateway_config(self.me(), &partitions, life());
         let host = GatewayHost::start(self.transport()?, config).map_err(|error| format!("cannot start: {error}"))?;
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });

@@ -1,3 +1,5 @@
+//! The paper's cases, and a plan beside a naive one.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! World   what happens, in the order of virtual time: one seed, one history
+//!   members   who there is, each a core of `guira_switched`
 //!   Clock     each node's own, fast or slow and changing
 //!   Network   loses, doubles, delays and cuts
 //!   Disk      a backend's store: late, failing, and after a crash what it had
@@ -18,6 +19,7 @@ mod clock;
 mod disk;
 mod faults;
 pub mod load;
+mod members;
 mod network;
 mod register;
 mod scenario;

@@ -9,43 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guira_chain::Reply;
-use guira_cluster::{CLOCK, Incarnation, NodeClock};
-use guira_hotkeys::Alpha;
-use guira_item::{Get, Key, Moment, Operation, Span, Time, store::StoreState};
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget};
-use guira_switched::{
-    AskId, Drift, Message, Outbox,
-    backend::{self, Backend, BackendConfig, HotConfig},
-    cache_node::{self, CacheConfig, CacheNode},
-    controller::{self, Controller, ControllerConfig},
-    gateway::{self, Gateway, GatewayConfig},
-};
+use guira_cluster::CLOCK;
+use guira_item::{Get, Key, Moment, Operation, Span, Time};
+use guira_routing::{NodeId, PartitionMap};
+use guira_switched::{AskId, Drift, Happened, Message, Outbox, backend, gateway};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
     clients::{Clients, KeyNumber, Wish},
     clock::Clock,
     disk::{Disk, Failing},
+    members::{Core, FIRST_BACKEND, FIRST_GATEWAY, of_kind},
     network::{Network, Weather},
     register::{Act, State},
     scenario::{Failure, Report, Scenario, chained},
 };
 
-const CONTROLLER: NodeId = NodeId(1);
-const FIRST_CACHE: u16 = 100;
-const FIRST_BACKEND: u16 = 1_000;
-const FIRST_GATEWAY: u16 = 10_000;
-
 /// The first moment of a run, Unix time.
 const BEGINS: Duration = Duration::from_secs(1_800_000_000);
-
-/// What a node is while it is up.
-enum Core {
-    Backend(Box<Backend>),
-    Cache(Box<CacheNode>),
-    Controller(Box<Controller>),
-    Gateway(Box<Gateway>),
-}
 
 /// Something that happens to a node.
 enum Input {
@@ -129,29 +110,16 @@ pub(crate) struct World {
     nodes: BTreeMap<NodeId, Node>,
     pub(crate) network: Network,
     clients: Clients,
-    partitions: Arc<PartitionMap>,
+    pub(crate) partitions: Arc<PartitionMap>,
     out: Outbox,
     /// Clients ask, and things go wrong.
     is_on: bool,
     report: Report,
 }
 
-fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
-    (first..first + count).map(NodeId).collect()
-}
-
-fn hash_of(key: &[u8]) -> KeyHash {
-    KeyHash::of(key, HashSeed(1))
-}
-
-/// So few that many keys share one.
-fn colliding_hash_of(key: &[u8]) -> KeyHash {
-    KeyHash(hash_of(key).0 & (7 << 61))
-}
-
 impl World {
     pub(crate) fn new(scenario: Scenario, seed: u64) -> Self {
-        let backends: Vec<NodeId> = (0..scenario.backends).map(|at| NodeId(FIRST_BACKEND + at)).collect();
+        let backends = of_kind(FIRST_BACKEND, scenario.backends);
         let partitions = PartitionMap::over(&backends).expect("there are some backends, and not too many");
         let mut world = Self {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -187,13 +155,6 @@ impl World {
         world
     }
 
-    /// All nodes.
-    pub(crate) fn names(&self) -> Vec<NodeId> {
-        let Scenario { backends, caches, gateways, .. } = self.scenario;
-        let (caches, backends) = (of_kind(FIRST_CACHE, caches), of_kind(FIRST_BACKEND, backends));
-        [vec![CONTROLLER], caches, backends, of_kind(FIRST_GATEWAY, gateways)].concat()
-    }
-
     /// Something is going to happen after `after`.
     fn come(&mut self, after: Span, coming: Coming) {
         self.order += 1;
@@ -213,93 +174,6 @@ impl World {
         node.life += 1;
         node.wakes_at = None;
         self.step(name, Input::Tick);
-    }
-
-    fn core(&self, name: NodeId, now: Moment, unix: Duration, seed: u64, state: StoreState) -> Core {
-        let scenario = &self.scenario;
-        let incarnation = Incarnation(unix.as_nanos() as u64);
-        let clock = NodeClock::set(now, unix);
-        let caches = of_kind(FIRST_CACHE, scenario.caches);
-        let gateways = of_kind(FIRST_GATEWAY, scenario.gateways);
-        let hash_of = if scenario.hashes_collide { colliding_hash_of } else { hash_of };
-        let partitions = Arc::clone(&self.partitions);
-        let drift = Drift::default();
-        let NodeId(number) = name;
-        match number {
-            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::new(GatewayConfig {
-                me: name,
-                incarnation,
-                partitions,
-                hash_of,
-                controller: CONTROLLER,
-                routes_max: 1_000,
-                drift,
-                resend_after: Span::from_ms(20),
-                answer_within: Span::from_s(5),
-                pending_max: 1_000,
-                seed,
-            }))),
-            FIRST_BACKEND.. => {
-                let cache = usize::from(number - FIRST_BACKEND) % caches.len();
-                let hot = HotConfig {
-                    segment: Span::from_s(1),
-                    burst_log: 20,
-                    burst_visits: 2,
-                    burst_load_min: 0.0,
-                    seed,
-                    ..HotConfig::default()
-                };
-                let config = BackendConfig {
-                    me: name,
-                    incarnation,
-                    caches: vec![caches[cache]],
-                    gateways,
-                    lease: scenario.lease,
-                    drift,
-                    clock,
-                    item_len_max: 60_000,
-                    hot,
-                    mutant: scenario.mutant,
-                };
-                Core::Backend(Box::new(Backend::new(config, state, now)))
-            }
-            FIRST_CACHE.. => Core::Cache(Box::new(CacheNode::new(
-                CacheConfig {
-                    me: name,
-                    incarnation,
-                    backends: self.backends_of(name),
-                    controller: CONTROLLER,
-                    partitions,
-                    hash_of,
-                    items_max: scenario.items_max,
-                    bytes_max: 1 << 20,
-                    drift,
-                    clock,
-                    segment: Span::from_s(1),
-                    alpha: Alpha::new(0.5).expect("between 0 and 1"),
-                    threshold_rank: 0.1,
-                    exchanges_per_s: 100.0,
-                    seed,
-                    mutant: scenario.mutant,
-                },
-                now,
-            ))),
-            _ => {
-                let budget = RuleBudget { updates_per_s: 400, table_len_max: 1_000, deletion_delay: Span::from_s(1) };
-                let config =
-                    ControllerConfig { me: name, incarnation, caches, gateways, budget, lease: Span::from_s(2) };
-                Core::Controller(Box::new(Controller::new(config).expect("the budget leaves room")))
-            }
-        }
-    }
-
-    /// The backends whose keys a cache node may have.
-    fn backends_of(&self, cache: NodeId) -> Vec<NodeId> {
-        let (at, caches) = (cache.0 - FIRST_CACHE, self.scenario.caches);
-        (0..self.scenario.backends)
-            .filter(|backend| backend % caches == at)
-            .map(|at| NodeId(FIRST_BACKEND + at))
-            .collect()
     }
 
     /// A node crashes.
@@ -373,8 +247,8 @@ impl World {
                 let message = Message::decode(bytes).expect("what a core has sent can be read");
                 match core {
                     Core::Backend(core) => core.step(now, backend::Happened::Message(*from, message), out),
-                    Core::Cache(core) => core.step(now, cache_node::Happened::Message(*from, message), out),
-                    Core::Controller(core) => core.step(now, controller::Happened::Message(*from, message), out),
+                    Core::Cache(core) => core.step(now, Happened::Message(*from, message), out),
+                    Core::Controller(core) => core.step(now, Happened::Message(*from, message), out),
                     Core::Gateway(core) => core.step(now, gateway::Happened::Message(*from, message), out),
                 }
             }
@@ -405,8 +279,8 @@ impl World {
             }
             Input::Tick => match core {
                 Core::Backend(core) => core.step(now, backend::Happened::Tick, out),
-                Core::Cache(core) => core.step(now, cache_node::Happened::Tick, out),
-                Core::Controller(core) => core.step(now, controller::Happened::Tick, out),
+                Core::Cache(core) => core.step(now, Happened::Tick, out),
+                Core::Controller(core) => core.step(now, Happened::Tick, out),
                 Core::Gateway(core) => core.step(now, gateway::Happened::Tick, out),
             },
         }

@@ -243,7 +243,7 @@ impl Backend {
         let starting = self.start.as_ref().filter(|start| !start.unheard.is_empty() && !start.is_over);
         let starting = starting.map(|start| start.ask_at.min(start.until));
         let caches = self.caches.values().filter_map(|peer| peer.wake_at());
-        [starting, self.hot.wake_at(), self.state_work.wake_at()].into_iter().flatten().chain(caches).min()
+        [starting, Some(self.hot.wake_at()), self.state_work.wake_at()].into_iter().flatten().chain(caches).min()
     }
 
     /// Numbers.

@@ -24,7 +24,7 @@ use guira_routing::{KeyHash, Load, NodeId, PartitionMap};
 use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
-    Ask, Body, Drift, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said,
+    Ask, Body, Drift, Happened, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said,
     initiator::{Initiator, Turn},
 };
 use items::{Cached, Items};
@@ -86,15 +86,6 @@ const FETCH_FOR: Span = Span::from_s(1);
 
 /// Rules in one message.
 const RULES_AT_ONCE: usize = 1_000;
-
-/// What a cache node is told.
-#[derive(Debug)]
-pub enum Happened<'e> {
-    /// A message came.
-    Message(NodeId, Message<'e>),
-    /// Time has passed.
-    Tick,
-}
 
 /// Numbers about a cache node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,7 +9,7 @@ use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
 use guira_routing::{BudgetError, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
 
-use crate::{Body, Message, Outbox, told};
+use crate::{Body, Happened, Message, Outbox, told};
 
 /// Updates in one message.
 const UPDATES_AT_ONCE: usize = 1_000;
@@ -29,15 +29,6 @@ pub struct ControllerConfig {
     pub budget: RuleBudget,
     /// How long the lease of a session is: who has not been heard of for this long is taken for dead.
     pub lease: Span,
-}
-
-/// What a controller is told.
-#[derive(Debug)]
-pub enum Happened<'e> {
-    /// A message came.
-    Message(NodeId, Message<'e>),
-    /// Time has passed.
-    Tick,
 }
 
 /// A controller.

@@ -22,6 +22,7 @@ pub mod cache_node;
 pub mod controller;
 mod drift;
 pub mod gateway;
+mod happened;
 pub mod host;
 mod initiator;
 mod message;
@@ -32,6 +33,7 @@ mod static_file;
 use guira_cluster::{Frame, SessionId};
 
 pub use drift::Drift;
+pub use happened::Happened;
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};
 pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, StoreCall};

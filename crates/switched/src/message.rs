@@ -6,7 +6,8 @@
 //! cache node --- Open, Opened, AskLease, Lease, Void, Voided, Told, Gone -- backend, controller
 //! gateway ------ Open, Opened, AskLease, Lease, Told, Gone ---------------- controller
 //! ```
-//! Always true: what is decoded has a key where it says so, and lengths that fit what was there; anything else is no message.
+//! Always true: what is asked for has a key, and lengths are those of what was there; anything else is no message. Keys in sessions are bytes, of
+//! which a receiver has nothing unless they are a key.
 
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ pub enum Message<'m> {
     },
     /// A session is begun that has a lease.
     Open {
-        /// Above all of the sender's earlier ones with anybody.
+        /// Above all of the sender's earlier ones with the receiver.
         opening: Opening,
         /// When, by the sender's clock.
         at: Moment,

@@ -3,10 +3,7 @@
 //! Always true: a reply reaches the worker whose client asked, or nobody if nobody waits any more; mail to a worker that has ended goes to
 //! one that has not.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use guira_chain::{Place, Reply};
 use guira_item::{
@@ -36,44 +33,7 @@ pub(super) enum Mail {
 }
 
 /// Where a worker gets its mail.
-pub(super) struct Mailbox {
-    /// `None` once the worker has ended.
-    mail: Mutex<Option<Vec<Mail>>>,
-    wake: Wake,
-}
-
-impl fmt::Debug for Mailbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mailbox")
-    }
-}
-
-impl Mailbox {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Vec<Mail>>> {
-        // Mail is moved in and out whole.
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives the mail back if the worker has ended.
-    fn post(&self, letter: Mail) -> Result<(), Mail> {
-        let mut mail = self.lock();
-        let Some(letters) = &mut *mail else { return Err(letter) };
-        let is_first = letters.is_empty();
-        letters.push(letter);
-        drop(mail);
-        if is_first {
-            (self.wake)();
-        }
-        Ok(())
-    }
-
-    /// Takes what there is; `into` is empty.
-    pub(super) fn take(&self, into: &mut Vec<Mail>) {
-        if let Some(letters) = &mut *self.lock() {
-            std::mem::swap(letters, into);
-        }
-    }
-}
+pub(super) type Mailbox = guira_chain::Mailbox<Mail>;
 
 /// The mailboxes of all workers.
 #[derive(Default, Debug)]
@@ -81,7 +41,7 @@ pub(super) struct PostOffice(RwLock<Vec<Arc<Mailbox>>>);
 
 impl PostOffice {
     pub(super) fn open(&self, wake: Wake) -> Arc<Mailbox> {
-        let mailbox = Arc::new(Mailbox { mail: Mutex::new(Some(Vec::new())), wake });
+        let mailbox = Arc::new(Mailbox::new(wake));
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&mailbox));
         mailbox
     }
@@ -89,8 +49,7 @@ impl PostOffice {
     /// A worker ends; what it has not seen to goes to another.
     pub(super) fn close(&self, mailbox: &Arc<Mailbox>) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, mailbox));
-        let left = mailbox.lock().take();
-        for letter in left.into_iter().flatten() {
+        for letter in mailbox.close() {
             self.forward(letter);
         }
     }

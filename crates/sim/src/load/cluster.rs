@@ -19,21 +19,22 @@ use guira_item::{
 use guira_loadgen::latency::Latencies;
 use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{
-    AskId, Message, Outbox, StoreCall,
+    AskId, Happened, Message, Outbox, StoreCall,
     backend::{self, Backend},
-    cache_node::{self, CacheNode},
-    controller::{self, Controller},
+    cache_node::CacheNode,
+    controller::Controller,
     gateway::{self, Gateway},
 };
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::{
     Architecture, Asked, LoadScenario, Offer,
-    members::{BEGINS, CONTROLLER, Core, FIRST_BACKEND, FIRST_CACHE, GATEWAY, Members, SEGMENT, hash_of, of_kind},
+    members::{BEGINS, Core, GATEWAY, Members, SEGMENT},
     pace::{ADJUSTED_EVERY, Pace},
     popularity::{KEY_LEN, KeyName, Popularity},
     station::Station,
 };
+use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind};
 
 /// A value is its key so many times: 128 bytes, as the paper's.
 const KEYS_IN_VALUE: usize = 8;
@@ -384,9 +385,9 @@ impl Cluster {
         let now = self.now;
         self.steps += 1;
         match Core::of(to) {
-            Core::Controller => self.controller.step(now, controller::Happened::Message(from, message), &mut out),
+            Core::Controller => self.controller.step(now, Happened::Message(from, message), &mut out),
             Core::Gateway => self.gateway.step(now, gateway::Happened::Message(from, message), &mut out),
-            Core::Cache(at) => self.caches[at].step(now, cache_node::Happened::Message(from, message), &mut out),
+            Core::Cache(at) => self.caches[at].step(now, Happened::Message(from, message), &mut out),
             Core::Backend(at) => self.backends[at].step(now, backend::Happened::Message(from, message), &mut out),
         }
         self.carry_out(to, out);
@@ -402,9 +403,9 @@ impl Cluster {
         let now = self.now;
         self.steps += 1;
         match Core::of(node) {
-            Core::Controller => self.controller.step(now, controller::Happened::Tick, &mut out),
+            Core::Controller => self.controller.step(now, Happened::Tick, &mut out),
             Core::Gateway => self.gateway.step(now, gateway::Happened::Tick, &mut out),
-            Core::Cache(at) => self.caches[at].step(now, cache_node::Happened::Tick, &mut out),
+            Core::Cache(at) => self.caches[at].step(now, Happened::Tick, &mut out),
             Core::Backend(at) => self.backends[at].step(now, backend::Happened::Tick, &mut out),
         }
         self.carry_out(node, out);

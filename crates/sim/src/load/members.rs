@@ -6,7 +6,7 @@ use std::time::Duration;
 use guira_cluster::{Incarnation, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget};
+use guira_routing::{NodeId, PartitionMap, RuleBudget};
 use guira_switched::{
     Drift,
     backend::{Backend, BackendConfig, HotConfig},
@@ -16,11 +16,9 @@ use guira_switched::{
 };
 
 use super::LoadScenario;
+use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind};
 
-pub(super) const CONTROLLER: NodeId = NodeId(1);
 pub(super) const GATEWAY: NodeId = NodeId(2);
-pub(super) const FIRST_CACHE: u16 = 100;
-pub(super) const FIRST_BACKEND: u16 = 1_000;
 
 /// When a run begins, by every node's clock, and in Unix time.
 pub(super) const BEGINS: Moment = Moment::from_ns(1_000_000_000);
@@ -42,14 +40,6 @@ const DRIFT: Drift = Drift { ppm: 1_000 };
 
 /// Rules that a table has room for beyond those it needs: a rule of a key that makes room for another may be wanted a moment longer.
 const SPARE_RULES: usize = 64;
-
-pub(super) fn hash_of(key: &[u8]) -> KeyHash {
-    KeyHash::of(key, HashSeed(1))
-}
-
-pub(super) fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
-    (first..first + count).map(NodeId).collect()
-}
 
 /// Who runs, by the number among its kind.
 pub(super) enum Core {

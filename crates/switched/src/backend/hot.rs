@@ -129,7 +129,7 @@ impl HotKeys {
         Some(self.top.hottest().iter().map(loaded).collect())
     }
 
-    pub(super) fn wake_at(&self) -> Option<Moment> {
-        Some(self.segment_from + self.config.segment)
+    pub(super) fn wake_at(&self) -> Moment {
+        self.segment_from + self.config.segment
     }
 }

@@ -7,7 +7,7 @@ use guira_cluster::UdpTransport;
 use guira_item::{Key, Moment};
 use guira_routing::NodeId;
 
-use super::{Host, Machine, Wire, mailbox::Owed, send_all};
+use super::{Host, Machine, Wire, owed::Owed, send_all};
 use crate::{
     AskId, Message, Outbox,
     gateway::{Gateway, GatewayConfig, GatewayCounts, Happened},

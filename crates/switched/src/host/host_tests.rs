@@ -15,7 +15,10 @@ use guira_item::{
 };
 use guira_persist::{Fault, MemoryStore};
 
-use super::{GatewayService, GatewayWorker, LocalCluster, LocalConfig};
+use super::{
+    GatewayService, GatewayWorker,
+    local::{LocalCluster, LocalConfig},
+};
 use crate::backend::HotConfig;
 
 /// Long enough for a busy machine: it ends a test that would fail anyway.

@@ -1,23 +1,22 @@
-//! A whole switched cluster in one process, over 127.0.0.1.
+//! A whole switched cluster in one process, over 127.0.0.1, for tests.
 
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use guira_cluster::{DriverError, Incarnation, Members, NodeClock, Sealer, UdpTransport, boot_now};
+use guira_cluster::{DriverError, Members, Sealer, UdpTransport};
 use guira_item::{Span, store::Store};
 use guira_routing::NodeId;
 
 use super::{
     BackendHost, BackendStatus, CacheHost, CacheStatus, ClockNow, ControllerHost, ControllerStatus, GatewayHost,
-    GatewayService, GatewayStatus, ServiceConfig,
+    GatewayService, GatewayStatus, ServiceConfig, life,
 };
 use crate::{
-    ITEM_LEN_MAX, Life, Member, Role, StaticFile,
+    ITEM_LEN_MAX, Member, Role, StaticFile,
     backend::{BackendConfig, HotConfig},
     cache_node::CacheConfig,
 };
@@ -107,11 +106,6 @@ fn nodes(of: Range<u16>, len: usize) -> io::Result<Vec<NodeId>> {
     if nodes.len() < len { Err(invalid("more nodes than there are numbers for")) } else { Ok(nodes) }
 }
 
-#[expect(clippy::disallowed_methods, reason = "hosts are drivers: this is where a cluster's seconds come in")]
-fn unix_now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 impl<S: Store> LocalCluster<S> {
     /// Starts one whose backends have the stores that `store` gives, by number.
     ///
@@ -138,10 +132,6 @@ impl<S: Store> LocalCluster<S> {
         let mut next_transport = || transports.next().expect("one was bound for each");
 
         let partitions = Arc::new(file.partitions().map_err(invalid)?);
-        let unix = unix_now();
-        let incarnation = Incarnation(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX));
-        let clock = NodeClock::set(boot_now(), unix);
-        let life = || Life { incarnation, clock, seed: rand::random() };
 
         let controller = ControllerHost::start(next_transport(), file.controller_config(life()))?;
         let start_cache = |me: NodeId| {

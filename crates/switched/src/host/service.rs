@@ -21,7 +21,7 @@ use guira_item::{
 use super::{
     GatewayHost, GatewayPoster, Local,
     gateway::{Asked, GatewayTold, Wanted},
-    mailbox::{Mailbox, Owed},
+    owed::{Mailbox, Owed},
 };
 
 /// Operations of a worker that are under way at most, some hundred bytes each beside their values: further ones are refused.
@@ -75,7 +75,8 @@ pub struct GatewayWorker {
 
 impl Drop for GatewayWorker {
     fn drop(&mut self) {
-        self.mailbox.close();
+        // Nobody waits for what is left.
+        drop(self.mailbox.close());
     }
 }
 

@@ -1,4 +1,6 @@
-//! A node's own clock: boot time, which goes on while the machine sleeps. The one place that reads it.
+//! A member's clocks: boot time, which goes on while the machine sleeps, and the wall clock, which people set. The one place that reads them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use guira_item::Moment;
 use rustix::time::{ClockId, clock_gettime};
@@ -8,6 +10,12 @@ pub fn boot_now() -> Moment {
     let now = clock_gettime(ClockId::Boottime);
     // Neither is negative: it counts from the start of the machine.
     Moment::from_ns(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// How long it is since 1970, by the wall clock.
+#[expect(clippy::disallowed_methods, reason = "drivers are where time comes in")]
+pub fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

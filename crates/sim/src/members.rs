@@ -1,0 +1,141 @@
+//! Who is in a simulated cluster, and what each begins a life as.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guira_cluster::{Incarnation, NodeClock};
+use guira_hotkeys::Alpha;
+use guira_item::{Moment, Span, store::StoreState};
+use guira_routing::{HashSeed, KeyHash, NodeId, RuleBudget};
+use guira_switched::{
+    Drift,
+    backend::{Backend, BackendConfig, HotConfig},
+    cache_node::{CacheConfig, CacheNode},
+    controller::{Controller, ControllerConfig},
+    gateway::{Gateway, GatewayConfig},
+};
+
+use crate::{scenario::Scenario, world::World};
+
+pub(crate) const CONTROLLER: NodeId = NodeId(1);
+pub(crate) const FIRST_CACHE: u16 = 100;
+pub(crate) const FIRST_BACKEND: u16 = 1_000;
+pub(crate) const FIRST_GATEWAY: u16 = 10_000;
+
+/// What a node is while it is up.
+pub(crate) enum Core {
+    Backend(Box<Backend>),
+    Cache(Box<CacheNode>),
+    Controller(Box<Controller>),
+    Gateway(Box<Gateway>),
+}
+
+pub(crate) fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
+    (first..first + count).map(NodeId).collect()
+}
+
+pub(crate) fn hash_of(key: &[u8]) -> KeyHash {
+    KeyHash::of(key, HashSeed(1))
+}
+
+/// So few that many keys share one.
+fn colliding_hash_of(key: &[u8]) -> KeyHash {
+    KeyHash(hash_of(key).0 & (7 << 61))
+}
+
+impl World {
+    /// All nodes.
+    pub(crate) fn names(&self) -> Vec<NodeId> {
+        let Scenario { backends, caches, gateways, .. } = self.scenario;
+        let (caches, backends) = (of_kind(FIRST_CACHE, caches), of_kind(FIRST_BACKEND, backends));
+        [vec![CONTROLLER], caches, backends, of_kind(FIRST_GATEWAY, gateways)].concat()
+    }
+
+    /// What a node is in a life that begins `now`, by its own clock, and at `unix`.
+    pub(crate) fn core(&self, name: NodeId, now: Moment, unix: Duration, seed: u64, state: StoreState) -> Core {
+        let scenario = &self.scenario;
+        let incarnation = Incarnation(unix.as_nanos() as u64);
+        let clock = NodeClock::set(now, unix);
+        let caches = of_kind(FIRST_CACHE, scenario.caches);
+        let gateways = of_kind(FIRST_GATEWAY, scenario.gateways);
+        let hash_of = if scenario.hashes_collide { colliding_hash_of } else { hash_of };
+        let partitions = Arc::clone(&self.partitions);
+        let drift = Drift::default();
+        let NodeId(number) = name;
+        match number {
+            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::new(GatewayConfig {
+                me: name,
+                incarnation,
+                partitions,
+                hash_of,
+                controller: CONTROLLER,
+                routes_max: 1_000,
+                drift,
+                resend_after: Span::from_ms(20),
+                answer_within: Span::from_s(5),
+                pending_max: 1_000,
+                seed,
+            }))),
+            FIRST_BACKEND.. => {
+                let cache = usize::from(number - FIRST_BACKEND) % caches.len();
+                let hot = HotConfig {
+                    segment: Span::from_s(1),
+                    burst_log: 20,
+                    burst_visits: 2,
+                    burst_load_min: 0.0,
+                    seed,
+                    ..HotConfig::default()
+                };
+                let config = BackendConfig {
+                    me: name,
+                    incarnation,
+                    caches: vec![caches[cache]],
+                    gateways,
+                    lease: scenario.lease,
+                    drift,
+                    clock,
+                    item_len_max: 60_000,
+                    hot,
+                    mutant: scenario.mutant,
+                };
+                Core::Backend(Box::new(Backend::new(config, state, now)))
+            }
+            FIRST_CACHE.. => Core::Cache(Box::new(CacheNode::new(
+                CacheConfig {
+                    me: name,
+                    incarnation,
+                    backends: self.backends_of(name),
+                    controller: CONTROLLER,
+                    partitions,
+                    hash_of,
+                    items_max: scenario.items_max,
+                    bytes_max: 1 << 20,
+                    drift,
+                    clock,
+                    segment: Span::from_s(1),
+                    alpha: Alpha::new(0.5).expect("between 0 and 1"),
+                    threshold_rank: 0.1,
+                    exchanges_per_s: 100.0,
+                    seed,
+                    mutant: scenario.mutant,
+                },
+                now,
+            ))),
+            _ => {
+                let budget = RuleBudget { updates_per_s: 400, table_len_max: 1_000, deletion_delay: Span::from_s(1) };
+                let config =
+                    ControllerConfig { me: name, incarnation, caches, gateways, budget, lease: Span::from_s(2) };
+                Core::Controller(Box::new(Controller::new(config).expect("the budget leaves room")))
+            }
+        }
+    }
+
+    /// The backends whose keys a cache node may have.
+    pub(crate) fn backends_of(&self, cache: NodeId) -> Vec<NodeId> {
+        let (at, caches) = (cache.0 - FIRST_CACHE, self.scenario.caches);
+        (0..self.scenario.backends)
+            .filter(|backend| backend % caches == at)
+            .map(|at| NodeId(FIRST_BACKEND + at))
+            .collect()
+    }
+}

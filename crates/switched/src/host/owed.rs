@@ -1,0 +1,51 @@
+//! What a gateway owes a server's worker.
+//!
+//! Always true: what is owed is answered once, by whoever has it last: if that ends without an answer, with a failure.
+
+use std::sync::Arc;
+
+use guira_chain::{Place, Reply};
+use guira_item::Answer;
+
+/// Where a worker gets its answers.
+pub(super) type Mailbox = guira_chain::Mailbox<(Place, Reply)>;
+
+/// An answer that somebody waits for.
+#[derive(Debug)]
+pub(super) struct Owed {
+    mailbox: Arc<Mailbox>,
+    place: Place,
+    /// If it ends without an answer, nobody can say whether what was asked took place.
+    may_take_place: bool,
+    is_answered: bool,
+}
+
+impl Owed {
+    pub(super) fn new(mailbox: &Arc<Mailbox>, place: Place) -> Self {
+        Self { mailbox: Arc::clone(mailbox), place, may_take_place: false, is_answered: false }
+    }
+
+    /// It is asked for from here on.
+    pub(super) fn begin(&mut self, changes: bool) {
+        self.may_take_place = changes;
+    }
+
+    pub(super) fn answer(mut self, reply: Reply) {
+        self.is_answered = true;
+        self.post(reply);
+    }
+
+    fn post(&self, reply: Reply) {
+        // Of a worker that has ended nobody waits for it.
+        let _ = self.mailbox.post((self.place, reply));
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            let failed = Answer::Failed { unknown: self.may_take_place };
+            self.post(Reply::Answer(failed, None));
+        }
+    }
+}
