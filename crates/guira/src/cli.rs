@@ -233,6 +233,10 @@ mod tests {
             ("guira serve nonsense", "nonsense: no flag stands before it; -h lists the flags"),
             ("guira bench", "what to do is missing; --help lists it"),
             ("guira store", "what to do is missing; --help lists it"),
+            ("guira cluster up --port 0", "-p 0: write a whole number from 1 to 65535"),
+            ("guira cluster up --backends x", "--backends x: write a whole number"),
+            ("guira cluster up --backends", "--backends needs a value: write a whole number"),
+            ("guira cluster", "what to do is missing; --help lists it"),
             ("guira health --timeout-ms x", "--timeout-ms x: write a whole number"),
         ] {
             let error = parse(line.split(' ').map(OsString::from)).expect_err(line);

@@ -7,35 +7,34 @@
 //!        backend-N/      its items
 //! ```
 
+mod processes;
+mod table;
+
 use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder},
     io::{self, Read, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
-    os::unix::{
-        fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
-        process::CommandExt,
-    },
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Child, Command},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, RecvTimeoutError, Sender},
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use guira_persist::{Durability, Limit};
 use guira_server::CaughtSignals;
 use guira_switched::{Member, ReportsName, Role, StaticFile};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::{
     line_socket::{self, LineSocket},
     node,
 };
+use processes::{END_WITHIN, Processes};
+use table::table;
 
 const CONTROLLER: u16 = 1;
 const FIRST_CACHE: u16 = 100;
@@ -44,12 +43,6 @@ const GATEWAY: u16 = 10_000;
 
 /// How often members are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// A member that has ended is started again after so long.
-const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// How long members may take to end.
-const END_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long an answer of a process is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -174,45 +167,6 @@ impl At {
         print!("{}", table(&members, &up));
         Ok(())
     }
-}
-
-/// What is printed of all members.
-fn table(members: &[(&Member, Value)], up: &BTreeMap<String, Value>) -> String {
-    let mut text = format!("{:<12}{:>8}{:>8}{:>10}  what it says of itself\n", "member", "number", "pid", "restarts");
-    let sum = |role: &str, field: &str| -> u64 {
-        let of_role = members.iter().filter(|(member, _)| member.role.name() == role);
-        of_role.filter_map(|(_, told)| told.get(field).and_then(Value::as_u64)).sum()
-    };
-    for (member, told) in members {
-        let process = up.get(&member.id.to_string());
-        let number = |field: &str| process.and_then(|process| process.get(field)).and_then(Value::as_u64);
-        let shown = |field: &str| number(field).map_or_else(|| "-".to_owned(), |number| number.to_string());
-        let says = match told.as_object() {
-            None => "nothing: it is down, or starting".to_owned(),
-            Some(fields) => {
-                let fields = fields.iter().filter(|(_, value)| !value.is_array());
-                fields.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
-            }
-        };
-        let (role, id) = (member.role.name(), member.id);
-        text += &format!("{role:<12}{id:>8}{:>8}{:>10}  {says}\n", shown("pid"), shown("restarts"));
-    }
-    let (hits, operations) = (sum("cache", "hits"), sum("backend", "operations"));
-    if hits + operations > 0 {
-        let share = 100.0 * hits as f64 / (hits + operations) as f64;
-        text += &format!("\n{share:.1} % of {} operations answered by cache nodes\n", hits + operations);
-    }
-    for (member, told) in members {
-        let hottest = told.get("hottest").and_then(Value::as_array).into_iter().flatten();
-        for (at, key) in hottest.enumerate() {
-            if at == 0 {
-                text += &format!("hottest at cache {}, queries a second:\n", member.id);
-            }
-            let name = key.get("key").and_then(Value::as_str).unwrap_or_default();
-            text += &format!("{:>10} {name}\n", key.get("per_s").and_then(Value::as_f64).unwrap_or_default());
-        }
-    }
-    text
 }
 
 impl Up {
@@ -412,87 +366,4 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
         fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
     };
     write().map_err(|error: io::Error| within(path, &error))
-}
-
-/// The members' processes.
-#[derive(Default)]
-struct Processes(BTreeMap<u16, Process>);
-
-struct Process {
-    child: Option<Child>,
-    pid: u32,
-    restarts: u64,
-    ended_at: Instant,
-}
-
-impl Processes {
-    fn start(&mut self, at: &At, member: &Member, threads: u16) -> Result<(), String> {
-        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let mut command = Command::new(program);
-        // A group of its own: what is typed at the terminal is for this process, which ends them in their order.
-        command.process_group(0);
-        command.args(["node", "--role", member.role.name(), "--id"]).arg(member.id.to_string());
-        command.arg("--with-parent").arg(std::process::id().to_string());
-        command.arg("--coordinator").arg(format!("static:{}", at.file().display()));
-        command.arg("--status-socket").arg(at.node_socket(member.id));
-        command.arg("--threads").arg(threads.to_string());
-        let child = command.spawn().map_err(|error| format!("cannot start a member: {error}"))?;
-        let restarts = self.0.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
-        let pid = child.id();
-        self.0.insert(member.id, Process { child: Some(child), pid, restarts, ended_at: Instant::now() });
-        Ok(())
-    }
-
-    /// Starts again what has ended.
-    fn look(&mut self, at: &At, file: &StaticFile, threads: u16) {
-        for member in &file.members {
-            let Some(process) = self.0.get_mut(&member.id) else { continue };
-            if let Some(child) = &mut process.child {
-                let Ok(Some(status)) = child.try_wait() else { continue };
-                tell(&format!("{} {} has ended ({status}), and is started again", member.role.name(), member.id));
-                (process.child, process.ended_at) = (None, Instant::now());
-            } else if process.ended_at.elapsed() >= START_AGAIN_AFTER
-                && let Err(told) = self.start(at, member, threads)
-            {
-                tell(&told);
-            }
-        }
-    }
-
-    /// Ends all: gateways first, so that nobody asks who is gone.
-    fn end(&mut self) {
-        let rest = self.0.split_off(&GATEWAY);
-        for processes in [rest, std::mem::take(&mut self.0)] {
-            let mut children: Vec<Child> = processes.into_values().filter_map(|process| process.child).collect();
-            for child in &children {
-                if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                    // It may have ended just now.
-                    let _ = kill_process(pid, Signal::TERM);
-                }
-            }
-            let started = Instant::now();
-            for child in &mut children {
-                while started.elapsed() < END_WITHIN && matches!(child.try_wait(), Ok(None)) {
-                    pause();
-                }
-                if matches!(child.try_wait(), Ok(None)) {
-                    let _ = child.kill();
-                }
-                let _ = child.wait();
-            }
-        }
-    }
-
-    fn status(&self) -> String {
-        let all = self.0.iter().map(|(id, process)| {
-            let pid = process.child.as_ref().map(|_| process.pid);
-            (id.to_string(), serde_json::json!({ "pid": pid, "restarts": process.restarts }))
-        });
-        Value::Object(all.collect()).to_string()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a child's end cannot be waited for with a deadline otherwise")]
-fn pause() {
-    thread::sleep(Duration::from_millis(5));
 }

@@ -134,7 +134,8 @@ pub(crate) fn explain(
         (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(arg), _)
             if error.get(ContextKind::ValidValue).is_none() || value.is_none_or(str::is_empty) =>
         {
-            let (name, wanted) = (name(arg, error, command, parse), wanted(arg.get_value_parser()));
+            let name = name(arg, error, command, parse);
+            let wanted = range(error).unwrap_or_else(|| wanted(arg.get_value_parser()).to_owned());
             match value.filter(|value| !value.is_empty()) {
                 Some(value) => format!("{name} {value}: write {wanted}"),
                 None => format!("{name} needs a value: write {wanted}"),
@@ -172,6 +173,13 @@ fn name(
     }
 }
 
+/// The range in which a number would have had to be, as clap has it: `0 is not in 1..=65535`.
+fn range(error: &clap::Error) -> Option<String> {
+    let told = std::error::Error::source(error)?.to_string();
+    let (least, most) = told.split_once(" is not in ")?.1.split_once("..=")?;
+    Some(format!("a whole number from {least} to {most}"))
+}
+
 /// What a value has to look like.
 fn wanted(parser: &ValueParser) -> &'static str {
     let kinds = [
@@ -180,6 +188,7 @@ fn wanted(parser: &ValueParser) -> &'static str {
         (TypeId::of::<f64>(), "a number, such as 1.25"),
         (TypeId::of::<i32>(), "a port, a number up to 65535 (0: off)"),
         (TypeId::of::<u8>(), "a number, such as 1"),
+        (TypeId::of::<u16>(), "a whole number"),
         (TypeId::of::<u32>(), "a whole number up to 4294967295"),
         (TypeId::of::<u64>(), "a whole number"),
         (TypeId::of::<usize>(), "a whole number"),

@@ -201,7 +201,6 @@ impl Book {
     }
 
     /// Waits until clients have been refused so often more.
-    #[cfg(feature = "cassandra")]
     pub fn wait_for_refusals(&self, more: u64) {
         let until = self.refusals.load(SeqCst) + more;
         wait_for("clients are refused", || (self.refusals.load(SeqCst) >= until).then_some(()));
