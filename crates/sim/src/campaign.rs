@@ -4,7 +4,7 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 use std::thread;
 
@@ -41,10 +41,11 @@ pub struct Failed {
 /// Runs `scenario` with the seeds from `first` on, `runs` of them, by `threads` threads.
 ///
 /// # Errors
-/// [`Failed`]: of those that failed, the one with the lowest seed that was found.
+/// [`Failed`]: the one with the lowest seed.
 pub fn campaign(scenario: &Scenario, first: u64, runs: u64, threads: usize) -> Result<Summary, Failed> {
     let next = AtomicU64::new(0);
-    let is_over = AtomicBool::new(false);
+    // The first that has failed so far: those before it are still to be done.
+    let failed_at = AtomicU64::new(runs);
     let reports: Mutex<Vec<(u64, Report)>> = Mutex::default();
     let failures: Mutex<Vec<Failed>> = Mutex::default();
     let locked = "nobody panics while holding it";
@@ -53,13 +54,13 @@ pub fn campaign(scenario: &Scenario, first: u64, runs: u64, threads: usize) -> R
             scope.spawn(|| {
                 loop {
                     let at = next.fetch_add(1, Relaxed);
-                    if at >= runs || is_over.load(Relaxed) {
+                    if at >= failed_at.load(Relaxed) {
                         return;
                     }
                     match one(scenario, first + at, at.is_multiple_of(AGAIN_ONE_IN)) {
                         Ok(report) => reports.lock().expect(locked).push((at, report)),
                         Err(failed) => {
-                            is_over.store(true, Relaxed);
+                            failed_at.fetch_min(at, Relaxed);
                             failures.lock().expect(locked).push(failed);
                         }
                     }
