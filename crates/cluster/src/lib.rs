@@ -7,6 +7,7 @@
 //!   Bundle, messages     several messages in one datagram
 //!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
 //! Members              who is in the view, and where
+//! LineSocket           how a member on this machine is asked how it is
 //! NodeClock            a node's moments and the cluster's seconds
 //! Core, DriverHandle   a state machine on a socket, with a thread of its own; boot_now
 //! ```
@@ -20,6 +21,7 @@ mod clock;
 mod clocks;
 mod counts;
 mod driver;
+mod line_socket;
 mod link;
 mod members;
 mod outgoing;
@@ -31,6 +33,7 @@ pub use clock::{CLOCK, NodeClock};
 pub use clocks::{boot_now, unix_now};
 pub use counts::Counts;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
+pub use line_socket::{LineSocket, ask_line};
 pub use link::{Frame, Incarnation, Link, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId};
 pub use members::{Members, MembersError};
 pub use seal::{DATAGRAM_LEN_MAX, Epoch, HEADER_LEN, Opened, Rejection, Sealer, Secret};

@@ -24,22 +24,23 @@ use std::{
     time::Duration,
 };
 
+use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
 use guira_server::CaughtSignals;
-use guira_switched::{Member, ReportsName, Role, StaticFile};
+use guira_switched::{CacheMode, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
-use crate::{
-    line_socket::{self, LineSocket},
-    node,
-};
-use processes::{END_WITHIN, Processes};
+use crate::node;
+use processes::{END_WITHIN, How, Processes};
 use table::table;
 
 const CONTROLLER: u16 = 1;
 const FIRST_CACHE: u16 = 100;
 const FIRST_BACKEND: u16 = 1_000;
 const GATEWAY: u16 = 10_000;
+
+/// As many as there are to compare, with room for some twice.
+const GATEWAYS_MAX: usize = 16;
 
 /// How often members are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -105,14 +106,21 @@ struct Up {
     #[arg(long, default_value_t = 10_000)]
     items_max: usize,
     /// What backends tell of hot keys
-    #[arg(long, default_value = "both", value_parser = ["every-query", "periodic", "instant", "both"])]
+    #[arg(long, default_value = "both", value_parser = ["every-query", "periodic", "instant", "both", "none"])]
     reports: String,
+    /// Who is asked first for what is only read, to compare: switched, look-aside, look-through or none; of several each is a gateway's, on the
+    /// ports from --port on
+    #[arg(long, default_value = "switched", value_delimiter = ',', value_name = "MODE,...")]
+    cache_mode: Vec<CacheMode>,
     /// Queries a second of a backend below which no key of it bursts
     #[arg(long, default_value_t = 100.0)]
     burst_load_min: f64,
     /// How long a lease is, in milliseconds: so long a change waits at most for a cache node that has fallen silent
     #[arg(long, default_value_t = 1_000)]
     lease_ms: u64,
+    /// Each backend runs under this command, a profiler for instance
+    #[arg(long, hide = true, value_name = "COMMAND")]
+    backend_under: Option<String>,
     #[command(flatten)]
     at: At,
 }
@@ -139,7 +147,7 @@ impl At {
     }
 
     fn ask(&self, line: &str, patience: Duration) -> Result<String, String> {
-        line_socket::ask(&self.socket(), line, patience).map_err(|error| match error.kind() {
+        ask_line(&self.socket(), line, patience).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
                 format!("the cluster in {} does not answer: it may be ending", self.folder.display())
             }
@@ -161,7 +169,7 @@ impl At {
         let file = node::read(&self.file())?;
         let mut members: Vec<(&Member, Value)> = Vec::new();
         for member in &file.members {
-            let told = line_socket::ask(&self.node_socket(member.id), "status", PATIENCE).unwrap_or_default();
+            let told = ask_line(&self.node_socket(member.id), "status", PATIENCE).unwrap_or_default();
             members.push((member, serde_json::from_str(&told).unwrap_or(Value::Null)));
         }
         print!("{}", table(&members, &up));
@@ -193,16 +201,16 @@ impl Up {
         let file = self.file(&at)?;
         write(&at.file(), &file.print().map_err(|error| error.to_string())?)?;
         for member in &file.members {
-            lock(&processes).start(&at, member, self.threads)?;
+            lock(&processes).start(&at, member, &self.how())?;
         }
         let signalled = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
         drop(wishes);
-        greet(&file, &at, SocketAddr::new(self.listen, self.port));
+        greet(&file, &at);
         let who = loop {
             match wished.recv_timeout(LOOK_EVERY) {
                 Ok(Wish::End(who)) => break who,
                 Err(RecvTimeoutError::Timeout) if signalled.try_recv().is_ok() => break None,
-                Err(RecvTimeoutError::Timeout) => lock(&processes).look(&at, &file, self.threads),
+                Err(RecvTimeoutError::Timeout) => lock(&processes).look(&at, &file, &self.how()),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
         };
@@ -213,14 +221,29 @@ impl Up {
         Ok(())
     }
 
+    fn how(&self) -> How<'_> {
+        How { threads: self.threads, backend_under: self.backend_under.as_deref() }
+    }
+
     /// What no member could start with.
     fn check(&self) -> Result<(), String> {
         self.durability.parse::<Durability>().map_err(|told| format!("--durability {}: {told}", self.durability))?;
         if let Some(limit) = self.store_limit.filter(|limit| Limit::new(*limit).is_none()) {
             return Err(format!("--store-limit {limit}: from 1 to {}", Limit::MAX));
         }
-        let address = SocketAddr::new(self.listen, self.port);
-        TcpListener::bind(address).map(drop).map_err(|error| format!("cannot listen on {address}: {error}"))
+        let ports_left = usize::from(u16::MAX - self.port) + 1;
+        if self.cache_mode.len() > GATEWAYS_MAX.min(ports_left) {
+            return Err(format!("--cache-mode: {GATEWAYS_MAX} at most, and a port for each from --port on"));
+        }
+        self.gateways().try_for_each(|(_, address, _)| {
+            TcpListener::bind(address).map(drop).map_err(|error| format!("cannot listen on {address}: {error}"))
+        })
+    }
+
+    /// Numbers of the gateways, where clients find them, and whom they ask first.
+    fn gateways(&self) -> impl Iterator<Item = (u16, SocketAddr, CacheMode)> {
+        let address = |port| SocketAddr::new(self.listen, port);
+        self.cache_mode.iter().zip(0..).map(move |(mode, at)| (GATEWAY + at, address(self.port + at), *mode))
     }
 
     /// The cluster as it is to be: with the secret of the one that was here before, if that had the same backends.
@@ -253,7 +276,7 @@ impl Up {
         };
         let caches = FIRST_CACHE..FIRST_CACHE + self.caches;
         let backends = FIRST_BACKEND..FIRST_BACKEND + self.backends;
-        let count = 2 + caches.len() + backends.len();
+        let count = 1 + caches.len() + backends.len() + self.cache_mode.len();
         let mut addresses = free_addresses(count).map_err(|error| format!("no UDP ports: {error}"))?.into_iter();
         let mut member = |id, role| {
             let address = addresses.next().expect("as many as there are members");
@@ -269,7 +292,8 @@ impl Up {
             };
             member(id, Role::Backend { cache: cache_of(number as u16), store, store_limit: self.store_limit })
         }));
-        members.push(member(GATEWAY, Role::Gateway { listen: SocketAddr::new(self.listen, self.port) }));
+        let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });
+        members.extend(self.gateways().map(gateway));
         let file = StaticFile {
             secret,
             lease_ms: self.lease_ms,
@@ -278,6 +302,7 @@ impl Up {
                 "every-query" => ReportsName::EveryQuery,
                 "periodic" => ReportsName::Periodic,
                 "instant" => ReportsName::Instant,
+                "none" => ReportsName::None,
                 _ => ReportsName::Both,
             },
             burst_load_min: self.burst_load_min,
@@ -325,11 +350,16 @@ fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>)
     })
 }
 
-fn greet(file: &StaticFile, at: &At, listen: SocketAddr) {
+fn greet(file: &StaticFile, at: &At) {
     let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
     let folder = at.folder.display();
     tell(&format!("a switched cluster ({}) in {folder}", roles.join(", ")));
-    tell(&format!("memcached's clients find it at {listen}"));
+    for member in &file.members {
+        if let Role::Gateway { listen, cache_mode } = member.role {
+            let mode = if cache_mode == CacheMode::Switched { String::new() } else { format!(" ({cache_mode})") };
+            tell(&format!("memcached's clients find it at {listen}{mode}"));
+        }
+    }
     tell(&format!("guira cluster status --folder {folder}; a member that is killed is started again"));
 }
 

@@ -14,7 +14,6 @@ mod extended;
 mod health;
 mod help;
 mod kept;
-mod line_socket;
 mod lock_memory;
 mod mistake;
 mod node;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use guira_cluster::{DriverError, Sealer, UdpTransport, unix_now};
+use guira_cluster::{DriverError, LineSocket, Sealer, UdpTransport, unix_now};
 use guira_item::{Clock, store::Store};
 use guira_persist::{
     Limit, Limited, MemoryStore,
@@ -24,7 +24,7 @@ use guira_switched::{
 use rustix::process::{Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
 use serde_json::{Value, json};
 
-use crate::{line_socket::LineSocket, serve::files_of_the_server};
+use crate::serve::files_of_the_server;
 
 /// Bytes that the values of answers may take that are on their way to clients.
 const LATE_LEN_MAX: usize = 256 << 20;
@@ -185,7 +185,7 @@ impl Start<'_> {
                     _ => Err(format!("store {store}: write memory or rocksdb:PATH")),
                 }
             }
-            Role::Gateway { listen } => self.gateway(*listen, signals),
+            Role::Gateway { listen, .. } => self.gateway(*listen, signals),
         }
     }
 
@@ -220,6 +220,7 @@ impl Start<'_> {
                     json!({
                         "serves": status.serves,
                         "operations": status.counts.operations,
+                        "load_per_s": status.load_per_s,
                         "cached_keys": status.cached_keys,
                         "fetches": status.counts.fetches,
                         "bursts": status.counts.bursts,

@@ -10,6 +10,7 @@
 pub mod affinity;
 mod answer_lines;
 pub mod blocking;
+pub mod changing;
 mod connection;
 pub mod cp;
 pub mod driver;
@@ -29,6 +30,7 @@ pub mod progress;
 pub mod protocol;
 pub mod rate_search;
 pub mod read_through;
+pub mod reader;
 pub mod replay;
 pub mod resp;
 pub mod scramble;

@@ -12,9 +12,7 @@
 //!   members tell each other beside requests takes none, nor does a gateway;
 //! - a queue before each node; what finds no room is lost, and its client is told so in the end by the gateway, which does not ask again;
 //! - the network is perfect: the same time for each hop, in order;
-//! - a store answers at once, and has every key there can be: a value is its key, repeated;
-//! - for [`Architecture::LookThrough`] the network takes every request to the cache node first, which passes on what it has not; for
-//!   [`Architecture::LookAside`] that takes a hop more, by way of who has asked.
+//! - a store answers at once, and has every key there can be: a value is its key, repeated.
 //!
 //! *Throughput* is what the paper's is ([`Offer::Most`]): clients ask so fast that between 0.5 % and 1 % is lost, so that one node at its
 //! limit is what limits all. *Scale*: every rate is told as of the paper's, and divided by [`LoadScenario::scale`] where it is simulated,
@@ -26,31 +24,19 @@
 
 mod cluster;
 pub mod experiments;
+mod key_name;
 mod measuring;
 mod members;
 mod pace;
-mod popularity;
 mod station;
 #[cfg(test)]
 mod tests;
 mod warming;
 
 use guira_item::Span;
-use guira_switched::backend::Reports;
+pub use guira_loadgen::changing::Pattern;
+use guira_switched::{CacheMode, backend::Reports};
 use serde::Serialize;
-
-/// Who is asked first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub enum Architecture {
-    /// Backends; there is no cache.
-    NoCache,
-    /// Whom a rule names, or the backend (SwitchKV).
-    Switched,
-    /// The cache, which says that it has nothing, and then the backend.
-    LookAside,
-    /// The cache, which asks the backend for what it has not.
-    LookThrough,
-}
 
 /// How much is asked.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -79,20 +65,6 @@ pub struct Writes {
     pub by_popularity: bool,
 }
 
-/// How popularity changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pattern {
-    /// Cold keys become the hottest.
-    HotIn,
-    /// The hottest keys become the coldest.
-    HotOut,
-    /// Cold keys take the places of some.
-    Random {
-        /// Of so many that are the hottest.
-        of: usize,
-    },
-}
-
 /// A change of popularity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
@@ -110,7 +82,7 @@ pub struct Change {
 #[derive(Clone, Debug)]
 pub struct LoadScenario {
     /// Who is asked first.
-    pub architecture: Architecture,
+    pub cache_mode: CacheMode,
     /// Backends.
     pub backends: u16,
     /// Cache nodes; each has its share of the backends.
@@ -164,7 +136,7 @@ impl Default for LoadScenario {
     /// cache node of 14 million requests a second, beyond which the paper's did not go (section 4.3).
     fn default() -> Self {
         Self {
-            architecture: Architecture::Switched,
+            cache_mode: CacheMode::Switched,
             backends: 128,
             caches: 1,
             backend_per_s: 100e3,
@@ -253,7 +225,7 @@ pub struct LoadReport {
 pub fn measure(scenario: &LoadScenario) -> LoadReport {
     let mut cluster = cluster::Cluster::new(scenario.clone());
     cluster.begin();
-    if scenario.warms && scenario.architecture != Architecture::NoCache {
+    if scenario.warms && scenario.cache_mode != CacheMode::None {
         cluster.warm();
     }
     cluster.run(scenario.settle);

@@ -70,6 +70,11 @@ impl World {
                 hash_of,
                 controller: CONTROLLER,
                 routes_max: 1_000,
+                cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
+                cache_of: caches
+                    .iter()
+                    .flat_map(|cache| self.backends_of(*cache).into_iter().map(|it| (it, *cache)))
+                    .collect(),
                 drift,
                 resend_after: Span::from_ms(20),
                 answer_within: Span::from_s(5),

@@ -5,7 +5,7 @@ use std::fmt;
 use guira_history::{Event, Violation, check};
 use guira_item::Span;
 use guira_routing::{HashSeed, KeyHash};
-use guira_switched::Mutant;
+use guira_switched::{CacheMode, Mutant};
 
 use crate::{
     register::{Act, Register, State},
@@ -21,6 +21,8 @@ pub struct Scenario {
     pub caches: u16,
     /// Gateways.
     pub gateways: u16,
+    /// Who the gateways ask first, each the next of these, from the beginning again.
+    pub cache_modes: &'static [CacheMode],
     /// Clients, dealt out to the gateways.
     pub clients: usize,
     /// Keys, some of which are asked for more often.
@@ -52,6 +54,7 @@ impl Default for Scenario {
             backends: 3,
             caches: 2,
             gateways: 2,
+            cache_modes: &[CacheMode::Switched],
             clients: 8,
             keys: 20,
             operations_per_s: 100,
@@ -68,7 +71,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 5] = ["usual", "stormy", "busy", "patient", "colliding"];
+pub const SCENARIOS: [&str; 6] = ["usual", "stormy", "busy", "patient", "colliding", "aside"];
 
 impl Scenario {
     /// The one of a name.
@@ -84,6 +87,8 @@ impl Scenario {
             "patient" => Some(Self { lease: Span::from_s(4), disk_takes_max: Span::from_ms(200), ..usual }),
             // Few hashes for all keys.
             "colliding" => Some(Self { hashes_collide: true, ..usual }),
+            // Gateways that ask the cache first, whether a rule says so or not.
+            "aside" => Some(Self { cache_modes: &[CacheMode::LookAside, CacheMode::LookThrough], ..usual }),
             _ => None,
         }
     }

@@ -202,6 +202,8 @@ impl Backend {
                 self.on_told(now, from, session, frame, out);
             }
             Message::Joined { .. }
+            | Message::Probe(_)
+            | Message::Absent { .. }
             | Message::Reply { .. }
             | Message::Gone { .. }
             | Message::Opened { .. }
@@ -249,6 +251,11 @@ impl Backend {
     /// Numbers.
     pub fn counts(&self) -> BackendCounts {
         self.counts
+    }
+
+    /// Reads of late, a second.
+    pub fn load(&self, now: Moment) -> f64 {
+        self.hot.load(now)
     }
 
     /// Operations that are on their way.

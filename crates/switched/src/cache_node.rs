@@ -92,7 +92,7 @@ const RULES_AT_ONCE: usize = 1_000;
 pub struct CacheCounts {
     /// Requests answered.
     pub hits: u64,
-    /// Requests sent on to their backends.
+    /// Requests sent on to their backends, and probes for what is not here.
     pub misses: u64,
     /// Items that came in.
     pub admitted: u64,
@@ -163,9 +163,21 @@ impl CacheNode {
     }
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
-        if let Message::Request(ask) = &message {
-            self.on_request(now, ask, out);
-            return;
+        match &message {
+            Message::Request(ask) => {
+                if !self.is_answered(now, ask, out) {
+                    out.send(self.config.partitions.owner_of(ask.hash), &message);
+                }
+                return;
+            }
+            Message::Probe(ask) => {
+                if !self.is_answered(now, ask, out) {
+                    let absent = Message::Absent { session: ask.asker.session, number: ask.asker.number };
+                    out.send(ask.asker.gateway, &absent);
+                }
+                return;
+            }
+            _ => {}
         }
         let is_controller = from == self.config.controller;
         let initiator = if is_controller { Some(&mut self.controller) } else { self.sources.get_mut(&from) };
@@ -212,16 +224,17 @@ impl CacheNode {
         }
     }
 
-    fn on_request(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) {
-        if let Some(said) = self.found(now, ask) {
+    /// Answers from here, if that can be.
+    fn is_answered(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) -> bool {
+        let found = self.found(now, ask);
+        if let Some(said) = &found {
             let message =
                 Message::Reply { session: ask.asker.session, number: ask.asker.number, said: said.borrowed() };
             out.send(ask.asker.gateway, &message);
-            self.counts.hits += 1;
-            return;
         }
-        self.counts.misses += 1;
-        out.send(self.config.partitions.owner_of(ask.hash), &Message::Request(*ask));
+        let counter = if found.is_some() { &mut self.counts.hits } else { &mut self.counts.misses };
+        *counter += 1;
+        found.is_some()
     }
 
     /// What is answered from here.

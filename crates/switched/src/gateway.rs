@@ -6,6 +6,8 @@
 //!           v
 //!         backend of the partition                         retried there, under the same number
 //! ```
+//! In the other [`CacheMode`]s every plain read goes to the cache node, or none.
+//!
 //! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
 //! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere.
 
@@ -21,7 +23,7 @@ use guira_item::{Answer, Key, Moment, Operation, Span};
 use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
 
 use crate::{
-    AskId, Body, Drift, ITEM_LEN_MAX, Message, Number, Outbox, Said,
+    AskId, Asker, Body, CacheMode, Drift, ITEM_LEN_MAX, Message, Number, Outbox, Said,
     initiator::{Initiator, Turn},
 };
 use pending::{Pending, What};
@@ -42,6 +44,10 @@ pub struct GatewayConfig {
     pub controller: NodeId,
     /// Rules at most.
     pub routes_max: usize,
+    /// Who is asked first for what is only read.
+    pub cache_mode: CacheMode,
+    /// The cache nodes of backends, for the modes that go by these.
+    pub cache_of: BTreeMap<NodeId, NodeId>,
     /// The bound on clocks.
     pub drift: Drift,
     /// How long an answer is waited for before it is asked again, at first.
@@ -170,14 +176,18 @@ impl Gateway {
         }
         // How used an item is, only its backend can tell.
         let is_cacheable = only_reads && matches!(operation, Operation::Get(get) if !get.tells);
-        let cache = is_cacheable.then(|| self.route(now, hash)).flatten();
+        let cache = is_cacheable.then(|| self.route(now, backend, hash)).flatten();
         let what = What::Operation { key: key.as_bytes().into(), hash, operation: Owned::of(operation) };
         self.begin(now, id, backend, what, only_reads, cache, out);
     }
 
-    /// The cache node that a rule names, unless it has fallen silent.
-    fn route(&self, now: Moment, hash: KeyHash) -> Option<NodeId> {
-        let cache = self.routes.lookup(hash)?;
+    /// The cache node that is asked first, unless it has fallen silent.
+    fn route(&self, now: Moment, backend: NodeId, hash: KeyHash) -> Option<NodeId> {
+        let cache = match self.config.cache_mode {
+            CacheMode::Switched => self.routes.lookup(hash),
+            CacheMode::LookAside | CacheMode::LookThrough => self.config.cache_of.get(&backend).copied(),
+            CacheMode::None => None,
+        }?;
         let is_silent = self.suspects.get(&cache).is_some_and(|suspect| now < suspect.until);
         (!is_silent).then_some(cache)
     }
@@ -239,7 +249,8 @@ impl Gateway {
         match upstream.session_or_join(now, pending.backend, out) {
             Some(session) => {
                 let done_below = upstream.open.first().copied().unwrap_or(number);
-                pending.send(now, crate::Asker { gateway: self.config.me, session, number, done_below }, out);
+                let asker = Asker { gateway: self.config.me, session, number, done_below };
+                pending.send(now, asker, self.config.cache_mode == CacheMode::LookAside, out);
             }
             None => pending.is_sent = false,
         }
@@ -318,6 +329,7 @@ impl Gateway {
         let is_controller = from == self.config.controller;
         match message {
             Message::Reply { session, number, said } => self.on_reply(now, from, session, number, said, out),
+            Message::Absent { session, number } => self.on_absent(now, from, session, number, out),
             Message::Joined { session } => self.on_joined(now, from, session, out),
             Message::Void { incarnation, up_to } if is_controller => {
                 // Nothing is served by its rules.
@@ -370,6 +382,23 @@ impl Gateway {
             self.finish(number, said.to_reply(), out);
         } else {
             self.counts.ignored += 1;
+        }
+    }
+
+    /// A cache node that was probed has not got it: its backend is asked.
+    fn on_absent(&mut self, now: Moment, from: NodeId, session: SessionId, number: Number, out: &mut Outbox) {
+        if let Some(suspect) = self.suspects.get_mut(&from) {
+            suspect.unanswered = 0;
+        }
+        let pending = self.pending.get_mut(&number).filter(|pending| pending.cache == Some(from) && pending.is_sent);
+        let Some(pending) = pending else {
+            self.counts.ignored += 1;
+            return;
+        };
+        if self.upstreams.get(&pending.backend).and_then(Upstream::session) == Some(session) {
+            // The backend has not been sent it yet.
+            (pending.cache, pending.was_sent) = (None, false);
+            self.send(now, number, out);
         }
     }
 

@@ -12,12 +12,14 @@
 //!
 //! - [`backend`], [`cache_node`], [`controller`], [`gateway`]: the four.
 //! - [`host`]: the four on sockets and threads, and a gateway as a service.
+//! - [`CacheMode`]: how a gateway uses cache nodes, for comparison.
 //! - [`Message`]: what they tell each other. [`Outbox`]: what a step wants done.
 //! - [`StaticFile`]: a cluster as a file says it is. [`host`]: the cores on sockets and threads.
 //! - [`Mutant`]: faults that the checkers have to find out.
 #![forbid(unsafe_code)]
 
 pub mod backend;
+mod cache_mode;
 pub mod cache_node;
 pub mod controller;
 mod drift;
@@ -32,6 +34,7 @@ mod static_file;
 
 use guira_cluster::{Frame, SessionId};
 
+pub use cache_mode::CacheMode;
 pub use drift::Drift;
 pub use happened::Happened;
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};

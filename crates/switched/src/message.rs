@@ -3,6 +3,7 @@
 //! ```text
 //! gateway --- Join, Joined, Request, Reply, Gone -------------------------- backend
 //! gateway --- Request, Reply -------------- cache node --- Request (on) --- backend
+//! gateway --- Probe, Reply, Absent -------- cache node
 //! cache node --- Open, Opened, AskLease, Lease, Void, Voided, Told, Gone -- backend, controller
 //! gateway ------ Open, Opened, AskLease, Lease, Told, Gone ---------------- controller
 //! ```
@@ -47,6 +48,15 @@ pub enum Message<'m> {
         /// What is said.
         #[serde(borrow)]
         said: Said<'m>,
+    },
+    /// An item is asked for, where it may be cached, and nobody is to be asked on.
+    Probe(#[serde(borrow)] Ask<'m>),
+    /// What was probed for is not to be had here.
+    Absent {
+        /// The session of the request.
+        session: SessionId,
+        /// The number of the request.
+        number: Number,
     },
     /// The receiver goes by a session that the sender does not know, or no more.
     Gone {

@@ -27,6 +27,7 @@
 //! role = "gateway"
 //! address = "10.0.0.4:7000"
 //! listen = "0.0.0.0:11211"       # memcached's protocol, over TCP
+//! cache_mode = "switched"        # or look-aside, look-through, none
 //! ```
 //! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
 //! a backend's cache node is one.
@@ -39,7 +40,7 @@ use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, Rul
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Drift, ITEM_LEN_MAX,
+    CacheMode, Drift, ITEM_LEN_MAX,
     backend::{BackendConfig, HotConfig, Reports},
     cache_node::CacheConfig,
     controller::ControllerConfig,
@@ -77,7 +78,7 @@ pub struct StaticFile {
     pub items_max: usize,
     /// Megabytes of keys and values of a cache node, at most.
     pub cache_megabytes: usize,
-    /// What backends tell of hot keys: `every-query`, `periodic`, `instant` or `both`.
+    /// What backends tell of hot keys: `every-query`, `periodic`, `instant`, `both` or `none`.
     pub reports: ReportsName,
     /// Queries a second of a backend below which no key of it bursts.
     pub burst_load_min: f64,
@@ -107,6 +108,8 @@ pub enum ReportsName {
     /// [`Reports::Both`].
     #[default]
     Both,
+    /// [`Reports::None`].
+    None,
 }
 
 impl ReportsName {
@@ -116,6 +119,7 @@ impl ReportsName {
             Self::Periodic => Reports::Periodic,
             Self::Instant => Reports::Instant,
             Self::Both => Reports::Both,
+            Self::None => Reports::None,
         }
     }
 }
@@ -156,6 +160,9 @@ pub enum Role {
     Gateway {
         /// Where clients find it.
         listen: SocketAddr,
+        /// Who is asked first for what is only read.
+        #[serde(default)]
+        cache_mode: CacheMode,
     },
 }
 
@@ -435,8 +442,21 @@ impl StaticFile {
         }
     }
 
+    /// The cache nodes of backends that have one.
+    fn cache_of(&self) -> BTreeMap<NodeId, NodeId> {
+        let of = |member: &Member| match member.role {
+            Role::Backend { cache: Some(cache), .. } => Some((NodeId(member.id), NodeId(cache))),
+            _ => None,
+        };
+        self.members.iter().filter_map(of).collect()
+    }
+
     /// What a gateway is.
     pub fn gateway_config(&self, me: NodeId, partitions: &Arc<PartitionMap>, life: Life) -> GatewayConfig {
+        let cache_mode = match self.member(me).map(|member| &member.role) {
+            Some(Role::Gateway { cache_mode, .. }) => *cache_mode,
+            _ => CacheMode::default(),
+        };
         GatewayConfig {
             me,
             incarnation: life.incarnation,
@@ -444,6 +464,8 @@ impl StaticFile {
             hash_of,
             controller: self.controller(),
             routes_max: self.budget().table_len_max,
+            cache_mode,
+            cache_of: self.cache_of(),
             drift: Drift::default(),
             resend_after: RESEND_AFTER,
             answer_within: Span::from_ms(self.answer_within_ms),

@@ -5,12 +5,13 @@
 use std::{
     collections::BTreeMap,
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command},
     thread,
     time::{Duration, Instant},
 };
 
-use guira_switched::{Member, StaticFile};
+use guira_switched::{Member, Role, StaticFile};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -33,17 +34,36 @@ struct Process {
     ended_at: Instant,
 }
 
+/// How members are started.
+pub(super) struct How<'h> {
+    /// Threads of a gateway that serve clients.
+    pub(super) threads: u16,
+    /// Words of a command that runs a backend's.
+    pub(super) backend_under: Option<&'h str>,
+}
+
+impl How<'_> {
+    fn command(&self, role: &Role, program: &Path) -> Command {
+        let under = self.backend_under.filter(|_| matches!(role, Role::Backend { .. }));
+        let mut words = under.unwrap_or_default().split_whitespace();
+        let Some(first) = words.next() else { return Command::new(program) };
+        let mut command = Command::new(first);
+        command.args(words).arg(program);
+        command
+    }
+}
+
 impl Processes {
-    pub(super) fn start(&mut self, at: &At, member: &Member, threads: u16) -> Result<(), String> {
+    pub(super) fn start(&mut self, at: &At, member: &Member, how: &How<'_>) -> Result<(), String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let mut command = Command::new(program);
+        let mut command = how.command(&member.role, &program);
         // A group of its own: what is typed at the terminal is for this process, which ends them in their order.
         command.process_group(0);
         command.args(["node", "--role", member.role.name(), "--id"]).arg(member.id.to_string());
         command.arg("--with-parent").arg(std::process::id().to_string());
         command.arg("--coordinator").arg(format!("static:{}", at.file().display()));
         command.arg("--status-socket").arg(at.node_socket(member.id));
-        command.arg("--threads").arg(threads.to_string());
+        command.arg("--threads").arg(how.threads.to_string());
         let child = command.spawn().map_err(|error| format!("cannot start a member: {error}"))?;
         let restarts = self.0.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
         let pid = child.id();
@@ -52,7 +72,7 @@ impl Processes {
     }
 
     /// Starts again what has ended.
-    pub(super) fn look(&mut self, at: &At, file: &StaticFile, threads: u16) {
+    pub(super) fn look(&mut self, at: &At, file: &StaticFile, how: &How<'_>) {
         for member in &file.members {
             let Some(process) = self.0.get_mut(&member.id) else { continue };
             if let Some(child) = &mut process.child {
@@ -60,7 +80,7 @@ impl Processes {
                 tell(&format!("{} {} has ended ({status}), and is started again", member.role.name(), member.id));
                 (process.child, process.ended_at) = (None, Instant::now());
             } else if process.ended_at.elapsed() >= START_AGAIN_AFTER
-                && let Err(told) = self.start(at, member, threads)
+                && let Err(told) = self.start(at, member, how)
             {
                 tell(&told);
             }

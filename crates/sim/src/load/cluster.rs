@@ -4,8 +4,8 @@
 //! asks ----> Gateway ==hop==> Station of a node --done--> its core ==hop==> Gateway --> answers
 //!                    ==hop==> core, for all that is no request
 //! ```
-//! Always true: what happens at one moment happens in one order, whatever the machine; lanes of the network are in order by themselves, as
-//! each has one delay, so that only nodes that serve and nodes that wake have to be searched for the next.
+//! Always true: what happens at one moment happens in one order, whatever the machine; the network is in order by itself, as
+//! it has one delay, so that only nodes that serve and nodes that wake have to be searched for the next.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -16,10 +16,10 @@ use guira_item::{
     Answer, Expiry, Get, Key, Moment, Operation, Span, Store, StoreMode,
     store::{Generation, Record, Written},
 };
-use guira_loadgen::latency::Latencies;
+use guira_loadgen::{changing::ChangingKeys, latency::Latencies};
 use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{
-    AskId, Happened, Message, Outbox, StoreCall,
+    AskId, CacheMode, Happened, Message, Outbox, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -28,10 +28,10 @@ use guira_switched::{
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::{
-    Architecture, Asked, LoadScenario, Offer,
+    Asked, LoadScenario, Offer,
+    key_name::{KEY_LEN, KeyName, name_of},
     members::{BEGINS, Core, GATEWAY, Members, SEGMENT},
     pace::{ADJUSTED_EVERY, Pace},
-    popularity::{KEY_LEN, KeyName, Popularity},
     station::Station,
 };
 use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind};
@@ -96,7 +96,7 @@ pub(super) struct Tally {
 /// What comes next.
 #[derive(Clone, Copy)]
 enum Next {
-    Arrival { lane: usize },
+    Arrival,
     Done(NodeId),
     Wake(NodeId),
     Ask,
@@ -106,7 +106,7 @@ enum Next {
 /// Everything.
 pub(super) struct Cluster {
     pub(super) scenario: LoadScenario,
-    pub(super) popularity: Popularity,
+    pub(super) popularity: ChangingKeys,
     pub(super) rng: Xoshiro256PlusPlus,
     pub(super) now: Moment,
     partitions: Arc<PartitionMap>,
@@ -121,7 +121,7 @@ pub(super) struct Cluster {
     /// When each node wakes, as they are named by [`Cluster::place`].
     wakes_at: Vec<Moment>,
     /// By the hops that they take, less one.
-    lanes: [VecDeque<(Moment, Datagram)>; 2],
+    on_the_way: VecDeque<(Moment, Datagram)>,
     spare: Vec<Vec<u8>>,
     out: Outbox,
     requests: Requests,
@@ -138,7 +138,7 @@ pub(super) struct Cluster {
 impl Cluster {
     /// A cluster at rest.
     pub(super) fn new(mut scenario: LoadScenario) -> Self {
-        if scenario.architecture == Architecture::NoCache {
+        if scenario.cache_mode == CacheMode::None {
             scenario.caches = 0;
         }
         let Members { gateway, controller, caches, backends, partitions } = Members::new(&scenario);
@@ -147,7 +147,7 @@ impl Cluster {
         let cache_stations = caches.iter().map(|_| Station::new(cache_per_s, scenario.cache_queue_len_max));
         let backend_stations = backends.iter().map(|_| Station::new(backend_per_s, scenario.backend_queue_len_max));
         Self {
-            popularity: Popularity::new(scenario.keys, scenario.exponent, scenario.seed),
+            popularity: ChangingKeys::new(scenario.keys, scenario.exponent, scenario.seed),
             rng: Xoshiro256PlusPlus::seed_from_u64(scenario.seed),
             now: BEGINS,
             gateway,
@@ -156,7 +156,7 @@ impl Cluster {
             serving: BinaryHeap::new(),
             wakes: BinaryHeap::new(),
             wakes_at: vec![FAR; 2 + caches.len() + backends.len()],
-            lanes: Default::default(),
+            on_the_way: VecDeque::new(),
             spare: Vec::new(),
             out: Outbox::default(),
             requests: Requests::default(),
@@ -203,7 +203,7 @@ impl Cluster {
         // One to each backend: so that there is a session with it when it counts.
         for backend in 0..self.backends.len() {
             let key = loop {
-                let key = self.popularity.any_key(&mut self.rng);
+                let key = name_of(self.popularity.any_key(&mut self.rng));
                 if self.backend_of(&key) == backend {
                     break key;
                 }
@@ -216,11 +216,6 @@ impl Cluster {
     /// The backend that has a key.
     pub(super) fn backend_of(&self, key: &KeyName) -> usize {
         usize::from(self.partitions.owner_of(hash_of(key)).0 - FIRST_BACKEND)
-    }
-
-    /// The backend's cache node.
-    fn cache_of(&self, backend: NodeId) -> NodeId {
-        NodeId(FIRST_CACHE + (backend.0 - FIRST_BACKEND) % self.scenario.caches)
     }
 
     /// What is cached.
@@ -300,7 +295,10 @@ impl Cluster {
         loop {
             for (to, bytes) in out.sends() {
                 let is_request = to.0 >= FIRST_CACHE
-                    && matches!(Message::decode(bytes), Ok(Message::Request(_) | Message::Flush(_)));
+                    && matches!(
+                        Message::decode(bytes),
+                        Ok(Message::Request(_) | Message::Probe(_) | Message::Flush(_))
+                    );
                 tells |= !is_request && to != GATEWAY;
                 self.send(Datagram { from, to, is_request, bytes: Vec::new() }, bytes);
             }
@@ -326,22 +324,10 @@ impl Cluster {
 
     /// Puts something on the network.
     fn send(&mut self, mut datagram: Datagram, bytes: &[u8]) {
-        let mut hops = 1;
-        if datagram.is_request {
-            let to_backend = datagram.to.0 >= FIRST_BACKEND;
-            match self.scenario.architecture {
-                Architecture::LookAside | Architecture::LookThrough if to_backend && datagram.from == GATEWAY => {
-                    datagram.to = self.cache_of(datagram.to);
-                }
-                // By way of who has asked.
-                Architecture::LookAside if to_backend => hops = 2,
-                _ => {}
-            }
-        }
         datagram.bytes = self.spare.pop().unwrap_or_default();
         datagram.bytes.clear();
         datagram.bytes.extend_from_slice(bytes);
-        self.lanes[hops - 1].push_back((self.now + self.scenario.hop.times(hops as u64), datagram));
+        self.on_the_way.push_back((self.now + self.scenario.hop, datagram));
     }
 
     /// Something has come to where it was sent.
@@ -443,7 +429,8 @@ impl Cluster {
         let is_write = self.scenario.writes.filter(|writes| self.rng.random_bool(writes.share));
         match is_write {
             Some(writes) => {
-                let key = if writes.by_popularity { self.draw() } else { self.popularity.any_key(&mut self.rng) };
+                let any = |cluster: &mut Self| name_of(cluster.popularity.any_key(&mut cluster.rng));
+                let key = if writes.by_popularity { self.draw() } else { any(self) };
                 self.write(key);
             }
             None => {
@@ -458,7 +445,7 @@ impl Cluster {
             let rank = self.popularity.draw(&mut self.rng);
             match self.scenario.asked {
                 Asked::Hottest(len) if rank >= len => {}
-                _ => return self.popularity.key(rank),
+                _ => return name_of(self.popularity.key(rank)),
             }
         }
     }
@@ -472,16 +459,12 @@ impl Cluster {
 
     /// What comes next, and when: of what comes at the same time, what is named first here.
     fn next(&self) -> Option<(Moment, Next)> {
-        let arrivals = self
-            .lanes
-            .iter()
-            .enumerate()
-            .filter_map(|(lane, datagrams)| Some((datagrams.front()?.0, Next::Arrival { lane })));
+        let arrival = self.on_the_way.front().map(|(at, _)| (*at, Next::Arrival));
         let done = self.serving.peek().map(|Reverse((at, node))| (*at, Next::Done(*node)));
         let wake = self.wakes.peek().map(|Reverse((at, node))| (*at, Next::Wake(*node)));
         let ask = self.ask_at_ns.map(|at| (Moment::from_ns(at as u64), Next::Ask));
         let adjust = ask.map(|_| (self.adjust_at, Next::Adjust));
-        arrivals.chain(done).chain(wake).chain(ask).chain(adjust).min_by_key(|(at, _)| *at)
+        arrival.into_iter().chain(done).chain(wake).chain(ask).chain(adjust).min_by_key(|(at, _)| *at)
     }
 
     /// Time passes; clients ask if they do.
@@ -490,8 +473,8 @@ impl Cluster {
         while let Some((at, next)) = self.next().filter(|(at, _)| *at <= until) {
             self.now = self.now.max(at);
             match next {
-                Next::Arrival { lane } => {
-                    if let Some((_, datagram)) = self.lanes[lane].pop_front() {
+                Next::Arrival => {
+                    if let Some((_, datagram)) = self.on_the_way.pop_front() {
                         self.arrive(datagram);
                     }
                 }

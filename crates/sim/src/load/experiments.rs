@@ -3,10 +3,10 @@
 //! What an experiment varies it varies around the scenario it is given, whose default is the paper's.
 
 use guira_item::Span;
-use guira_switched::backend::Reports;
+use guira_switched::{CacheMode, backend::Reports};
 use serde::Serialize;
 
-use super::{Architecture, Asked, Change, LoadReport, LoadScenario, Offer, Pattern, Writes, measure};
+use super::{Asked, Change, LoadReport, LoadScenario, Offer, Pattern, Writes, measure};
 
 /// One run: what was varied, and what came of it. Rates are the paper's.
 #[derive(Clone, Debug, Serialize)]
@@ -14,7 +14,7 @@ pub struct Row {
     /// Which experiment it belongs to.
     pub experiment: &'static str,
     /// Who is asked first.
-    pub architecture: Architecture,
+    pub cache_mode: CacheMode,
     /// Backends.
     pub backends: u16,
     /// What each can do, requests a second.
@@ -48,12 +48,12 @@ impl Row {
         );
         Self {
             experiment,
-            architecture: scenario.architecture,
+            cache_mode: scenario.cache_mode,
             backends: scenario.backends,
             backend_per_s: scenario.backend_per_s,
-            caches: if scenario.architecture == Architecture::NoCache { 0 } else { scenario.caches },
+            caches: if scenario.cache_mode == CacheMode::None { 0 } else { scenario.caches },
             cache_per_s: scenario.cache_per_s,
-            cache_items: if scenario.architecture == Architecture::NoCache { 0 } else { scenario.cache_items },
+            cache_items: if scenario.cache_mode == CacheMode::None { 0 } else { scenario.cache_items },
             exponent: scenario.exponent,
             write_share: scenario.writes.map_or(0.0, |writes| writes.share),
             setting,
@@ -86,11 +86,11 @@ pub fn experiments() -> Vec<Experiment> {
 }
 
 const EXPONENTS: [f64; 4] = [0.0, 0.9, 0.95, 0.99];
-const CACHED: [Architecture; 3] = [Architecture::Switched, Architecture::LookAside, Architecture::LookThrough];
+const CACHED: [CacheMode; 3] = [CacheMode::Switched, CacheMode::LookAside, CacheMode::LookThrough];
 
 /// Figure 9: what each backend does without a cache, by skew.
 pub fn backends(base: &LoadScenario) -> Vec<Row> {
-    let scenario = |exponent| LoadScenario { architecture: Architecture::NoCache, exponent, ..base.clone() };
+    let scenario = |exponent| LoadScenario { cache_mode: CacheMode::None, exponent, ..base.clone() };
     EXPONENTS.into_iter().map(|exponent| Row::run("backends", &scenario(exponent))).collect()
 }
 
@@ -98,8 +98,8 @@ pub fn backends(base: &LoadScenario) -> Vec<Row> {
 pub fn skew(base: &LoadScenario) -> Vec<Row> {
     let mut rows = Vec::new();
     for exponent in EXPONENTS {
-        for architecture in CACHED {
-            rows.push(Row::run("skew", &LoadScenario { architecture, exponent, ..base.clone() }));
+        for cache_mode in CACHED {
+            rows.push(Row::run("skew", &LoadScenario { cache_mode, exponent, ..base.clone() }));
         }
     }
     rows
@@ -129,13 +129,13 @@ pub fn writes(base: &LoadScenario) -> Vec<Row> {
 /// A run at some rates, for latencies: short, and not scaled, as they are not.
 fn at_rates(experiment: &'static str, base: &LoadScenario, shares: &[f64]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for architecture in CACHED {
+    for cache_mode in CACHED {
         for share in shares {
             let offer = Offer::PerSecond(f64::from(base.backends) * base.backend_per_s * share);
             let (settle, measure) = (Span::from_ms(20), Span::from_ms(30));
             rows.push(Row::run(
                 experiment,
-                &LoadScenario { architecture, offer, settle, measure, scale: 1.0, ..base.clone() },
+                &LoadScenario { cache_mode, offer, settle, measure, scale: 1.0, ..base.clone() },
             ));
         }
     }
@@ -179,8 +179,8 @@ pub fn scaling(base: &LoadScenario) -> Vec<Row> {
         if caches > 1 {
             rows.push(Row::run("scaling", &LoadScenario { caches, ..scenario.clone() }));
         }
-        for architecture in [Architecture::LookAside, Architecture::NoCache] {
-            rows.push(Row::run("scaling", &LoadScenario { architecture, ..scenario.clone() }));
+        for cache_mode in [CacheMode::LookAside, CacheMode::None] {
+            rows.push(Row::run("scaling", &LoadScenario { cache_mode, ..scenario.clone() }));
         }
     }
     rows

@@ -46,7 +46,7 @@ impl Cluster {
             if next == change_at
                 && let Some(change) = self.scenario.change
             {
-                self.popularity.change(&change, &mut self.rng);
+                self.popularity.change(change.pattern, change.keys, &mut self.rng);
                 change_at = self.now + change.every;
             }
         }

@@ -1,5 +1,6 @@
 //! The cores of a cluster: who there is, and as what they are made.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,10 +85,12 @@ impl Members {
             lease: LEASE,
         });
         let cache_of = |at: usize| caches.get(at % caches.len().max(1)).copied();
+        let of = |(at, backend): (usize, &NodeId)| Some((*backend, cache_of(at)?));
+        let caches_of = backends.iter().enumerate().filter_map(of).collect();
         let sources = |at: usize| backends.iter().copied().skip(at).step_by(caches.len()).collect();
         let cache = |(at, me): (usize, &NodeId)| cache(scenario, at, *me, sources(at), Arc::clone(&partitions));
         Self {
-            gateway: gateway(scenario, Arc::clone(&partitions), budget.table_len_max),
+            gateway: gateway(scenario, Arc::clone(&partitions), caches_of, budget.table_len_max),
             controller: controller.expect("some rules a second, and room for them"),
             caches: caches.iter().enumerate().map(cache).collect(),
             backends: backends.iter().enumerate().map(|(at, me)| backend(scenario, at, *me, cache_of(at))).collect(),
@@ -106,7 +109,12 @@ fn budget(scenario: &LoadScenario) -> RuleBudget {
     RuleBudget { table_len_max: scenario.cache_items + budget.buffer_len() + SPARE_RULES, ..budget }
 }
 
-fn gateway(scenario: &LoadScenario, partitions: Arc<PartitionMap>, routes_max: usize) -> Gateway {
+fn gateway(
+    scenario: &LoadScenario,
+    partitions: Arc<PartitionMap>,
+    cache_of: BTreeMap<NodeId, NodeId>,
+    routes_max: usize,
+) -> Gateway {
     // As long as a full queue takes, and as much again.
     let queued_s = scenario.backend_queue_len_max as f64 * scenario.scale / scenario.backend_per_s;
     let answer_within = Span::from_ms(10) + Span::from_ns((2e9 * queued_s) as u64);
@@ -117,6 +125,8 @@ fn gateway(scenario: &LoadScenario, partitions: Arc<PartitionMap>, routes_max: u
         hash_of,
         controller: CONTROLLER,
         routes_max,
+        cache_mode: scenario.cache_mode,
+        cache_of,
         drift: DRIFT,
         // Later than that: so nothing is asked for twice.
         resend_after: answer_within.times(2),

@@ -5,9 +5,9 @@ use guira_item::Span;
 use super::*;
 
 /// Eight backends of 1,000 requests a second.
-fn small(architecture: Architecture) -> LoadScenario {
+fn small(cache_mode: CacheMode) -> LoadScenario {
     LoadScenario {
-        architecture,
+        cache_mode,
         backends: 8,
         backend_per_s: 1_000.0,
         cache_per_s: 100_000.0,
@@ -21,62 +21,60 @@ fn small(architecture: Architecture) -> LoadScenario {
 
 #[test]
 fn every_request_is_answered_once_and_no_node_exceeds_its_rate() {
-    for architecture in
-        [Architecture::NoCache, Architecture::Switched, Architecture::LookAside, Architecture::LookThrough]
-    {
+    for cache_mode in [CacheMode::None, CacheMode::Switched, CacheMode::LookAside, CacheMode::LookThrough] {
         for writes in [None, Some(Writes { share: 0.2, by_popularity: true })] {
-            let report = measure(&LoadScenario { writes, ..small(architecture) });
-            assert_eq!(report.requests, report.requests_answered + report.requests_lost, "{architecture:?}");
-            assert_eq!(report.wrong_answers, 0, "{architecture:?}");
+            let report = measure(&LoadScenario { writes, ..small(cache_mode) });
+            assert_eq!(report.requests, report.requests_answered + report.requests_lost, "{cache_mode:?}");
+            assert_eq!(report.wrong_answers, 0, "{cache_mode:?}");
             assert!(report.requests_lost > 0, "some is lost where most is asked: {report:?}");
             // What has begun before may be done in it.
             let busiest = report.backends_per_s[0];
-            assert!((900.0..=1_002.0).contains(&busiest), "{architecture:?}: {busiest}");
-            assert!(report.hits_per_s + report.passed_on as f64 <= 100_010.0, "{architecture:?}: {report:?}");
+            assert!((900.0..=1_002.0).contains(&busiest), "{cache_mode:?}: {busiest}");
+            assert!(report.hits_per_s + report.passed_on as f64 <= 100_010.0, "{cache_mode:?}: {report:?}");
         }
     }
 }
 
 #[test]
 fn without_a_cache_alike_keys_use_all_backends_and_one_key_uses_one() {
-    let alike = measure(&LoadScenario { exponent: 0.0, ..small(Architecture::NoCache) });
+    let alike = measure(&LoadScenario { exponent: 0.0, ..small(CacheMode::None) });
     assert!((7_000.0..8_010.0).contains(&alike.answered_per_s), "{alike:?}");
-    let one = LoadScenario { asked: Asked::Hottest(1), ..small(Architecture::NoCache) };
+    let one = LoadScenario { asked: Asked::Hottest(1), ..small(CacheMode::None) };
     let uncached = measure(&one);
     assert!((900.0..1_010.0).contains(&uncached.answered_per_s), "{uncached:?}");
-    let cached = measure(&LoadScenario { architecture: Architecture::Switched, settle: Span::from_s(2), ..one });
+    let cached = measure(&LoadScenario { cache_mode: CacheMode::Switched, settle: Span::from_s(2), ..one });
     assert!(cached.answered_per_s > 20_000.0, "{cached:?}");
 }
 
 #[test]
 fn a_cache_before_all_is_the_limit_and_one_beside_them_is_not() {
-    let slow = |architecture| LoadScenario { cache_per_s: 6_000.0, ..small(architecture) };
-    let beside = measure(&slow(Architecture::Switched));
-    for architecture in [Architecture::LookAside, Architecture::LookThrough] {
-        let before = measure(&slow(architecture));
+    let slow = |cache_mode| LoadScenario { cache_per_s: 6_000.0, ..small(cache_mode) };
+    let beside = measure(&slow(CacheMode::Switched));
+    for cache_mode in [CacheMode::LookAside, CacheMode::LookThrough] {
+        let before = measure(&slow(cache_mode));
         assert!(before.answered_per_s < 6_010.0, "{before:?}");
         assert!(beside.answered_per_s > before.answered_per_s * 1.4, "{beside:?} {before:?}");
     }
 }
 
 #[test]
-fn a_miss_takes_as_many_hops_as_its_architecture_says() {
+fn a_miss_takes_as_many_hops_as_its_cache_mode_says() {
     // Little is asked, so that nobody waits: 1 ms at a backend, 10 us at a cache node.
-    let us = |architecture| {
+    let us = |cache_mode| {
         let scenario = LoadScenario {
             exponent: 0.0,
             cache_items: 0,
             warms: false,
             offer: Offer::PerSecond(20.0),
             measure: Span::from_s(2),
-            ..small(architecture)
+            ..small(cache_mode)
         };
         measure(&scenario).p50_us
     };
     let near = |measured: f64, us: f64| (measured - us).abs() < us * 0.002;
-    assert!(near(us(Architecture::Switched), 1_020.0));
-    assert!(near(us(Architecture::LookThrough), 1_040.0));
-    assert!(near(us(Architecture::LookAside), 1_050.0));
+    assert!(near(us(CacheMode::Switched), 1_020.0));
+    assert!(near(us(CacheMode::LookThrough), 1_040.0));
+    assert!(near(us(CacheMode::LookAside), 1_050.0));
 }
 
 #[test]
@@ -84,7 +82,7 @@ fn a_run_repeats_itself() {
     let scenario = LoadScenario {
         change: Some(Change { pattern: Pattern::HotIn, keys: 5, first: Span::from_ms(100), every: Span::from_ms(200) }),
         sample_every: Span::from_ms(100),
-        ..small(Architecture::Switched)
+        ..small(CacheMode::Switched)
     };
     let first = measure(&scenario);
     assert_eq!(first, measure(&scenario));
@@ -103,13 +101,13 @@ fn what_becomes_hot_at_once_is_cached_within_half_a_second_when_bursts_are_told(
         measure: Span::from_ms(1_500),
         sample_every: Span::from_ms(100),
         change: Some(Change { pattern: Pattern::HotIn, keys: 20, first: Span::from_ms(500), every: Span::from_s(9) }),
-        ..small(Architecture::Switched)
+        ..small(CacheMode::Switched)
     };
     let report = measure(&scenario);
     let average =
         |samples: &[Sample]| samples.iter().map(|sample| sample.answered_per_s).sum::<f64>() / samples.len() as f64;
     let before = average(&report.samples[..5]);
-    let uncached = measure(&LoadScenario { architecture: Architecture::NoCache, change: None, ..scenario });
+    let uncached = measure(&LoadScenario { cache_mode: CacheMode::None, change: None, ..scenario });
     assert!(before > 2.0 * uncached.answered_per_s, "{before} beside {uncached:?}");
     let lost_most = report.samples[5..10].iter().map(|sample| sample.lost).fold(0.0, f64::max);
     assert!(lost_most > 0.02, "it is felt: {report:?}");

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use guira_item::Span;
-use guira_switched::backend::Reports;
+use guira_switched::{CacheMode, backend::Reports};
 
 use super::{
-    Architecture,
     cluster::Cluster,
+    key_name::{KeyName, name_of},
     members::{BURST_VISITS, REPORTED},
-    popularity::KeyName,
 };
 
 /// A backend is asked for a fifth of what it can do: its queue does not fill.
@@ -25,12 +24,13 @@ impl Cluster {
     /// Has the hottest keys cached, and their rules made.
     pub(super) fn warm(&mut self) {
         let ranks = 0..self.scenario.cache_items as u64;
-        let mut missing: Vec<KeyName> = ranks.map(|rank| self.popularity.key(rank)).collect();
+        let mut missing: Vec<KeyName> = ranks.map(|rank| name_of(self.popularity.key(rank))).collect();
         for _ in 0..PASSES {
             match self.scenario.reports {
                 Reports::Periodic => self.report_all(&missing),
                 Reports::EveryQuery => self.ask_each(&missing, 1),
                 Reports::Instant | Reports::Both => self.ask_each(&missing, BURST_VISITS as usize + 2),
+                Reports::None => {}
             }
             let cached: BTreeSet<Box<[u8]>> = self.cached_keys();
             missing.retain(|key| !cached.contains(&key[..]));
@@ -38,7 +38,7 @@ impl Cluster {
                 break;
             }
         }
-        if self.scenario.architecture == Architecture::Switched {
+        if self.scenario.cache_mode == CacheMode::Switched {
             self.await_rules();
         }
     }

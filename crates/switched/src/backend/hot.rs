@@ -17,6 +17,8 @@ pub enum Reports {
     /// The hottest of each segment, and bursts.
     #[default]
     Both,
+    /// Nothing: nothing is counted either.
+    None,
 }
 
 /// How hot keys are found. The defaults are the paper's (section 4.4).
@@ -91,12 +93,15 @@ impl HotKeys {
     /// Counts a read; whether its key is to be told at once.
     pub(super) fn see(&mut self, key: &[u8], now: Moment) -> bool {
         self.queries += 1;
+        if self.config.reports == Reports::None {
+            return false;
+        }
         if self.sampler.picks() {
             self.top.see(key);
         }
         match self.config.reports {
             Reports::EveryQuery => true,
-            Reports::Periodic => false,
+            Reports::Periodic | Reports::None => false,
             Reports::Instant | Reports::Both => {
                 self.log.see(key) > self.config.burst_visits && self.load(now) >= self.config.burst_load_min
             }
@@ -104,7 +109,7 @@ impl HotKeys {
     }
 
     /// Queries a second of late: of the last segment, or of this one if that is more already.
-    fn load(&self, now: Moment) -> f64 {
+    pub(super) fn load(&self, now: Moment) -> f64 {
         let elapsed_s = now.since(self.segment_from).as_s().max(self.config.segment.as_s() / 8.0);
         self.per_s.max(self.queries as f64 / elapsed_s)
     }

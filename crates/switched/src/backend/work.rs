@@ -84,15 +84,19 @@ impl Backend {
                 versions_shown: true,
                 buries: true,
             };
-            match work.chain.advance(&mut setting, &mut replies) {
+            let next = work.chain.advance(&mut setting, &mut replies);
+            self.answer(now, &key, &work, &mut replies, out);
+            match next {
                 Next::Read => {
                     out.store.push(StoreCall::Read(key.clone()));
-                    self.answer(now, &key, &work, &mut replies, out);
                     self.keys.insert(key, work);
                     break;
                 }
                 Next::Write => match self.may_write() {
-                    Err(error) => work.chain.on_written(Err(&error), &mut replies),
+                    Err(error) => {
+                        work.chain.on_written(Err(&error), &mut replies);
+                        self.answer(now, &key, &work, &mut replies, out);
+                    }
                     Ok(()) => {
                         if self.config.mutant == Some(Mutant::R4) {
                             // The fault: cache nodes are told before the store has it, and nobody waits for them.
@@ -100,17 +104,12 @@ impl Backend {
                         }
                         let write = write_of(key.clone(), work.chain.written(), self.config.clock.time(now));
                         out.store.push(StoreCall::Write(key.clone(), write));
-                        self.answer(now, &key, &work, &mut replies, out);
                         self.keys.insert(key, work);
                         break;
                     }
                 },
-                Next::Rest => {
-                    self.answer(now, &key, &work, &mut replies, out);
-                    break;
-                }
+                Next::Rest => break,
             }
-            self.answer(now, &key, &work, &mut replies, out);
         }
         self.replies = replies;
     }

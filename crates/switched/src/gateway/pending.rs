@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub(super) cache: Option<NodeId>,
     /// In the session that there is.
     pub(super) is_sent: bool,
-    /// In any.
+    /// In any, to whom it goes now.
     pub(super) was_sent: bool,
     /// When it was sent, if once.
     pub(super) sent_at: Option<Moment>,
@@ -34,7 +34,8 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn send(&mut self, now: Moment, asker: Asker, out: &mut Outbox) {
+    /// Sends it; to a cache node as a probe, if that `probes`.
+    pub(super) fn send(&mut self, now: Moment, asker: Asker, probes: bool, out: &mut Outbox) {
         self.sent_at = (!self.was_sent).then_some(now);
         (self.is_sent, self.was_sent) = (true, true);
         match &self.what {
@@ -42,7 +43,10 @@ impl Pending {
             What::Operation { key, hash, operation } => {
                 let key = Key::new(key).expect("it was a key when it was asked for");
                 let ask = Ask { asker, hash: *hash, key, operation: operation.get() };
-                out.send(self.cache.unwrap_or(self.backend), &Message::Request(ask));
+                match self.cache {
+                    Some(cache) if probes => out.send(cache, &Message::Probe(ask)),
+                    cache => out.send(cache.unwrap_or(self.backend), &Message::Request(ask)),
+                }
             }
         }
     }

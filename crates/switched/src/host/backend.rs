@@ -64,6 +64,8 @@ pub struct BackendStatus {
     pub counts: BackendCounts,
     /// Keys that cache nodes may have.
     pub cached_keys: usize,
+    /// Reads of late, a second.
+    pub load_per_s: u64,
     /// It serves.
     pub serves: bool,
     /// The socket's numbers.
@@ -89,6 +91,7 @@ impl<S: Store> BackendHost<S> {
         self.look(|BackendMachine { backend, .. }, wire| BackendStatus {
             counts: backend.counts(),
             cached_keys: backend.cached_keys(),
+            load_per_s: backend.load(boot_now()).round() as u64,
             serves: backend.serves(),
             wire,
         })

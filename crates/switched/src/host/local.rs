@@ -16,7 +16,7 @@ use super::{
     GatewayService, GatewayStatus, ServiceConfig, life,
 };
 use crate::{
-    ITEM_LEN_MAX, Member, Role, StaticFile,
+    CacheMode, ITEM_LEN_MAX, Member, Role, StaticFile,
     backend::{BackendConfig, HotConfig},
     cache_node::CacheConfig,
 };
@@ -123,7 +123,7 @@ impl<S: Store> LocalCluster<S> {
             let role = Role::Backend { cache: cache_of(at), store: String::new(), store_limit: None };
             (*me, role)
         };
-        let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT });
+        let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() });
         let roles = [(CONTROLLER, Role::Controller)].into_iter();
         let roles = roles.chain(caches.iter().map(|me| (*me, Role::Cache)));
         let roles = roles.chain(backends.iter().enumerate().map(backend)).chain(gateways.iter().map(gateway));

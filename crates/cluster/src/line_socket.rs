@@ -25,11 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A socket that is answered; gone when it is dropped.
 #[derive(Debug)]
-pub(crate) struct LineSocket(PathBuf);
+pub struct LineSocket(PathBuf);
 
 impl LineSocket {
     /// Opens it at `path`, where nobody else answers; `answer` is called for one line at a time.
-    pub(crate) fn open(path: &Path, answer: impl Fn(&str) -> String + Send + 'static) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Somebody answers there, something that is no socket lies there, or the system refuses.
+    pub fn open(path: &Path, answer: impl Fn(&str) -> String + Send + 'static) -> io::Result<Self> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "it is answered already"));
         }
@@ -71,7 +74,10 @@ fn serve(mut stream: &UnixStream, answer: &impl Fn(&str) -> String) -> io::Resul
 }
 
 /// Asks whoever answers at `path`; to the end of what is said, or of `patience`.
-pub(crate) fn ask(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
+///
+/// # Errors
+/// Nobody answers there, or not in time.
+pub fn ask_line(path: &Path, line: &str, patience: Duration) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
@@ -90,7 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let socket = LineSocket::open(&path, |line| format!("you said {line}")).expect("a socket");
-        assert_eq!(ask(&path, "hello", PATIENCE).expect("an answer"), "you said hello");
+        assert_eq!(ask_line(&path, "hello", PATIENCE).expect("an answer"), "you said hello");
         assert!(LineSocket::open(&path, |_| String::new()).is_err(), "there is one already");
         drop(socket);
         assert!(!path.exists());

@@ -1,4 +1,4 @@
-//! Which key is asked for: zipf over ranks, and which key has which rank, as that changes (SwitchKV, section 4.4).
+//! Popularity that changes: zipf over ranks, and which key has which rank at a time (SwitchKV, section 4.4).
 //!
 //! ```text
 //! rank    0 ........ NAMED | NAMED ...... keys
@@ -8,23 +8,30 @@
 
 use std::collections::VecDeque;
 
-use guira_loadgen::{scramble::Scramble, zipf::Zipf};
 use rand::{Rng, RngExt};
 
-use super::{Change, Pattern};
+use crate::{scramble::Scramble, zipf::Zipf};
 
 /// Ranks whose indices are listed: more than any change of the paper's touches.
 const NAMED: u64 = 1 << 16;
 
-/// Bytes of a key: a number in hexadecimal (16, as the paper's).
-pub(crate) const KEY_LEN: usize = 16;
+/// How popularity changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Cold keys become the hottest.
+    HotIn,
+    /// The hottest keys become the coldest.
+    HotOut,
+    /// Cold keys take the places of some.
+    Random {
+        /// Of so many that are the hottest.
+        of: usize,
+    },
+}
 
-/// A key by its bytes.
-pub(crate) type KeyName = [u8; KEY_LEN];
-
-/// The popularity of all keys.
-#[derive(Debug)]
-pub(crate) struct Popularity {
+/// The keys `0..keys`, by their popularity.
+#[derive(Clone, Debug)]
+pub struct ChangingKeys {
     zipf: Zipf,
     scramble: Scramble,
     keys: u64,
@@ -35,8 +42,9 @@ pub(crate) struct Popularity {
     cold: u64,
 }
 
-impl Popularity {
-    pub(crate) fn new(keys: u64, exponent: f64, seed: u64) -> Self {
+impl ChangingKeys {
+    /// `keys` of them, 1 to 2^62; zipf with `exponent`, 0 being uniform; `seed` chooses which are hot.
+    pub fn new(keys: u64, exponent: f64, seed: u64) -> Self {
         Self {
             zipf: Zipf::new(keys, exponent),
             scramble: Scramble::new(keys, seed),
@@ -48,33 +56,28 @@ impl Popularity {
     }
 
     /// The rank of the next key.
-    pub(crate) fn draw(&self, rng: &mut impl Rng) -> u64 {
+    pub fn draw(&self, rng: &mut impl Rng) -> u64 {
         self.zipf.sample(rng)
     }
 
-    /// The key of a rank.
-    pub(crate) fn key(&self, rank: u64) -> KeyName {
+    /// The key that has a rank now.
+    pub fn key(&self, rank: u64) -> u64 {
         let index = match self.named.get(rank as usize) {
             Some(index) => *index,
             None => rank.wrapping_add_signed(self.shift) % self.keys,
         };
-        self.name(index)
+        self.scramble.apply(index)
     }
 
     /// Any key, each as likely.
-    pub(crate) fn any_key(&self, rng: &mut impl Rng) -> KeyName {
-        self.name(rng.random_range(0..self.keys))
+    pub fn any_key(&self, rng: &mut impl Rng) -> u64 {
+        self.scramble.apply(rng.random_range(0..self.keys))
     }
 
-    fn name(&self, index: u64) -> KeyName {
-        let number = self.scramble.apply(index);
-        std::array::from_fn(|at| b"0123456789abcdef"[(number >> (60 - 4 * at) & 15) as usize])
-    }
-
-    /// Some keys take others' ranks.
-    pub(crate) fn change(&mut self, change: &Change, rng: &mut impl Rng) {
-        for _ in 0..change.keys {
-            match change.pattern {
+    /// So many keys take others' ranks.
+    pub fn change(&mut self, pattern: Pattern, keys: usize, rng: &mut impl Rng) {
+        for _ in 0..keys {
+            match pattern {
                 Pattern::HotIn => {
                     let cold = self.next_cold();
                     self.named.push_front(cold);
@@ -108,17 +111,16 @@ mod tests {
     use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
 
     use super::*;
-    use guira_item::Span;
 
-    fn keys(popularity: &Popularity, ranks: std::ops::Range<u64>) -> Vec<KeyName> {
+    fn keys(popularity: &ChangingKeys, ranks: std::ops::Range<u64>) -> Vec<u64> {
         ranks.map(|rank| popularity.key(rank)).collect()
     }
 
-    fn changed(pattern: Pattern, keys: usize) -> (Popularity, Popularity) {
+    fn changed(pattern: Pattern, keys: usize) -> (ChangingKeys, ChangingKeys) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut popularity = Popularity::new(10_000_000_000, 0.99, 3);
-        popularity.change(&Change { pattern, keys, first: Span::from_s(1), every: Span::from_s(1) }, &mut rng);
-        (Popularity::new(10_000_000_000, 0.99, 3), popularity)
+        let mut popularity = ChangingKeys::new(10_000_000_000, 0.99, 3);
+        popularity.change(pattern, keys, &mut rng);
+        (ChangingKeys::new(10_000_000_000, 0.99, 3), popularity)
     }
 
     #[test]
