@@ -1,7 +1,7 @@
 //! Guira's experiments: each states its workload, measures Guira and its peers in one alternating run, and reports
 //! ratios. [`server`] measures servers as processes, over the network; [`engine`] measures index and cache in process, beside
 //! the [`peers`] that the paper compares with; [`map`] measures concurrent maps, a process each; [`store`] measures what a store
-//! behind the engine costs.
+//! behind the engine costs; [`cluster`] measures a switched cluster of processes.
 //!
 //! ```text
 //! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table) ── figure (plots)
@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod crew;
 pub mod engine;
 mod error;
@@ -27,6 +28,7 @@ mod ratio_table;
 pub mod report;
 pub mod server;
 pub mod store;
+mod workplace;
 
 pub use error::BenchError;
 pub use experiment::Extent;

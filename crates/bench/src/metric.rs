@@ -182,3 +182,33 @@ metrics! {
     /// Lines of messages and replies that change hands for each message.
     LINES_PER_MESSAGE: "lines-per-message", "lines/message", Less;
 }
+
+// Clusters.
+metrics! {
+    /// Throughput over that of the gateway that asks no cache node, in the same round.
+    OVER_NO_CACHE: "over-no-cache", "x no cache", More;
+    /// Throughput over what all backends can do and cache nodes have answered.
+    OF_SUM: "of-sum", "of backends and hits", More;
+    /// Share of the reads that cache nodes have answered.
+    CACHE_HITS: "cache-hits", "of gets", Neither;
+    /// Share of the reads that crossed a cache node and were not answered there.
+    PASSED_ON: "passed-on", "of gets", Less;
+    /// Operations of the busiest backend over those of all on average.
+    BUSIEST_BACKEND: "busiest-backend", "x mean", Less;
+    /// Items at cache nodes.
+    CACHED: "cached", "items", Neither;
+    /// Reads answered per second in a stretch of time.
+    SERVED: "served", "gets/s", More;
+    /// The same before what is looked at.
+    SERVED_BEFORE: "served-before", "gets/s", Neither;
+    /// The least of a stretch of time.
+    SERVED_LEAST: "served-least", "gets/s", Neither;
+    /// Until nine tenths of what was before are served again.
+    BACK_AFTER: "back-after", "s", Neither;
+    /// Answers that were errors.
+    FAILED: "failed", "answers", Less;
+    /// Instructions of a backend's process for each read.
+    INSTRUCTIONS: "instructions", "instr/read", Neither;
+    /// Share of them that trackers take.
+    TRACKERS: "trackers", "of instructions", Less;
+}

@@ -29,7 +29,6 @@ mod server_blocks;
 mod server_hits;
 mod slow_reads;
 mod start;
-mod workplace;
 mod writes;
 
 use crate::error::BenchError;

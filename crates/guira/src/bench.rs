@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use guira_bench::{engine, map, server, store};
+use guira_bench::{cluster, engine, map, server, store};
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
@@ -22,9 +22,11 @@ enum Experiment {
     Map(Box<map::Options>),
     /// A store behind the engine, beside RocksDB called directly and the same server without one
     Store(Box<store::Options>),
+    /// A switched cluster of processes with slow backends, by each way to use its cache, and what its members do to it
+    Cluster(Box<cluster::Options>),
     /// Draw the plots of kept results again, from their JSON
     Redraw {
-        /// Folders with an engine.json, a map.json, a server.json or a store.json
+        /// Folders with a cluster.json, an engine.json, a map.json, a server.json or a store.json
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<PathBuf>,
     },
@@ -56,6 +58,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         }
         Experiment::Store(options) => {
             let report = store::run(*options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
+        Experiment::Cluster(options) => {
+            let report = cluster::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
         Experiment::Redraw { folders } => {

@@ -9,12 +9,12 @@ use guira_persist::Durability;
 use guira_persist::rocks::{RocksOptions, RocksStore};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::workplace::Workplace;
 use super::{Options, Stores};
 use crate::crew::{self, Rate};
 use crate::error::BenchError;
 use crate::experiment::Extent;
 use crate::server;
+use crate::workplace::Workplace;
 
 /// The time that stores in process go by: nothing in them expires.
 const UNIX_NOW: u64 = 1_700_000_000;
@@ -76,7 +76,7 @@ impl Bench {
             rounds: processes.rounds,
             measure: processes.measure,
             extent: extent.clone(),
-            workplace: Workplace::new(options.dir.as_deref())?,
+            workplace: Workplace::new(options.dir.as_deref(), "guira-bench-store-")?,
             memory_mib,
             start_bytes: (start_gb * 1e9) as u64,
             interval,

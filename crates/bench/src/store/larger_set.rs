@@ -7,10 +7,10 @@ use guira_persist::Durability;
 use super::bench::Bench;
 use super::items::{self, STORED_LEN, StoredKey, VALUE_LEN};
 use super::reads::Set;
-use super::workplace::drop_page_cache;
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
+use crate::workplace::drop_page_cache;
 
 pub(super) const NAME: &str = "larger-set";
 

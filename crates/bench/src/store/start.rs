@@ -14,11 +14,11 @@ use guira_persist::rocks::RocksOptions;
 use super::bench::Bench;
 use super::items::{self, STORED_LEN, StoredKey, VALUE_LEN};
 use super::served::{self, IN_MEMORY};
-use super::workplace::{bytes_of, drop_page_cache};
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
 use crate::server::bench::Contestant;
+use crate::workplace::{bytes_of, drop_page_cache};
 
 pub(super) const NAME: &str = "start";
 

@@ -24,19 +24,19 @@ const FILE_SYSTEMS: [(u64, &str); 5] = [
 ];
 
 /// A folder for data.
-pub(super) struct Workplace {
+pub(crate) struct Workplace {
     folder: TempDir,
     handle: Handle,
     watcher: Option<JoinHandle<()>>,
 }
 
 impl Workplace {
-    /// Makes one inside `parent`, or among the temporary files.
-    pub fn new(parent: Option<&Path>) -> Result<Self, BenchError> {
+    /// Makes one whose name begins so inside `parent`, or among the temporary files.
+    pub fn new(parent: Option<&Path>, prefix: &str) -> Result<Self, BenchError> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let refused = |source| BenchError::Output { path: parent.clone(), source };
         std::fs::create_dir_all(&parent).map_err(refused)?;
-        let folder = tempfile::Builder::new().prefix("guira-bench-store-").tempdir_in(&parent).map_err(refused)?;
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(&parent).map_err(refused)?;
         let failed = |source| BenchError::System { doing: "watching for signals", source };
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
         let (handle, path) = (signals.handle(), folder.path().to_path_buf());
@@ -104,12 +104,12 @@ fn numbers_in(list: &str) -> Vec<i32> {
 }
 
 /// Bytes of the files in `folder` whose names end in `ending`.
-pub(super) fn bytes_of(folder: &Path, ending: &str) -> u64 {
+pub(crate) fn bytes_of(folder: &Path, ending: &str) -> u64 {
     files(folder).filter(|path| path.to_string_lossy().ends_with(ending)).map(|path| len_bytes(&path)).sum()
 }
 
 /// Has the system forget what it keeps of the files in `folder`, so that it reads from the disk.
-pub(super) fn drop_page_cache(folder: &Path) -> Result<(), BenchError> {
+pub(crate) fn drop_page_cache(folder: &Path) -> Result<(), BenchError> {
     let failed = |source| BenchError::System { doing: "having the system forget pages", source };
     for path in files(folder) {
         // What is merged away meanwhile needs no forgetting.
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn it_is_gone_at_the_end_and_tells_of_too_small_a_disk() {
         let parent = tempfile::tempdir().expect("a folder");
-        let workplace = Workplace::new(Some(&parent.path().join("new"))).expect("made");
+        let workplace = Workplace::new(Some(&parent.path().join("new")), "data-").expect("made");
         let place = workplace.place("data");
         std::fs::create_dir(&place).expect("made");
         std::fs::write(place.join("1.log"), "four").expect("written");
