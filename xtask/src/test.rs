@@ -46,7 +46,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     model::model(run)?;
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.
-    for bench in ["engine", "map", "server", "store"] {
+    for bench in ["engine", "map", "server", "store", "cluster"] {
         let command = run.command(&format!("cargo run --release --locked --package guira -- bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }
