@@ -4,6 +4,7 @@
 //! FOLDER/cluster.toml    who the members are (for `guira node --coordinator static:`)
 //!        cluster.sock    through which the cluster is asked and taken down
 //!        node-N.sock     through which member N is asked
+//!        node-N.life     the number of its life
 //!        backend-N/      its items
 //! ```
 
@@ -144,6 +145,10 @@ impl At {
 
     fn node_socket(&self, id: u16) -> PathBuf {
         self.folder.join(format!("node-{id}.sock"))
+    }
+
+    fn life_file(&self, id: u16) -> PathBuf {
+        self.folder.join(format!("node-{id}.life"))
     }
 
     fn ask(&self, line: &str, patience: Duration) -> Result<String, String> {

@@ -135,7 +135,7 @@ pub(crate) fn explain(
             if error.get(ContextKind::ValidValue).is_none() || value.is_none_or(str::is_empty) =>
         {
             let name = name(arg, error, command, parse);
-            let wanted = range(error).unwrap_or_else(|| wanted(arg.get_value_parser()).to_owned());
+            let wanted = told(error).unwrap_or_else(|| wanted(arg.get_value_parser()).to_owned());
             match value.filter(|value| !value.is_empty()) {
                 Some(value) => format!("{name} {value}: write {wanted}"),
                 None => format!("{name} needs a value: write {wanted}"),
@@ -173,9 +173,12 @@ fn name(
     }
 }
 
-/// The range in which a number would have had to be, as clap has it: `0 is not in 1..=65535`.
-fn range(error: &clap::Error) -> Option<String> {
+/// What a value would have had to be, as its parser says: `write one of these`, or clap, of a number: `0 is not in 1..=65535`.
+fn told(error: &clap::Error) -> Option<String> {
     let told = std::error::Error::source(error)?.to_string();
+    if let Some(wanted) = told.strip_prefix("write ") {
+        return Some(wanted.to_owned());
+    }
     let (least, most) = told.split_once(" is not in ")?.1.split_once("..=")?;
     Some(format!("a whole number from {least} to {most}"))
 }

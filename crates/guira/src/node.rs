@@ -18,8 +18,8 @@ use guira_persist::{
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
-    ITEM_LEN_MAX, Member, Role, StaticFile,
-    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig, life},
+    ITEM_LEN_MAX, Life, Member, Role, StaticFile,
+    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
 };
 use rustix::process::{Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
 use serde_json::{Value, json};
@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// A socket on which it tells how it is
     #[arg(long)]
     status_socket: Option<PathBuf>,
+    /// Where the number of the member's life is kept: without it, one whose clock was set back since it last ran is not let in by others
+    #[arg(long)]
+    life_file: Option<PathBuf>,
     /// The process that has started this one: it ends with that
     #[arg(long, hide = true, value_name = "PID")]
     with_parent: Option<i32>,
@@ -106,6 +109,11 @@ impl Start<'_> {
         NodeId(self.member.id)
     }
 
+    /// Begins a life: once its socket is bound, since then nobody else is this member.
+    fn life(&self) -> Result<Life, String> {
+        Life::begin(self.arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))
+    }
+
     fn transport(&self) -> Result<UdpTransport, String> {
         let members = self.file.members().map_err(|error| error.to_string())?;
         let sealer = Sealer::new(&self.file.secret(), self.me());
@@ -119,8 +127,9 @@ impl Start<'_> {
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
         match &self.member.role {
             Role::Controller => {
-                let config = self.file.controller_config(life());
-                let host = ControllerHost::start(self.transport()?, config).map_err(cannot)?;
+                let transport = self.transport()?;
+                let config = self.file.controller_config(self.life()?);
+                let host = ControllerHost::start(transport, config).map_err(cannot)?;
                 self.serve(
                     signals,
                     host,
@@ -138,8 +147,9 @@ impl Start<'_> {
                 )
             }
             Role::Cache => {
-                let config = self.file.cache_config(self.me(), &partitions, life());
-                let host = CacheHost::start(self.transport()?, config).map_err(cannot)?;
+                let transport = self.transport()?;
+                let config = self.file.cache_config(self.me(), &partitions, self.life()?);
+                let host = CacheHost::start(transport, config).map_err(cannot)?;
                 self.serve(
                     signals,
                     host,
@@ -208,8 +218,9 @@ impl Start<'_> {
     ) -> Result<(), String> {
         let limited = Limited::new(Arc::clone(&store), limit).map_err(|error| format!("cannot start: {error}"))?;
         let limited = Arc::new(limited);
-        let config = self.file.backend_config(self.me(), life());
-        let host = BackendHost::start(self.transport()?, config, Arc::clone(&limited));
+        let transport = self.transport()?;
+        let config = self.file.backend_config(self.me(), self.life()?);
+        let host = BackendHost::start(transport, config, Arc::clone(&limited));
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
         let served = self.serve(
             signals,
@@ -250,8 +261,9 @@ impl Start<'_> {
         };
         allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
-        let config = self.file.gateway_config(self.me(), &partitions, life());
-        let host = GatewayHost::start(self.transport()?, config).map_err(|error| format!("cannot start: {error}"))?;
+        let transport = self.transport()?;
+        let config = self.file.gateway_config(self.me(), &partitions, self.life()?);
+        let host = GatewayHost::start(transport, config).map_err(|error| format!("cannot start: {error}"))?;
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
         let config = ServiceConfig { clock, item_len_max: ITEM_LEN_MAX, late_len_max: LATE_LEN_MAX };

@@ -32,7 +32,7 @@ fn every_mutant_is_found_out() {
     for mutant in Mutant::ALL {
         let scenario = named(if mutant == Mutant::R8 { "colliding" } else { "usual" });
         let scenario = Scenario { mutant: Some(mutant), ..scenario };
-        let is_found = (0..40).any(|seed| matches!(run(&scenario, seed, RUN), Err(Failure::History { .. })));
+        let is_found = (0..100).any(|seed| matches!(run(&scenario, seed, RUN), Err(Failure::History { .. })));
         assert!(is_found, "{} was not found out", mutant.name());
     }
 }

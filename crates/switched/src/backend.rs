@@ -29,9 +29,9 @@ use guira_item::{
 use guira_routing::NodeId;
 use std::sync::Arc;
 
-use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Number, Outbox};
+use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Outbox};
 use cached::CachePeer;
-use clients::Client;
+use clients::{Asked, Client};
 use flush::StateWork;
 use hot::HotKeys;
 pub use hot::{HotConfig, Reports};
@@ -91,7 +91,7 @@ pub enum Happened<'e> {
 #[derive(Clone, Copy, Debug)]
 enum ReplyTo {
     /// A gateway's request.
-    Request { gateway: NodeId, session: SessionId, number: Number, only_reads: bool, is_hot: bool },
+    Request { asked: Asked, is_hot: bool },
     /// A cache node's fetch.
     Fetch { cache: NodeId, session: SessionId },
 }
@@ -192,7 +192,7 @@ impl Backend {
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
         match message {
             Message::Join { opening } => self.on_join(from, opening, out),
-            Message::Request(ask) => self.on_request(now, &ask, out),
+            Message::Request(ask) => self.on_request(now, from, &ask, out),
             Message::Flush(asker) => self.on_flush(&asker, out),
             Message::Open { opening, at } => self.on_open(now, from, opening, at, out),
             Message::AskLease { session, at } => self.on_ask_lease(now, from, session, at, out),

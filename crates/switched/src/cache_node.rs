@@ -228,9 +228,8 @@ impl CacheNode {
     fn is_answered(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) -> bool {
         let found = self.found(now, ask);
         if let Some(said) = &found {
-            let message =
-                Message::Reply { session: ask.asker.session, number: ask.asker.number, said: said.borrowed() };
-            out.send(ask.asker.gateway, &message);
+            let crate::Asker { gateway, session, number, .. } = ask.asker;
+            out.send(gateway, &Message::Reply { session, number, via: None, said: said.borrowed() });
         }
         let counter = if found.is_some() { &mut self.counts.hits } else { &mut self.counts.misses };
         *counter += 1;

@@ -232,7 +232,6 @@ impl Gateway {
             only_reads,
             cache,
             is_sent: false,
-            was_sent: false,
             sent_at: None,
             resend_after: self.config.resend_after.max(upstream.patience()).min(RESEND_AFTER_MAX),
             look_at: now,
@@ -280,6 +279,7 @@ impl Gateway {
             return;
         }
         if let Some(cache) = pending.cache.take() {
+            pending.sent_at = None;
             let suspect = self.suspects.entry(cache).or_default();
             suspect.unanswered += 1;
             if suspect.unanswered >= SUSPECT_AFTER {
@@ -328,7 +328,11 @@ impl Gateway {
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
         let is_controller = from == self.config.controller;
         match message {
-            Message::Reply { session, number, said } => self.on_reply(now, from, session, number, said, out),
+            Message::Reply { session, number, via, said } => {
+                self.heard_of(from);
+                via.into_iter().for_each(|cache| self.heard_of(cache));
+                self.on_reply(now, from, session, number, said, out);
+            }
             Message::Absent { session, number } => self.on_absent(now, from, session, number, out),
             Message::Joined { session } => self.on_joined(now, from, session, out),
             Message::Void { incarnation, up_to } if is_controller => {
@@ -359,6 +363,11 @@ impl Gateway {
         }
     }
 
+    /// A cache node has answered, or passed a request on: it is not silent.
+    fn heard_of(&mut self, cache: NodeId) {
+        self.suspects.remove(&cache);
+    }
+
     fn on_reply(
         &mut self,
         now: Moment,
@@ -368,9 +377,6 @@ impl Gateway {
         said: Said<'_>,
         out: &mut Outbox,
     ) {
-        if let Some(suspect) = self.suspects.get_mut(&from) {
-            suspect.unanswered = 0;
-        }
         let pending = self.pending.get(&number).filter(|pending| pending.is_sent);
         let upstream = pending.and_then(|pending| self.upstreams.get_mut(&pending.backend));
         if let (Some(pending), Some(upstream)) = (pending, upstream)
@@ -387,17 +393,14 @@ impl Gateway {
 
     /// A cache node that was probed has not got it: its backend is asked.
     fn on_absent(&mut self, now: Moment, from: NodeId, session: SessionId, number: Number, out: &mut Outbox) {
-        if let Some(suspect) = self.suspects.get_mut(&from) {
-            suspect.unanswered = 0;
-        }
+        self.heard_of(from);
         let pending = self.pending.get_mut(&number).filter(|pending| pending.cache == Some(from) && pending.is_sent);
         let Some(pending) = pending else {
             self.counts.ignored += 1;
             return;
         };
         if self.upstreams.get(&pending.backend).and_then(Upstream::session) == Some(session) {
-            // The backend has not been sent it yet.
-            (pending.cache, pending.was_sent) = (None, false);
+            (pending.cache, pending.sent_at) = (None, None);
             self.send(now, number, out);
         }
     }

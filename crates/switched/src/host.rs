@@ -11,6 +11,7 @@ mod backend;
 mod cache;
 mod controller;
 mod gateway;
+mod lives;
 #[cfg(test)]
 mod local;
 mod owed;
@@ -19,18 +20,17 @@ mod service;
 
 use std::{fmt, io, marker::PhantomData, sync::mpsc};
 
-use guira_cluster::{
-    Core, Counts, DriverError, DriverHandle, Incarnation, NodeClock, Poster, UdpTransport, boot_now, unix_now,
-};
+use guira_cluster::{Core, Counts, DriverError, DriverHandle, Poster, UdpTransport};
 use guira_item::Moment;
 use guira_routing::NodeId;
 
-use crate::{Life, Message, Outbox};
+use crate::{Message, Outbox};
 
 pub use backend::{BackendHost, BackendMachine, BackendStatus, Completed};
 pub use cache::{CacheHost, CacheStatus};
 pub use controller::{ControllerHost, ControllerStatus};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
+pub use lives::LifeError;
 pub use plain::{Plain, PlainMachine};
 pub use service::{ClockNow, GatewayService, GatewayWorker, ServiceConfig};
 
@@ -50,13 +50,6 @@ pub trait Machine: Send + 'static {
 
     /// When it has to be ticked.
     fn wake_at(&self, now: Moment) -> Option<Moment>;
-}
-
-/// Begins a life, by the clocks as they are now.
-pub fn life() -> Life {
-    let unix = unix_now();
-    let incarnation = Incarnation(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX));
-    Life { incarnation, clock: NodeClock::set(boot_now(), unix), seed: rand::random() }
 }
 
 /// Numbers about a host's socket.

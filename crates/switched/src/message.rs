@@ -45,6 +45,8 @@ pub enum Message<'m> {
         session: SessionId,
         /// The number of the request.
         number: Number,
+        /// The cache node that had passed the request on.
+        via: Option<NodeId>,
         /// What is said.
         #[serde(borrow)]
         said: Said<'m>,

@@ -247,7 +247,7 @@ pub fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(0x6775_6972_6121))
 }
 
-/// What a member begins with: its life, its clock, and something drawn. [`host::life`](crate::host::life) begins one.
+/// What a member begins with: its life, its clock, and something drawn. [`Life::begin`] begins one.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// This life's number.

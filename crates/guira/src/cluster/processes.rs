@@ -63,6 +63,7 @@ impl Processes {
         command.arg("--with-parent").arg(std::process::id().to_string());
         command.arg("--coordinator").arg(format!("static:{}", at.file().display()));
         command.arg("--status-socket").arg(at.node_socket(member.id));
+        command.arg("--life-file").arg(at.life_file(member.id));
         command.arg("--threads").arg(how.threads.to_string());
         let child = command.spawn().map_err(|error| format!("cannot start a member: {error}"))?;
         let restarts = self.0.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);

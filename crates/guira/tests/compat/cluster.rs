@@ -2,12 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    fs::{self, DirBuilder},
     net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::DirBuilderExt,
     path::Path,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
+use guira_cluster::unix_now;
 use guira_history::check;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -187,6 +191,29 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
     cluster.down();
 }
 
+/// Its clock was ahead when it last ran: it was not let in again by backends that lived on.
+#[test]
+fn a_gateway_whose_clock_was_set_back_is_let_in_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let life = (unix_now() + Duration::from_secs(1_000_000)).as_nanos().to_string();
+    let path = folder.path().join("cluster").join("node-10000.life");
+    DirBuilder::new().mode(0o700).create(path.parent().expect("a folder")).expect("made");
+    fs::write(&path, &life).expect("written");
+    let cluster = Cluster::up_in(folder, &["--backends", "1", "--store", "memory"]);
+    assert_eq!(cluster.connect().ask(b"set key 0 0 3\r\nold\r\n", b"\r\n"), b"STORED\r\n");
+    let killed = cluster.signal("gateway", 0, Signal::KILL);
+    wait_for("it is started again", || {
+        let (_, processes) = cluster.status();
+        (*processes.get("gateway")?.first()? != killed).then_some(())
+    });
+    let mut client = wait_for("it listens", || Connection::try_open(cluster.address).ok());
+    assert_eq!(client.ask(b"set key 0 0 3\r\nnew\r\n", b"\r\n"), b"STORED\r\n");
+    assert_eq!(client.ask(b"get key\r\n", b"END\r\n"), b"VALUE key 0 3\r\nnew\r\nEND\r\n");
+    let _folder = cluster.down();
+    let kept = fs::read_to_string(path).expect("kept");
+    assert!(kept.trim().parse::<u128>().expect("a number") > life.parse().expect("a number"));
+}
+
 #[test]
 fn what_cannot_be_is_said_in_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -207,6 +234,7 @@ fn what_cannot_be_is_said_in_a_line() {
     let port = taken.local_addr().expect("its number").port().to_string();
     assert!(said(&["up", "--port", &port]).contains("cannot listen on"));
     assert!(said(&["up", "--lease-ms", "1"]).contains("lease_ms"));
+    assert!(said(&["up", "--cache-mode", "hardly"]).contains("write switched, look-aside"));
     let node = |arguments: &[&str]| {
         let said = Command::new(Program::Guira.path()).arg("node").args(arguments).output().expect("it is run");
         assert!(!said.status.success());

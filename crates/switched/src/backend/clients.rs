@@ -40,6 +40,29 @@ impl Outcome {
     }
 }
 
+/// A request that is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    gateway: NodeId,
+    session: SessionId,
+    number: Number,
+    only_reads: bool,
+    /// The cache node that has passed it on.
+    via: Option<NodeId>,
+}
+
+impl Asked {
+    pub(super) fn of(asker: &Asker, only_reads: bool, via: Option<NodeId>) -> Self {
+        let Asker { gateway, session, number, .. } = *asker;
+        Self { gateway, session, number, only_reads, via }
+    }
+
+    fn send(&self, reply: &Reply, out: &mut Outbox) {
+        let Self { gateway, session, number, via, .. } = *self;
+        out.send(gateway, &Message::Reply { session, number, via, said: Said::of(reply) });
+    }
+}
+
 /// One gateway.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -85,7 +108,7 @@ impl Client {
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
                 if let Outcome::Said(reply) = entry.get() {
-                    send_reply(asker.gateway, asker.session, asker.number, reply, out);
+                    Asked::of(asker, only_reads, None).send(reply, out);
                 }
                 Admission::Old
             }
@@ -98,10 +121,6 @@ impl Client {
             }
         }
     }
-}
-
-fn send_reply(gateway: NodeId, session: SessionId, number: Number, reply: &Reply, out: &mut Outbox) {
-    out.send(gateway, &Message::Reply { session, number, said: Said::of(reply) });
 }
 
 impl Backend {
@@ -120,22 +139,22 @@ impl Backend {
         }
     }
 
-    pub(super) fn on_request(&mut self, now: Moment, ask: &Ask<'_>, out: &mut Outbox) {
+    pub(super) fn on_request(&mut self, now: Moment, from: NodeId, ask: &Ask<'_>, out: &mut Outbox) {
         let only_reads = ask.operation.only_reads();
         if !self.admits(&ask.asker, only_reads, out) {
             return;
         }
-        let Asker { gateway, session, number, .. } = ask.asker;
+        let via = Some(from).filter(|from| *from != ask.asker.gateway);
+        let asked = Asked::of(&ask.asker, only_reads, via);
         self.counts.operations += 1;
         let is_hot = only_reads && self.hot.see(ask.key.as_bytes(), now);
-        let reply_to = ReplyTo::Request { gateway, session, number, only_reads, is_hot };
         if self.operations >= OPERATIONS_MAX {
             self.counts.refused += 1;
             let refused = Reply::Answer(Answer::Failed { unknown: false }, None);
-            self.reply(gateway, session, number, refused, only_reads, out);
+            self.reply(&asked, refused, out);
             return;
         }
-        self.ask(now, ask.key, &ask.operation, reply_to, out);
+        self.ask(now, ask.key, &ask.operation, ReplyTo::Request { asked, is_hot }, out);
     }
 
     /// Whether a request is new.
@@ -163,20 +182,12 @@ impl Backend {
     }
 
     /// Answers a request. Unless it only reads it must not be carried out again, whatever the answer: that one may be believed already.
-    pub(super) fn reply(
-        &mut self,
-        gateway: NodeId,
-        session: SessionId,
-        number: Number,
-        reply: Reply,
-        only_reads: bool,
-        out: &mut Outbox,
-    ) {
-        let client = self.clients.get_mut(&gateway).filter(|client| client.session == session);
+    pub(super) fn reply(&mut self, asked: &Asked, reply: Reply, out: &mut Outbox) {
+        let client = self.clients.get_mut(&asked.gateway).filter(|client| client.session == asked.session);
         let Some(client) = client else { return };
-        send_reply(gateway, session, number, &reply, out);
-        if let Entry::Occupied(mut entry) = client.outcomes.entry(number) {
-            if only_reads {
+        asked.send(&reply, out);
+        if let Entry::Occupied(mut entry) = client.outcomes.entry(asked.number) {
+            if asked.only_reads {
                 entry.remove();
             } else {
                 client.kept_len += reply.value_len();

@@ -12,7 +12,7 @@ use guira_item::{
     store::{Generation, StoreError, StoreState},
 };
 
-use super::{Backend, VOID_AGAIN_AFTER};
+use super::{Backend, VOID_AGAIN_AFTER, clients::Asked};
 use crate::{Asker, Message, Outbox, StoreCall};
 
 /// Versions that are reserved at a time: few writes of the state, and few versions lost at a restart.
@@ -78,7 +78,7 @@ impl Backend {
     }
 
     fn answer_flush(&mut self, asker: Asker, answer: Answer, out: &mut Outbox) {
-        self.reply(asker.gateway, asker.session, asker.number, Reply::Answer(answer, None), false, out);
+        self.reply(&Asked::of(&asker, false, None), Reply::Answer(answer, None), out);
     }
 
     pub(super) fn go_on_with_state(&mut self, now: Moment, out: &mut Outbox) {

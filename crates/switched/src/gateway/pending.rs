@@ -24,9 +24,7 @@ pub(super) struct Pending {
     pub(super) cache: Option<NodeId>,
     /// In the session that there is.
     pub(super) is_sent: bool,
-    /// In any, to whom it goes now.
-    pub(super) was_sent: bool,
-    /// When it was sent, if once.
+    /// When it was first sent to whom it goes now.
     pub(super) sent_at: Option<Moment>,
     pub(super) resend_after: Span,
     pub(super) look_at: Moment,
@@ -36,8 +34,8 @@ pub(super) struct Pending {
 impl Pending {
     /// Sends it; to a cache node as a probe, if that `probes`.
     pub(super) fn send(&mut self, now: Moment, asker: Asker, probes: bool, out: &mut Outbox) {
-        self.sent_at = (!self.was_sent).then_some(now);
-        (self.is_sent, self.was_sent) = (true, true);
+        self.sent_at.get_or_insert(now);
+        self.is_sent = true;
         match &self.what {
             What::Flush => out.send(self.backend, &Message::Flush(asker)),
             What::Operation { key, hash, operation } => {

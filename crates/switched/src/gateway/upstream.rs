@@ -26,14 +26,18 @@ pub(super) struct Upstream {
 /// An answer is asked for again once it has taken so many times as long as usual.
 const PATIENCE: u64 = 4;
 
+/// What an answer counts as having taken at most: one that was waited for while its backend was away says nothing of the next.
+const TAKES_MAX: Span = Span::from_ms(125);
+
 impl Upstream {
     pub(super) fn new(opening: Opening) -> Self {
         Self { opening, session: None, join_again_at: Moment::default(), open: BTreeSet::new(), takes: Span::default() }
     }
 
-    /// An answer has come at the first asking.
+    /// An answer has come so long after it was first asked for: of one that was asked for again this may be more than it took, but not less, so that
+    /// nobody goes on asking too early.
     pub(super) fn on_answer(&mut self, took: Span) {
-        self.takes = (self.takes.times(7) + took).part(8);
+        self.takes = (self.takes.times(7) + took.min(TAKES_MAX)).part(8);
     }
 
     /// How long an answer is waited for at first.

@@ -13,15 +13,19 @@ use guira_routing::NodeId;
 
 use super::{
     BackendHost, BackendStatus, CacheHost, CacheStatus, ClockNow, ControllerHost, ControllerStatus, GatewayHost,
-    GatewayService, GatewayStatus, ServiceConfig, life,
+    GatewayService, GatewayStatus, ServiceConfig,
 };
 use crate::{
-    CacheMode, ITEM_LEN_MAX, Member, Role, StaticFile,
+    CacheMode, ITEM_LEN_MAX, Life, Member, Role, StaticFile,
     backend::{BackendConfig, HotConfig},
     cache_node::CacheConfig,
 };
 
 const CONTROLLER: NodeId = NodeId(1);
+
+fn a_life() -> Life {
+    Life::begin(None).expect("without a file it only looks at clocks")
+}
 
 /// The numbers that nodes of each kind may have.
 const CACHES: Range<u16> = 100..1_000;
@@ -133,27 +137,27 @@ impl<S: Store> LocalCluster<S> {
 
         let partitions = Arc::new(file.partitions().map_err(invalid)?);
 
-        let controller = ControllerHost::start(next_transport(), file.controller_config(life()))?;
+        let controller = ControllerHost::start(next_transport(), file.controller_config(a_life()))?;
         let start_cache = |me: NodeId| {
             let HotConfig { segment, alpha, .. } = config.hot;
             let config = CacheConfig {
                 bytes_max: config.bytes_max,
                 segment,
                 alpha,
-                ..file.cache_config(me, &partitions, life())
+                ..file.cache_config(me, &partitions, a_life())
             };
             CacheHost::start(next_transport(), config).map(Some)
         };
         let cache_hosts = caches.iter().copied().map(start_cache).collect::<io::Result<_>>()?;
         let start_backend = |(at, me): (usize, &NodeId)| {
-            let life = life();
+            let life = a_life();
             let hot = HotConfig { seed: life.seed, ..config.hot.clone() };
             let config = BackendConfig { item_len_max: config.item_len_max, hot, ..file.backend_config(*me, life) };
             BackendHost::start(next_transport(), config, store(at))
         };
         let backend_hosts = backends.iter().enumerate().map(start_backend).collect::<io::Result<_>>()?;
         let start_gateway =
-            |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &partitions, life()));
+            |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &partitions, a_life()));
         let gateway_hosts = gateways.iter().map(start_gateway).collect::<io::Result<_>>()?;
         Ok(Self {
             gateways: gateway_hosts,
