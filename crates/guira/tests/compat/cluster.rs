@@ -1,4 +1,12 @@
 //! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
+//!
+//! Below it: the network between members (`faults`, with a `relay`), and that which the kernel makes (`networks`).
+
+mod faults;
+mod loopback;
+mod members;
+mod networks;
+mod relay;
 
 use std::{
     collections::BTreeMap,
@@ -155,6 +163,7 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
             scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
         }
         book.wait_for_acts(2_000);
+        wait_for("the cache node serves", || (cluster.hits() > 0).then_some(()));
         for (role, at) in [("cache", 0), ("backend", 0), ("controller", 0), ("cache", 0), ("backend", 2)] {
             let pid = cluster.signal(role, at, Signal::KILL);
             wait_for("it is started again", || {
