@@ -36,7 +36,7 @@ pub const STEPS_AN_ACT: u64 = 10_000;
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is under a key: which write it is from, and its version, if anybody was told.
-type Held = Option<(u64, Option<u64>)>;
+pub type Held = Option<(u64, Option<u64>)>;
 
 /// What a client did, with what it was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

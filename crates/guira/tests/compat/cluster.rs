@@ -7,6 +7,7 @@ mod loopback;
 mod members;
 mod networks;
 mod relay;
+mod rising;
 
 use std::{
     collections::BTreeMap,
@@ -20,8 +21,10 @@ use guira_history::check;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use rising::Rising;
+
 use crate::{
-    book::{Book, CLIENTS, Item, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    book::{Book, CLIENTS, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
     clients::pymemcache,
     condition::wait_for,
     connection::Connection,
@@ -190,7 +193,7 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
     let mut client = cluster.connect();
     for key in 0..KEYS {
         let history = read_at_last(&book, &mut client, key);
-        check(&Item, &history, STEPS_AN_ACT * history.len() as u64)
+        check(&Rising, &history, STEPS_AN_ACT * history.len() as u64)
             .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
     }
     cluster.down();

@@ -22,8 +22,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::rising::Rising;
 use crate::{
-    book::{Act, Book, CLIENTS, Item, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    book::{Act, Book, CLIENTS, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
     condition::{DEADLINE, wait_for},
     connection::Connection,
     server::{Process, Program},
@@ -67,17 +68,18 @@ pub trait Place {
 
 /// A cluster that is up, in a place of this kind.
 pub struct Members<P> {
-    pub place: P,
-    patience: Patience,
-    folder: TempDir,
+    // Gone first: they have what lies in the folder open.
     processes: BTreeMap<u16, Process>,
+    folder: TempDir,
+    patience: Patience,
+    pub place: P,
 }
 
 impl<P: Place> Members<P> {
     /// Starts one, and waits until all backends answer.
     pub fn up(place: P, patience: Patience) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut members = Self { place, patience, folder, processes: BTreeMap::new() };
+        let mut members = Self { processes: BTreeMap::new(), folder, patience, place };
         for id in IDS {
             let text = members.view(id).print().expect("a file");
             fs::write(members.file(id), text).expect("room for a few lines");
@@ -228,7 +230,7 @@ impl<P: Place> Members<P> {
         let mut client = self.connect();
         let histories: Vec<_> = (0..KEYS).map(|key| read_at_last(book, &mut client, key)).collect();
         for (key, history) in histories.iter().enumerate() {
-            check(&Item, history, STEPS_AN_ACT * history.len() as u64)
+            check(&Rising, history, STEPS_AN_ACT * history.len() as u64)
                 .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
         }
         histories

@@ -15,7 +15,7 @@ const THERE: Way = Way { from: 0, to: 1 };
 const BACK: Way = Way { from: 1, to: 0 };
 
 /// Datagrams at a time: so few that no socket's buffer is full.
-const MANY: u64 = 200;
+const MANY: u64 = 100;
 
 /// Two sockets with a relay between them.
 struct Two {
@@ -96,7 +96,7 @@ fn a_share_is_lost() {
     let two = Two::new();
     two.relay.treat(THERE, &Treatment { lost: 0.3, ..Treatment::GOOD });
     let (heard, counts) = two.send_many();
-    assert!((MANY / 5..MANY * 2 / 5).contains(&counts.lost), "{counts:?}");
+    assert!((MANY / 10..MANY / 2).contains(&counts.lost), "{counts:?}");
     assert_eq!(heard.len() as u64, MANY - counts.lost);
     assert!(heard.is_sorted_by(|one, next| one < next));
 }
@@ -106,7 +106,7 @@ fn a_share_comes_twice() {
     let two = Two::new();
     two.relay.treat(THERE, &Treatment { doubled: 0.3, ..Treatment::GOOD });
     let (heard, counts) = two.send_many();
-    assert!((MANY / 5..MANY * 2 / 5).contains(&counts.doubled), "{counts:?}");
+    assert!((MANY / 10..MANY / 2).contains(&counts.doubled), "{counts:?}");
     let mut times: BTreeMap<u64, u64> = BTreeMap::new();
     heard.into_iter().for_each(|number| *times.entry(number).or_default() += 1);
     assert!(times.keys().copied().eq(0..MANY));
