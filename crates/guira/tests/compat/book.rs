@@ -36,7 +36,7 @@ pub const STEPS_AN_ACT: u64 = 10_000;
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
 /// What is under a key: which write it is from, and its version, if anybody was told.
-type Held = Option<(u64, Option<u64>)>;
+pub type Held = Option<(u64, Option<u64>)>;
 
 /// What a client did, with what it was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,10 +200,15 @@ impl Book {
         }
     }
 
+    /// Refusals so far.
+    pub fn refusals(&self) -> u64 {
+        self.refusals.load(SeqCst)
+    }
+
     /// Waits until clients have been refused so often more.
     pub fn wait_for_refusals(&self, more: u64) {
-        let until = self.refusals.load(SeqCst) + more;
-        wait_for("clients are refused", || (self.refusals.load(SeqCst) >= until).then_some(()));
+        let until = self.refusals() + more;
+        wait_for("clients are refused", || (self.refusals() >= until).then_some(()));
     }
 
     /// Looks at what is left, and panics unless everything can have been so.
@@ -230,9 +235,10 @@ pub fn read_at_last(book: &Book, client: &mut Connection, key: usize) -> Vec<Eve
     book.histories[key].lock().expect("no panic with it").clone()
 }
 
-/// The version in an answer such as `HD c17`.
+/// The version in an answer such as `HD c17`, or `VALUE key0 0 9 17`.
 fn version_in(text: &str) -> u64 {
-    let found = text.split([' ', '\r']).find_map(|word| word.strip_prefix('c')?.parse().ok());
+    let last = || text.strip_prefix("VALUE ")?.rsplit(' ').next()?.parse().ok();
+    let found = text.split([' ', '\r']).find_map(|word| word.strip_prefix('c')?.parse().ok()).or_else(last);
     found.unwrap_or_else(|| panic!("no version in {text:?}"))
 }
 
@@ -246,7 +252,9 @@ fn request(book: &Book, key: usize, dice: u64, seen: Option<u64>) -> (Act, Strin
         (0..3, _) => (Act::Set(value, None), set("c")),
         (3, _) => (Act::Delete(None), format!("md key{key}\r\n")),
         (4, Some(version)) => (Act::Cas(value, version, None), set(&format!("c C{version}"))),
-        _ => (Act::Get(None), format!("mg key{key} c v\r\n")),
+        // What `mg` asks for, of a cluster only a backend can tell.
+        (5, _) => (Act::Get(None), format!("mg key{key} c v\r\n")),
+        _ => (Act::Get(None), format!("gets key{key}\r\n")),
     }
 }
 
@@ -258,6 +266,7 @@ fn told(act: Act, answer: &str) -> Act {
         (Act::Cas(value, expected, _), "HD") => Act::Cas(value, expected, Some(Ok(version_in(line)))),
         (Act::Cas(value, expected, _), "EX" | "NF") => Act::Cas(value, expected, Some(Err(()))),
         (Act::Delete(_), found @ ("HD" | "NF")) => Act::Delete(Some(found == "HD")),
+        // EN, or END.
         (Act::Get(_), "EN") => Act::Get(None),
         (Act::Get(_), "VA") => {
             let value = rest.split(' ').next().and_then(|number| number.parse().ok());
@@ -270,7 +279,8 @@ fn told(act: Act, answer: &str) -> Act {
 /// The end of an answer: what a client hears last.
 fn end_of(act: Act, heard: &str) -> bool {
     match act {
-        // A value has a line of its own.
+        // A value has a line of its own, and a classic answer one more.
+        Act::Get(_) if heard.starts_with("VALUE ") => heard.matches("\r\n").count() == 3,
         Act::Get(_) if heard.starts_with("VA") => heard.matches("\r\n").count() == 2,
         _ => heard.ends_with("\r\n"),
     }

@@ -1,4 +1,13 @@
 //! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
+//!
+//! Below it: the network between members (`faults`, with a `relay`), and that which the kernel makes (`networks`).
+
+mod faults;
+mod loopback;
+mod members;
+mod networks;
+mod relay;
+mod rising;
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +25,10 @@ use guira_history::check;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use rising::Rising;
+
 use crate::{
-    book::{Book, CLIENTS, Item, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    book::{Book, CLIENTS, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
     clients::pymemcache,
     condition::wait_for,
     connection::Connection,
@@ -159,6 +170,7 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
             scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
         }
         book.wait_for_acts(2_000);
+        wait_for("the cache node serves", || (cluster.hits() > 0).then_some(()));
         for (role, at) in [("cache", 0), ("backend", 0), ("controller", 0), ("cache", 0), ("backend", 2)] {
             let pid = cluster.signal(role, at, Signal::KILL);
             wait_for("it is started again", || {
@@ -185,7 +197,7 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
     let mut client = cluster.connect();
     for key in 0..KEYS {
         let history = read_at_last(&book, &mut client, key);
-        check(&Item, &history, STEPS_AN_ACT * history.len() as u64)
+        check(&Rising, &history, STEPS_AN_ACT * history.len() as u64)
             .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
     }
     cluster.down();

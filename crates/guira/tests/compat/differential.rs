@@ -188,7 +188,7 @@ fn from_where_they_differ(answers: &[String; 2]) -> [String; 2] {
     [first, second].map(|answer| answer.lines().skip(same).take(5).map(|line| show(line.as_bytes()) + "\n  ").collect())
 }
 
-fn number_from_environment(name: &str, default: u64) -> u64 {
+pub fn number_from_environment(name: &str, default: u64) -> u64 {
     match env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
         Err(_) => default,

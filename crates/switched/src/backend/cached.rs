@@ -226,7 +226,6 @@ impl Backend {
                 // Nothing is acknowledged in it any more.
                 ended.waits.push_back(Wait { seq: Seq(u64::MAX), since: now, key: key.into() });
                 left += 1;
-                self.counts.lease_waits += 1;
             }
         }
         left
@@ -243,6 +242,7 @@ impl Backend {
                 released.extend(ended.waits);
             }
         }
+        self.counts.lease_waits += released.len() as u64;
         for wait in released {
             self.heard(now, wait.key, out);
         }

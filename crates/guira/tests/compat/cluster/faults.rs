@@ -1,0 +1,289 @@
+//! Faults of the network between the processes of a cluster, while clients are at work: what they saw can have been so, and when all is healed
+//! everything is answered again, by the cache node too.
+//!
+//! `GUIRA_FAULTS_SEED` says what is drawn: what is lost, doubled and late, and what clients ask.
+
+use std::{process::Command, time::Duration};
+
+use guira_history::{Event, Violation, check};
+
+use super::{
+    loopback::Loopback,
+    members::{BACKENDS, CACHE, CONTROLLER, GATEWAY, IDS, Members, Patience, Place, place_of},
+    relay::{Relay, Treatment, Way},
+    rising::Rising,
+};
+use crate::{
+    book::{Act, Book, CLIENTS, KEYS, STEPS_AN_ACT},
+    condition::wait_for,
+    connection::Connection,
+    differential::number_from_environment,
+};
+
+/// Answers between one event and the next.
+const ACTS: u64 = 400;
+
+/// Acts of one key of which an order is looked for in vain.
+const ACTS_MANY: usize = 200;
+
+/// How long a slow datagram is under way: so long that a lease counted from when it is heard of would be too long, and not so long that none is given
+/// for updates that wait.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// Members on loopback addresses, with a relay between them.
+struct Relayed {
+    relay: Relay,
+    loopback: Loopback,
+}
+
+impl Place for Relayed {
+    fn seen(&self, by: u16, whom: u16) -> std::net::SocketAddr {
+        if by == whom { self.loopback.member(place_of(whom)) } else { self.loopback.seen(way(by, whom)) }
+    }
+
+    fn for_clients(&self) -> std::net::SocketAddr {
+        self.loopback.for_clients(place_of(GATEWAY))
+    }
+
+    fn command(&self, _: u16, program: std::path::PathBuf) -> Command {
+        Command::new(program)
+    }
+}
+
+fn way(from: u16, to: u16) -> Way {
+    Way { from: place_of(from), to: place_of(to) }
+}
+
+/// A cluster with a relay between its members.
+fn relayed(seed: u64, patience: Patience) -> Members<Relayed> {
+    let loopback = Loopback::claim();
+    let real: Vec<_> = (0..IDS.len()).map(|place| loopback.member(place)).collect();
+    let relay = Relay::between(&real, seed, |way| loopback.seen(way));
+    Members::up(Relayed { relay, loopback }, patience)
+}
+
+/// What is drawn: told if the test fails.
+pub fn seed() -> u64 {
+    let seed = number_from_environment("GUIRA_FAULTS_SEED", 1);
+    println!("GUIRA_FAULTS_SEED={seed}");
+    seed
+}
+
+impl Members<Relayed> {
+    fn relay(&self) -> &Relay {
+        &self.place.relay
+    }
+
+    /// Cuts what goes from one to another.
+    fn cut(&self, from: u16, to: u16) {
+        self.relay().treat(way(from, to), &Treatment::CUT);
+    }
+
+    fn cut_both(&self, one: u16, other: u16) {
+        self.relay().treat_both(way(one, other), &Treatment::CUT);
+    }
+
+    fn heal(&self) {
+        self.relay().treat_all(&Treatment::GOOD);
+    }
+}
+
+/// The backend that is cut off: it has one of the clients' keys at least.
+pub fn victim(members: &Members<impl Place>) -> u16 {
+    let owners: Vec<u16> = (0..KEYS).map(|key| members.owner_of(&format!("key{key}"))).collect();
+    assert!(owners.iter().any(|owner| *owner != owners[0]), "all keys at one backend");
+    owners[0]
+}
+
+/// Whether a key, which is not there, is answered, and not with an error.
+pub fn is_answered(client: &mut Connection, key: &str) -> bool {
+    let answer = client.ask(format!("get {key}\r\n").as_bytes(), b"\r\n");
+    let is_refused = answer == b"SERVER_ERROR the operation failed, nothing was changed\r\n";
+    assert!(is_refused || answer == b"END\r\n", "{}", answer.escape_ascii());
+    !is_refused
+}
+
+#[test]
+fn a_network_that_loses_doubles_and_delays_costs_nothing_but_time() {
+    let (seed, book) = (seed(), Book::of_a_cluster());
+    let histories = relayed(seed, Patience::Long).survive(&book, seed, |members| {
+        book.wait_for_acts(ACTS);
+        members.wait_until_the_cache_serves();
+        let ms = Duration::from_millis;
+        let bad = Treatment { lost: 0.05, doubled: 0.05, delay: ms(0)..=ms(20), cut: false };
+        members.relay().treat_all(&bad);
+        members.wait_until_the_cache_serves();
+        book.wait_for_acts(ACTS);
+        members.relay().treat_all(&Treatment { delay: ms(50)..=ms(200), ..bad });
+        // As many as there are clients and more: some have waited for all that can happen to a request.
+        book.wait_for_acts(8 * CLIENTS as u64);
+        let counts = members.relay().all_counts();
+        assert!(counts.lost > 0 && counts.doubled > 0 && counts.overtaken > 0, "{counts:?}");
+        members.heal();
+        book.wait_for_acts(ACTS);
+    });
+    an_old_value_would_be_found_out(&histories);
+}
+
+/// An old value, put into the beginning of what was recorded where a later one was read.
+fn an_old_value_would_be_found_out(histories: &[Vec<Event<Act>>]) {
+    let is_found = |history: &Vec<Event<Act>>| {
+        let history = beginning(history);
+        let sets = |after: u64| {
+            history.iter().filter(move |event| event.is_certain && event.invoked > after).filter_map(
+                |event| match event.act {
+                    Act::Set(value, Some(version)) => Some((value, version, event.returned?)),
+                    _ => None,
+                },
+            )
+        };
+        let (value, version, written) = sets(0).next()?;
+        let (_, _, replaced) = sets(written).next()?;
+        let at = history.iter().position(|event| event.invoked > replaced && matches!(event.act, Act::Get(_)))?;
+        let steps_max = STEPS_AN_ACT * history.len() as u64;
+        assert_eq!(check(&Rising, &history, steps_max), Ok(()));
+        let mut seeded = history.clone();
+        seeded[at].act = Act::Get(Some((value, version)));
+        assert!(matches!(check(&Rising, &seeded, steps_max), Err(Violation::Impossible { .. })), "{seeded:?}");
+        Some(())
+    };
+    assert!(histories.iter().filter_map(is_found).count() > 0, "no key was written twice and then read");
+}
+
+/// What was known of a key at a moment, when all that was over was certain: so few acts that all their orders can be looked at.
+fn beginning(history: &[Event<Act>]) -> Vec<Event<Act>> {
+    let mut known: Vec<u64> = history.iter().map_while(|event| event.returned.filter(|_| event.is_certain)).collect();
+    known.truncate(ACTS_MANY);
+    let end = known.into_iter().max().unwrap_or(0);
+    let begun = history.iter().filter(|event| event.invoked < end);
+    begun
+        .filter_map(|event| {
+            if event.is_certain && event.returned.is_some_and(|returned| returned <= end) {
+                return Some(event.clone());
+            }
+            let act = match event.act {
+                Act::Set(value, _) => Act::Set(value, None),
+                Act::Cas(value, expected, _) => Act::Cas(value, expected, None),
+                Act::Delete(_) => Act::Delete(None),
+                Act::Get(_) => return None,
+            };
+            Some(Event { returned: None, is_certain: false, act, ..*event })
+        })
+        .collect()
+}
+
+/// The backend and the gateway still see all: only that the lease ends keeps what is old from being served.
+#[test]
+fn a_cache_node_cut_off_from_a_backend_serves_nothing_old() {
+    let (seed, book) = (seed(), Book::of_a_cluster());
+    relayed(seed, Patience::Short).survive(&book, seed, |members| {
+        book.wait_for_acts(ACTS);
+        let victim = victim(members);
+        let (there, back) = ((victim, CACHE), (CACHE, victim));
+        let slow = Treatment { delay: SLOW..=SLOW, ..Treatment::GOOD };
+        for (before, cut) in [(&slow, vec![there, back]), (&Treatment::GOOD, vec![there]), (&slow, vec![back])] {
+            members.relay().treat(way(victim, CACHE), before);
+            members.wait_until_the_cache_serves();
+            members.wait_for_more(victim, "cached_keys", 0);
+            let waits = members.number(victim, "lease_waits");
+            cut.into_iter().for_each(|(from, to)| members.cut(from, to));
+            // A change of what the cache node has waits until that serves it no longer.
+            members.wait_for_more(victim, "lease_waits", waits);
+            book.wait_for_acts(ACTS);
+            members.heal();
+            members.wait_for_more(victim, "cached_keys", 0);
+        }
+    });
+}
+
+#[test]
+fn who_is_cut_off_from_a_backend_is_refused_and_told_nothing_wrong() {
+    let (seed, book) = (seed(), Book::of_a_cluster());
+    relayed(seed, Patience::Short).survive(&book, seed, |members| {
+        book.wait_for_acts(ACTS);
+        let victim = victim(members);
+        let cold = members.key_of(victim, "cold");
+        let others = BACKENDS.into_iter().filter(|backend| *backend != victim);
+        let elsewhere: Vec<String> = others.map(|backend| members.key_of(backend, "cold")).collect();
+        let mut client = members.connect();
+        for ways in [vec![(GATEWAY, victim), (victim, GATEWAY)], vec![(GATEWAY, victim)], vec![(victim, GATEWAY)]] {
+            members.wait_until_the_cache_serves();
+            ways.iter().for_each(|(from, to)| members.cut(*from, *to));
+            assert!(!is_answered(&mut client, &cold));
+            assert!(elsewhere.iter().all(|key| is_answered(&mut client, key)));
+            book.wait_for_refusals(CLIENTS as u64);
+            members.heal();
+            assert!(is_answered(&mut client, &cold));
+            book.wait_for_acts(ACTS);
+        }
+    });
+}
+
+/// Rules that are old send a request to who has the key no longer, or does not know it yet: that one passes it on.
+#[test]
+fn a_cluster_without_its_controller_refuses_nothing() {
+    let (seed, book) = (seed(), Book::of_a_cluster());
+    relayed(seed, Patience::Long).survive(&book, seed, |members| {
+        book.wait_for_acts(ACTS);
+        members.wait_until_the_cache_serves();
+        let refusals = book.refusals();
+        // A key that is removed takes its rule along: there are moments without any.
+        wait_for("the gateway has rules when its controller is cut off", || {
+            members.relay().treat_all_of(place_of(CONTROLLER), &Treatment::CUT);
+            let has_rules = members.number(GATEWAY, "routes") > 0;
+            if !has_rules {
+                members.heal();
+            }
+            has_rules.then_some(())
+        });
+        book.wait_for_acts(ACTS);
+        members.kill(CACHE);
+        book.wait_for_acts(ACTS);
+        members.start(CACHE);
+        // By rules of the cache node's last life, which the gateway still goes by.
+        members.wait_until_the_cache_serves();
+        book.wait_for_acts(ACTS);
+        assert_eq!(book.refusals(), refusals);
+        assert!(members.number(GATEWAY, "routes") > 0);
+        members.heal();
+        book.wait_for_acts(ACTS);
+    });
+}
+
+#[test]
+fn a_cut_and_a_kill_together_lose_nothing_and_bring_back_nothing_old() {
+    let (seed, book) = (seed(), Book::of_a_cluster());
+    relayed(seed, Patience::Short).survive(&book, seed, |members| {
+        book.wait_for_acts(ACTS);
+        let victim = victim(members);
+        let begin = |members: &Members<Relayed>| {
+            members.wait_until_the_cache_serves();
+            members.wait_for_more(victim, "cached_keys", 0);
+        };
+        // The backend's next life cannot ask what the cache node has, which serves what the last one gave until its lease is over.
+        begin(members);
+        members.cut_both(CACHE, victim);
+        members.kill(victim);
+        members.start(victim);
+        members.wait_for_more(victim, "operations", 0);
+        book.wait_for_acts(ACTS);
+        members.heal();
+        book.wait_for_acts(ACTS);
+        // The cache node's next life cannot say that it has nothing.
+        begin(members);
+        members.cut_both(CACHE, victim);
+        members.kill(CACHE);
+        members.start(CACHE);
+        book.wait_for_acts(ACTS);
+        members.heal();
+        book.wait_for_acts(ACTS);
+        // Changes that were made, and of which nobody heard: of unknown outcome once their backend is another.
+        begin(members);
+        members.cut(victim, GATEWAY);
+        book.wait_for_refusals(1);
+        members.kill(victim);
+        members.start(victim);
+        members.heal();
+        book.wait_for_acts(ACTS);
+    });
+}
