@@ -270,6 +270,8 @@ impl Outward {
 fn open(host: IpAddr, to: SocketAddr, caller: Caller, tokens: &mut Tokens) -> io::Result<Stream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
+    // It is no obstacle to who listens on its port later: a member that comes again.
+    socket.set_reuse_address(true)?;
     // From the address that the view has of us.
     socket.bind(&SocketAddr::new(host, 0).into())?;
     match socket.connect(&to.into()) {

@@ -52,7 +52,8 @@ pub(super) struct Client {
     kept_len: usize,
 }
 
-/// Bytes of values in the answers that are kept for one gateway, beyond which no change is let in but the lowest.
+/// Bytes of values in the answers that are kept for one gateway. At that no change is let in but the lowest; of an answer that does not fit, to
+/// one that was let in before, nothing is kept but that nobody can say: it is told only if the answer itself is lost.
 const KEPT_LEN_MAX: usize = 64 << 20;
 
 /// What is to be done with a request.
@@ -128,13 +129,16 @@ impl Backend {
         let Asker { gateway, session, number, .. } = ask.asker;
         self.counts.operations += 1;
         let is_hot = only_reads && self.hot.see(ask.key.as_bytes(), now);
-        let reply_to = ReplyTo::Request { gateway, session, number, only_reads, is_hot };
-        if self.operations >= OPERATIONS_MAX {
+        let value_len = ask.operation.value_len();
+        let reply_to = ReplyTo::Request { gateway, session, number, only_reads, is_hot, value_len };
+        let has_room = self.operations_len == 0 || self.operations_len + value_len <= self.config.operations_len_max;
+        if self.operations >= OPERATIONS_MAX || !has_room {
             self.counts.refused += 1;
             let refused = Reply::Answer(Answer::Failed { unknown: false }, None);
             self.reply(gateway, session, number, refused, only_reads, out);
             return;
         }
+        self.operations_len += value_len;
         self.ask(now, ask.key, &ask.operation, reply_to, out);
     }
 
@@ -179,8 +183,10 @@ impl Backend {
             if only_reads {
                 entry.remove();
             } else {
-                client.kept_len += reply.value_len();
-                entry.insert(Outcome::Said(reply));
+                let fits = client.kept_len + reply.value_len() <= KEPT_LEN_MAX;
+                let kept = if fits { reply } else { Reply::Answer(Answer::Failed { unknown: true }, None) };
+                client.kept_len += kept.value_len();
+                entry.insert(Outcome::Said(kept));
             }
         }
     }

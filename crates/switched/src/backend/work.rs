@@ -197,7 +197,8 @@ impl Backend {
         self.operations -= replies.len();
         for (reply_to, reply) in replies.drain(..) {
             match reply_to {
-                ReplyTo::Request { gateway, session, number, only_reads, is_hot } => {
+                ReplyTo::Request { gateway, session, number, only_reads, is_hot, value_len } => {
+                    self.operations_len -= value_len;
                     self.reply(gateway, session, number, reply, only_reads, out);
                     if is_hot && let Some(item) = present(work.chain.base()) {
                         self.tell_burst(now, key, item);
