@@ -3,8 +3,8 @@
 use crate::run::{Failed, Run};
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 6] =
-    [("usual", 30), ("stormy", 20), ("busy", 10), ("patient", 20), ("colliding", 10), ("aside", 10)];
+const HOURS: [(&str, u32); 7] =
+    [("usual", 30), ("stormy", 20), ("busy", 10), ("patient", 20), ("colliding", 10), ("aside", 5), ("large", 5)];
 
 /// Runs `guira sim` with the arguments given; without any, all scenarios as CI does.
 ///

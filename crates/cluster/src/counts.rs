@@ -33,10 +33,32 @@ pub struct Counts {
 
     /// Messages dropped: to who is no member.
     pub out_unknown_receiver: u64,
-    /// Messages dropped: longer than [`MESSAGE_LEN_MAX`](crate::MESSAGE_LEN_MAX).
+    /// Messages dropped: longer than [`MESSAGE_LEN_MAX`](crate::MESSAGE_LEN_MAX), or than a stream carries
+    /// ([`LONG_MESSAGE_LEN_MAX`](crate::LONG_MESSAGE_LEN_MAX)).
     pub out_too_long: u64,
     /// Messages dropped: too much waits to be sent.
     pub out_queue_full: u64,
     /// Datagrams dropped: the socket refused them for good (no route, for instance).
     pub out_unsendable: u64,
+
+    /// Streams that members have opened to us.
+    pub streams_in: u64,
+    /// Streams that we have opened to members.
+    pub streams_out: u64,
+    /// Messages that came through streams. What is dropped of them is counted as datagrams are, and ends the stream, but for another epoch.
+    pub long_in: u64,
+    /// Bytes that came through streams, those of strangers as well.
+    pub long_bytes_in: u64,
+    /// Messages that streams took.
+    pub long_out: u64,
+    /// Their bytes, headers of ours included.
+    pub long_bytes_out: u64,
+    /// Connections closed: from where no member is, without a greeting, or without one in time.
+    pub in_unwanted: u64,
+    /// Messages dropped: too much waits for streams.
+    pub out_long_full: u64,
+    /// Messages dropped: no stream could be opened, or it took nothing any more.
+    pub out_long_lost: u64,
+    /// Messages not queued: the same one waits already.
+    pub out_long_same: u64,
 }

@@ -1,11 +1,11 @@
-//! A driver: one thread, which puts one core on one socket.
+//! A driver: one thread, which puts one core on the sockets of one node.
 //!
 //! ```text
 //! datagrams ---------------> core ---> transport, flushed once a round
-//! posted by other threads -/  |
-//!                             wakes: tick
+//! long messages -----------/  |
+//! posted by other threads -/  wakes: tick
 //! ```
-//! A round takes datagrams and what was posted, some of each, so that neither has to wait for the end of the other.
+//! A round takes datagrams, streams and what was posted, some of each, so that none has to wait for the end of the others.
 //!
 //! Always true (R1): the moment that a core is told was read after what it is told had come. A core is told one thing at a time, on one
 //! thread. Who posts never waits. While there is nothing to do the thread sleeps, and it never looks for work more often than a thousand
@@ -21,19 +21,21 @@ use guira_item::{Moment, Span};
 use guira_routing::NodeId;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use crate::UdpTransport;
 use crate::clocks::boot_now;
+use crate::{Long, Transport};
 
 const SOCKET: Token = Token(0);
 const WAKE: Token = Token(1);
+/// And all after it.
+const STREAMS: Token = Token(2);
 
-/// Events of one wait: there are two sources.
-const EVENTS_LEN: usize = 2;
+/// Events of one wait.
+const EVENTS_LEN: usize = 64;
 
 /// Posted things that are heeded in a round, between two looks at the socket.
 const POSTED_A_ROUND: usize = 256;
 
-/// Things that are heeded between two flushes: if each is answered with the longest message, that fits into what may wait to be sent.
+/// Things that are heeded between two flushes: if each is answered with the longest datagram, that fits into what may wait to be sent.
 const HEEDED_A_FLUSH: usize = 256;
 
 /// The pause between two ticks that a core wants at once.
@@ -45,13 +47,13 @@ pub trait Core: Send + 'static {
     type Local: Send + 'static;
 
     /// A member has sent a message, of which nothing is known but that.
-    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], transport: &mut UdpTransport);
+    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], transport: &mut Transport);
 
     /// Another thread tells something.
-    fn on_local(&mut self, now: Moment, local: Self::Local, transport: &mut UdpTransport);
+    fn on_local(&mut self, now: Moment, local: Self::Local, transport: &mut Transport);
 
     /// Time has passed: at [`Core::wake_at`], a millisecond or so later, or earlier.
-    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport);
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport);
 
     /// When it has to be ticked.
     fn wake_at(&self, now: Moment) -> Option<Moment>;
@@ -161,11 +163,11 @@ impl<L: Send + 'static> DriverHandle<L> {
     /// The system gives no thread, or no descriptors.
     pub fn start<C: Core<Local = L>>(
         name: &str,
-        mut transport: UdpTransport,
+        mut transport: Transport,
         make: impl FnOnce(Poster<L>) -> C,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
-        poll.registry().register(&mut transport, SOCKET, Interest::READABLE)?;
+        transport.attach(poll.registry(), SOCKET, STREAMS)?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let inbox = Mutex::new(Inbox { posted: Some(Vec::new()), is_asleep: false, is_stopping: false });
         let shared = Arc::new(Shared { inbox, waker });
@@ -180,6 +182,7 @@ impl<L: Send + 'static> DriverHandle<L> {
                 shared,
                 posted: Vec::new().into_iter(),
                 arrived: Arrived::default(),
+                long: Vec::new(),
                 may_receive: true,
                 waits_to_send: false,
                 heeded: 0,
@@ -257,12 +260,14 @@ struct Arrived {
 
 struct Driver<C: Core> {
     core: C,
-    transport: UdpTransport,
+    transport: Transport,
     poll: Poll,
     shared: Arc<Shared<C::Local>>,
     /// What was taken out of the inbox and not heeded yet.
     posted: vec::IntoIter<C::Local>,
     arrived: Arrived,
+    /// Messages of one look at the streams.
+    long: Vec<Long>,
     /// The socket has not said that there is nothing left.
     may_receive: bool,
     /// The socket has been asked to say when it takes more.
@@ -281,8 +286,18 @@ impl<C: Core> Driver<C> {
                 Ok(()) | Err(_) => {}
             }
             self.shared.inbox().is_asleep = false;
-            self.may_receive |= events.iter().any(|event| event.token() == SOCKET && event.is_readable());
+            for event in &events {
+                match event.token() {
+                    SOCKET => self.may_receive |= event.is_readable(),
+                    WAKE => {}
+                    stream => {
+                        let is_over = event.is_error() || event.is_read_closed();
+                        self.transport.on_stream_event(stream, event.is_readable() || is_over, event.is_writable());
+                    }
+                }
+            }
             self.take_datagrams();
+            self.take_long();
             self.take_posted();
             self.tick_if_due();
             self.flush()?;
@@ -292,7 +307,7 @@ impl<C: Core> Driver<C> {
 
     /// How long it may sleep; `None`: it is to stop.
     fn timeout(&self) -> Option<Timeout> {
-        let has_work = self.may_receive || !self.posted.as_slice().is_empty();
+        let has_work = self.may_receive || self.transport.streams().has_work() || !self.posted.as_slice().is_empty();
         let wake_in = if has_work { Some(Duration::ZERO) } else { self.sleep_for() };
         let mut inbox = self.shared.inbox();
         if inbox.is_stopping {
@@ -304,11 +319,12 @@ impl<C: Core> Driver<C> {
         Some(Timeout { limit })
     }
 
-    /// Until the core is to be ticked.
+    /// Until the core is to be ticked, or a stream to be looked at.
     fn sleep_for(&self) -> Option<Duration> {
         let now = boot_now();
         let earliest = self.ticked_at.map_or(now, |at| at + PAUSE_MIN);
-        let wake_at = self.core.wake_at(now)?.max(earliest);
+        let tick_at = self.core.wake_at(now).map(|at| at.max(earliest));
+        let wake_at = tick_at.into_iter().chain(self.transport.streams().wake_at()).min()?;
         Some(Duration::from_nanos(wake_at.since(now).ns()))
     }
 
@@ -319,7 +335,7 @@ impl<C: Core> Driver<C> {
         let Self { transport, arrived, .. } = self;
         arrived.bytes.clear();
         arrived.messages.clear();
-        let received = transport.receive(|from, message| {
+        let received = transport.datagrams().receive(|from, message| {
             arrived.bytes.extend_from_slice(message);
             arrived.messages.push((from, arrived.bytes.len()));
         });
@@ -334,6 +350,19 @@ impl<C: Core> Driver<C> {
             self.count_heeded();
         }
         self.arrived = arrived;
+    }
+
+    fn take_long(&mut self) {
+        let mut long = mem::take(&mut self.long);
+        self.transport.receive_long(|message| long.push(message));
+        if !long.is_empty() {
+            let now = boot_now();
+            for message in long.drain(..) {
+                self.core.on_message(now, message.from, message.message(), &mut self.transport);
+                self.count_heeded();
+            }
+        }
+        self.long = long;
     }
 
     fn take_posted(&mut self) {
@@ -373,11 +402,12 @@ impl<C: Core> Driver<C> {
     fn flush(&mut self) -> io::Result<()> {
         self.heeded = 0;
         self.transport.flush();
-        if self.transport.has_unsent() != self.waits_to_send {
+        let datagrams = self.transport.datagrams();
+        if datagrams.has_unsent() != self.waits_to_send {
             self.waits_to_send = !self.waits_to_send;
             let both = Interest::READABLE | Interest::WRITABLE;
             let interests = if self.waits_to_send { both } else { Interest::READABLE };
-            self.poll.registry().reregister(&mut self.transport, SOCKET, interests)?;
+            self.poll.registry().reregister(datagrams, SOCKET, interests)?;
         }
         Ok(())
     }

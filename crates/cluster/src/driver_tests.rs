@@ -37,11 +37,11 @@ enum Local {
 impl Core for Parrot {
     type Local = Local;
 
-    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], _: &mut UdpTransport) {
+    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], _: &mut Transport) {
         let _ = self.heard.send((now, Heard::Message(from, message.to_vec())));
     }
 
-    fn on_local(&mut self, now: Moment, local: Local, transport: &mut UdpTransport) {
+    fn on_local(&mut self, now: Moment, local: Local, transport: &mut Transport) {
         match local {
             Local::Number(number) => drop(self.heard.send((now, Heard::Local(number)))),
             Local::Send(to, message) => transport.send(to, &message),
@@ -50,7 +50,7 @@ impl Core for Parrot {
         }
     }
 
-    fn on_tick(&mut self, now: Moment, _: &mut UdpTransport) {
+    fn on_tick(&mut self, now: Moment, _: &mut Transport) {
         self.wake_at = None;
         let _ = self.heard.send((now, Heard::Tick));
     }
@@ -62,18 +62,18 @@ impl Core for Parrot {
 
 type Node = (DriverHandle<Local>, Receiver<(Moment, Heard)>);
 
-fn transports() -> [UdpTransport; 2] {
+fn transports() -> [Transport; 2] {
     let secret = Secret::derive("test", b"secret");
     let host = SocketAddr::from(([127, 0, 0, 1], 0));
-    let bind = |node| UdpTransport::bind(host, Sealer::new(&secret, node), Arc::default()).unwrap();
+    let bind = |node| Transport::bind(host, Sealer::new(&secret, node), Arc::default()).unwrap();
     let mut both = [bind(A), bind(B)];
-    let members = [A, B].into_iter().zip(both.iter().map(UdpTransport::local_address));
+    let members = [A, B].into_iter().zip(both.iter().map(Transport::local_address));
     let members = Arc::new(Members::new(Epoch(1), members).unwrap());
     both.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));
     both
 }
 
-fn start(transport: UdpTransport, nags: bool) -> Node {
+fn start(transport: Transport, nags: bool) -> Node {
     let (heard, hear) = channel();
     (DriverHandle::start("test", transport, |_| Parrot { heard, wake_at: None, nags }).unwrap(), hear)
 }
@@ -171,6 +171,19 @@ fn long_messages_come_whole() {
         assert!(a.0.post(Local::Send(B, vec![round; 60_000])).is_ok());
         assert_eq!(hear(&b).1, Heard::Message(A, vec![round; 60_000]));
     }
+}
+
+#[test]
+fn messages_that_are_longer_than_a_datagram_come_whole_beside_short_ones() {
+    let [a, b] = transports().map(|transport| start(transport, false));
+    for round in 0..20u8 {
+        let (short, long) = (Heard::Message(A, vec![round; 10]), Heard::Message(A, vec![round; 1 << 20]));
+        assert!(a.0.post(Local::Send(B, vec![round; 1 << 20])).is_ok());
+        assert!(a.0.post(Local::Send(B, vec![round; 10])).is_ok());
+        let heard = [hear(&b).1, hear(&b).1];
+        assert!(heard.contains(&short) && heard.contains(&long));
+    }
+    assert!(a.0.stop().is_ok() && b.0.stop().is_ok());
 }
 
 #[test]

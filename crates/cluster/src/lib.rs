@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! Link                 what two nodes tell each other in one session: in order, and once
-//! UdpTransport         one node's socket: many datagrams a system call
-//!   Outgoing             what waits to be sent, bounded
-//!   Bundle, messages     several messages in one datagram
+//! Transport            one node's way to the others
+//!   UdpTransport         its socket for datagrams: many a system call
+//!     Outgoing             what waits to be sent, bounded
+//!     Bundle, messages     several messages in one datagram
+//!   Streams              what does not fit into a datagram, over TCP
+//!     Caller, StreamReader how a stream begins, and what its bytes are
 //!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
 //! Members              who is in the view, and where
 //! LineSocket           how a member on this machine is asked how it is
 //! NodeClock            a node's moments and the cluster's seconds
-//! Core, DriverHandle   a state machine on a socket, with a thread of its own; boot_now
+//! Core, DriverHandle   a state machine on its sockets, with a thread of its own; boot_now
 //! ```
 //! Always true: what a receiver is shown comes from a member of its own view, from that member's address, in that view's epoch, and is what
-//! the member sent to it. Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram
-//! before it is known to be one of ours.
+//! the member sent to it. Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram, and for a
+//! stream only what a greeting takes, before it is known to be one of ours.
 #![forbid(unsafe_code)]
 
 mod bundle;
@@ -25,7 +28,10 @@ mod line_socket;
 mod link;
 mod members;
 mod outgoing;
+mod refusal;
 mod seal;
+mod stream;
+mod transport;
 mod udp;
 
 pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
@@ -34,7 +40,14 @@ pub use clocks::{boot_now, unix_now};
 pub use counts::Counts;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
 pub use line_socket::{LineSocket, ask_line};
-pub use link::{Frame, Incarnation, Link, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId};
+pub use link::{
+    Frame, Incarnation, Link, LinkBounds, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId, Weigh, long_wait,
+};
 pub use members::{Members, MembersError};
 pub use seal::{DATAGRAM_LEN_MAX, Epoch, HEADER_LEN, Opened, Rejection, Sealer, Secret};
+pub use stream::{
+    Caller, GREETING_LEN, Greeting, LONG_MESSAGE_LEN_MAX, Long, NoGreeting, Nonce, Step, StreamError, StreamReader,
+    long_frame,
+};
+pub use transport::Transport;
 pub use udp::UdpTransport;

@@ -2,7 +2,7 @@
 //! and overtake each other. Pure: its driver sends frames and hands over those that come.
 //!
 //! ```text
-//! sent      acked | on the way (at most WINDOW) | waiting (at most QUEUE_LEN_MAX with those)
+//! sent      acked | on the way (at most WINDOW, a long one alone) | waiting (bounded with those, in number and bytes)
 //! received  applied, in order | anything else is passed over: it comes again
 //! ```
 //! Always true: a message is handed over once, after all before it; an acknowledgement says that all up to it have been handed over; what a
@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 
 use guira_item::{Moment, Span};
 use serde::{Deserialize, Serialize};
+
+use crate::bundle::MESSAGE_LEN_MAX;
 
 /// One life of a node: above the number of the life before it plus the sessions that were begun in that. Nanoseconds since 1970 do, where the
 /// clock is not set back.
@@ -48,15 +50,44 @@ pub struct SessionId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Seq(pub u64);
 
-/// Messages on the way: some 64 of them fit into what a socket keeps of datagrams, whatever their size.
+/// What a link carries.
+pub trait Weigh {
+    /// Bytes that it takes on the wire, about: not less by more than a hundredth of a datagram.
+    fn len_bytes(&self) -> usize;
+}
+
+/// Messages on the way: some 64 of them fit into what a socket keeps of datagrams.
 const WINDOW: usize = 64;
 
 /// Messages that may wait, those on the way included.
 pub const QUEUE_LEN_MAX: usize = 16 * 1024;
 
-/// How long an acknowledgement is waited for at first, and at most: each time twice as long.
+/// How long an acknowledgement is waited for at first, and at most: each time twice as long. A long message's is waited for longer
+/// ([`long_wait`]).
 const RESEND_AFTER: Span = Span::from_ms(20);
 const RESEND_AFTER_MAX: Span = Span::from_ms(320);
+
+/// How much longer than a datagram a message of this length may take: ten megabytes a second is as slow as a network is taken to be. On a slower one
+/// a message comes again before it has come, behind itself: so it is not held up, and takes no more than ten megabytes a second from others.
+pub fn long_wait(len_bytes: usize) -> Span {
+    if len_bytes <= MESSAGE_LEN_MAX { Span::default() } else { Span::from_ns(100 * len_bytes as u64) }
+}
+
+/// Bounds of a link beside the number of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkBounds {
+    /// Bytes that may wait, those on the way included; one message always may.
+    pub bytes_max: usize,
+    /// Messages of more bytes are on the way alone: they go through streams, and what follows in a datagram would come first and be passed over.
+    pub alone_above: usize,
+}
+
+impl Default for LinkBounds {
+    /// As much as may wait in streams for one node; whatever does not surely fit into a datagram is alone.
+    fn default() -> Self {
+        Self { bytes_max: 64 << 20, alone_above: MESSAGE_LEN_MAX / 100 * 98 }
+    }
+}
 
 /// One direction of what goes over the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +107,9 @@ pub struct LinkFull;
 /// One end of a link.
 #[derive(Debug)]
 pub struct Link<M> {
+    bounds: LinkBounds,
+    /// Bytes in `unacked`.
+    bytes: usize,
     /// Not acknowledged; the first has the number after `acked`.
     unacked: VecDeque<M>,
     acked: Seq,
@@ -88,9 +122,18 @@ pub struct Link<M> {
     owes_ack: bool,
 }
 
-impl<M: Clone> Default for Link<M> {
+impl<M: Weigh> Default for Link<M> {
     fn default() -> Self {
+        Self::new(LinkBounds::default())
+    }
+}
+
+impl<M: Weigh> Link<M> {
+    /// A link on which nothing was said.
+    pub fn new(bounds: LinkBounds) -> Self {
         Self {
+            bounds,
+            bytes: 0,
             unacked: VecDeque::new(),
             acked: Seq(0),
             sent: Seq(0),
@@ -100,17 +143,18 @@ impl<M: Clone> Default for Link<M> {
             owes_ack: false,
         }
     }
-}
 
-impl<M: Clone> Link<M> {
     /// Takes a message, which [`Link::emit`] sends; its number.
     ///
     /// # Errors
     /// [`LinkFull`]: it is not taken.
     pub fn send(&mut self, message: M) -> Result<Seq, LinkFull> {
-        if self.unacked.len() >= QUEUE_LEN_MAX {
+        let len = message.len_bytes();
+        let has_room = self.unacked.is_empty() || self.bytes + len <= self.bounds.bytes_max;
+        if self.unacked.len() >= QUEUE_LEN_MAX || !has_room {
             return Err(LinkFull);
         }
+        self.bytes += len;
         self.unacked.push_back(message);
         Ok(Seq(self.acked.0 + self.unacked.len() as u64))
     }
@@ -132,10 +176,23 @@ impl<M: Clone> Link<M> {
         if ack <= self.acked || ack > self.sent {
             return;
         }
-        self.unacked.drain(..(ack.0 - self.acked.0) as usize);
+        let heard = self.unacked.drain(..(ack.0 - self.acked.0) as usize);
+        self.bytes -= heard.map(|message| message.len_bytes()).sum::<usize>();
         self.acked = ack;
         self.resend_after = RESEND_AFTER;
-        self.resend_at = now + RESEND_AFTER;
+        self.resend_at = now + self.patience();
+    }
+
+    /// How long an acknowledgement of the first is waited for now.
+    fn patience(&self) -> Span {
+        self.resend_after + long_wait(self.unacked.front().map_or(0, Weigh::len_bytes))
+    }
+
+    /// How many of the first may be on the way.
+    fn window(&self) -> usize {
+        let is_long = |message: &M| message.len_bytes() > self.bounds.alone_above;
+        let first_long = self.unacked.iter().take(WINDOW).position(is_long);
+        first_long.map_or(self.unacked.len().min(WINDOW), |at| at.max(1))
     }
 
     /// Has sent what is to be sent by now.
@@ -143,7 +200,7 @@ impl<M: Clone> Link<M> {
         let on_the_way = (self.sent.0 - self.acked.0) as usize;
         let is_late = on_the_way > 0 && now >= self.resend_at;
         let from = if is_late { 0 } else { on_the_way };
-        let to = self.unacked.len().min(WINDOW);
+        let to = self.window();
         for at in from..to {
             let seq = Seq(self.acked.0 + 1 + at as u64);
             send(Frame { ack: self.received, seq, body: Some(&self.unacked[at]) });
@@ -154,7 +211,7 @@ impl<M: Clone> Link<M> {
             self.resend_after = self.resend_after.times(2).min(RESEND_AFTER_MAX);
         }
         if is_late || (on_the_way == 0 && to > 0) {
-            self.resend_at = now + self.resend_after;
+            self.resend_at = now + self.patience();
         }
         if std::mem::take(&mut self.owes_ack) {
             send(Frame { ack: self.received, seq: Seq(0), body: None });
@@ -164,7 +221,7 @@ impl<M: Clone> Link<M> {
     /// When [`Link::emit`] has something to send, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
         let on_the_way = (self.sent.0 - self.acked.0) as usize;
-        if on_the_way < self.unacked.len().min(WINDOW) {
+        if on_the_way < self.window() {
             return Some(Moment::default());
         }
         (on_the_way > 0).then_some(self.resend_at)
@@ -188,6 +245,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A message that takes as many bytes as its number says.
+    impl Weigh for u32 {
+        fn len_bytes(&self) -> usize {
+            *self as usize
+        }
+    }
 
     /// What happens to the next frame in a direction.
     #[derive(Clone, Copy, Debug)]
@@ -243,8 +307,11 @@ mod tests {
             there in 0u32..200,
             back in 0u32..50,
             fates in prop::collection::vec(fate(), 1..80),
+            alone_above in 0usize..300,
         ) {
-            let mut ends = [Link::default(), Link::default()];
+            // Those above are alone.
+            let bounds = LinkBounds { alone_above, ..LinkBounds::default() };
+            let mut ends = [Link::new(bounds), Link::new(bounds)];
             let mut wires = [Wire::default(), Wire::default()];
             let mut heard = [Vec::new(), Vec::new()];
             for (end, count) in ends.iter_mut().zip([there, back]) {
@@ -255,7 +322,7 @@ mod tests {
             let mut fates = fates.iter().copied().chain(std::iter::repeat(Fate::Arrives));
             let mut now = Moment::default();
             let is_done = |heard: &[Vec<u32>; 2]| heard[1].len() == there as usize && heard[0].len() == back as usize;
-            for _ in 0..1_000 {
+            for _ in 0..3_000 {
                 for at in 0..2 {
                     let (end, wire) = (&mut ends[at], &mut wires[at]);
                     end.emit(now, |frame| wire.carry(frame, fates.next().expect("without end")));
@@ -276,19 +343,67 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let mut link = Link::default();
         for number in 0..QUEUE_LEN_MAX as u64 {
-            assert_eq!(link.send(()), Ok(Seq(number + 1)));
+            assert_eq!(link.send(1u32), Ok(Seq(number + 1)));
         }
-        assert_eq!(link.send(()), Err(LinkFull));
+        assert_eq!(link.send(1), Err(LinkFull));
         let mut frames = 0;
         link.emit(Moment::default(), |_| frames += 1);
         assert_eq!(frames, WINDOW);
+    }
+
+    fn ack(ack: u64) -> Frame<u32> {
+        Frame { ack: Seq(ack), seq: Seq(0), body: None }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes_and_one_message_always_fits() {
+        let mut link = Link::new(LinkBounds { bytes_max: 100, alone_above: 1_000 });
+        assert_eq!(link.send(500u32), Ok(Seq(1)), "alone");
+        assert_eq!(link.send(1), Err(LinkFull));
+        link.emit(Moment::default(), |_| {});
+        link.hear(Moment::default(), ack(1));
+        for number in 0..10 {
+            assert_eq!(link.send(10), Ok(Seq(2 + number)));
+        }
+        assert_eq!(link.send(1), Err(LinkFull));
+        link.emit(Moment::default(), |_| {});
+        link.hear(Moment::default(), ack(3));
+        assert_eq!(link.send(10), Ok(Seq(12)), "there is room again");
+    }
+
+    #[test]
+    fn a_long_message_is_on_the_way_alone_and_waited_for_longer() {
+        let long = 1_000_000u32;
+        let mut link = Link::default();
+        for message in [1, 2, long, 3, long] {
+            link.send(message).expect("room");
+        }
+        let mut now = Moment::default();
+        let emitted = |link: &mut Link<u32>, now| {
+            let mut seqs = Vec::new();
+            link.emit(now, |frame| seqs.push(frame.seq.0));
+            seqs
+        };
+        assert_eq!(emitted(&mut link, now), [1, 2]);
+        link.hear(now, ack(1));
+        assert_eq!(emitted(&mut link, now), [0; 0], "the second is on its way");
+        link.hear(now, ack(2));
+        assert_eq!(emitted(&mut link, now), [3]);
+        now = now + RESEND_AFTER + long_wait(long as usize - 1);
+        assert_eq!(emitted(&mut link, now), [0; 0], "not yet");
+        now = now + Span::from_ns(100);
+        assert_eq!(emitted(&mut link, now), [3], "again");
+        link.hear(now, ack(3));
+        assert_eq!(emitted(&mut link, now), [4]);
+        link.hear(now, ack(4));
+        assert_eq!(emitted(&mut link, now), [5]);
+        assert_eq!(link.wake_at(), Some(now + RESEND_AFTER + long_wait(long as usize)));
     }
 
     #[test]
     fn an_acknowledgement_of_what_was_not_sent_is_none() {
         let mut link: Link<u32> = Link::default();
         link.send(1).expect("room");
-        let ack = |ack| Frame::<u32> { ack: Seq(ack), seq: Seq(0), body: None };
         assert_eq!(link.hear(Moment::default(), ack(1)), None);
         assert_eq!(link.acked(), Seq(0));
         link.emit(Moment::default(), |_| {});

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use guira_routing::NodeId;
 
 use crate::bundle::{Bundle, MESSAGE_LEN_MAX, bundled_len};
-use crate::seal::{Epoch, HEADER_LEN, Sealer};
+use crate::seal::{Epoch, HEADER_LEN, Kind, Sealer};
 
 /// Datagrams that may wait: 64 batches. What would stand behind so many is better sent again by its session, which knows whether it still
 /// matters.
@@ -104,7 +104,7 @@ impl Outgoing {
     pub(crate) fn sealed(&mut self, max: usize, sealer: &Sealer) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         for (number, queued) in (self.front..).zip(self.queue.iter_mut().take(max)) {
             if !queued.is_sealed {
-                sealer.seal_in_place(queued.epoch, queued.to, queued.bundle.datagram_mut());
+                sealer.seal_in_place(Kind::Datagram, queued.epoch, queued.to, queued.bundle.datagram_mut());
                 queued.is_sealed = true;
                 if self.open.get(&queued.to) == Some(&number) {
                     self.open.remove(&queued.to);

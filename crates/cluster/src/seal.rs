@@ -1,11 +1,12 @@
-//! Sealed datagrams: who sent one, to whom, in which epoch, and a keyed hash that nobody without the cluster's secret can make.
+//! What is sealed, datagrams and parts of streams: who sent it, to whom, in which epoch, and a keyed hash that nobody without the cluster's
+//! secret can make.
 //!
 //! ```text
-//! 0        1         2       4     6        14      30
-//! [version][reserved][from  ][to  ][epoch  ][hash  ][body ...]        little endian
-//!   1        0        u16     u16   u64      16 B    up to 65,477 B
+//! 0        1     2       4     6        14      30
+//! [version][kind][from  ][to  ][epoch  ][hash  ][body ...]        little endian
+//!   1             u16     u16   u64      16 B    of a datagram up to 65,477 B
 //! ```
-//! The hash is keyed BLAKE3, cut to 16 bytes, over everything else in the datagram.
+//! The hash is keyed BLAKE3, cut to 16 bytes, over everything else. So what was sealed as one kind is never taken for another.
 //!
 //! Sealed is not encrypted: a body can be read by who sees it pass. All members share the secret, so a seal tells members from others, not
 //! one member from another that lies. A datagram that is sent again is as good as the first: sessions number what is in a body, and see to
@@ -28,8 +29,23 @@ const HASHED_LEN: usize = 14;
 /// 128 bits: as many tries as a key of that length would take, and short beside a body.
 const HASH_LEN: usize = 16;
 
-/// The layout's version, and the reserved byte, which the version decides.
-const VERSION: [u8; 2] = [1, 0];
+/// The layout's version.
+const VERSION: u8 = 1;
+
+/// What is sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A datagram: a bundle of messages.
+    Datagram = 0,
+    /// A stream's first words.
+    Hello = 1,
+    /// What is answered to them.
+    Challenge = 2,
+    /// What is answered to that.
+    Proof = 3,
+    /// A message in a stream.
+    Long = 4,
+}
 
 /// Keeps our keys apart from whatever else is derived from the same secret.
 const CONTEXT: &str = "guira-cluster 2026-11-25 seal of peers' datagrams, version 1";
@@ -73,12 +89,12 @@ pub struct Opened<'d> {
     pub body: &'d [u8],
 }
 
-/// Why a datagram is not opened.
+/// Why something sealed is not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rejection {
     /// It has no whole header.
     TooShort,
-    /// Its layout is another one, or it is no datagram of ours.
+    /// Its layout is another one, or it is nothing of ours, or of another kind.
     Version,
     /// Another node is to have it.
     NotForMe,
@@ -126,15 +142,16 @@ impl Sealer {
         into.reserve(HEADER_LEN + body.len());
         into.extend_from_slice(&[0; HEADER_LEN]);
         into.extend_from_slice(body);
-        self.seal_in_place(epoch, to, &mut into[start..]);
+        self.seal_in_place(Kind::Datagram, epoch, to, &mut into[start..]);
     }
 
-    /// Writes the header of a datagram that has room for it before its body.
-    pub(crate) fn seal_in_place(&self, epoch: Epoch, to: NodeId, datagram: &mut [u8]) {
-        assert!(datagram.len() <= DATAGRAM_LEN_MAX, "a datagram of {} bytes", datagram.len());
-        let (header, body) = datagram.split_at_mut(HEADER_LEN);
+    /// Writes the header of what has room for it before its body.
+    pub(crate) fn seal_in_place(&self, kind: Kind, epoch: Epoch, to: NodeId, sealed: &mut [u8]) {
+        let is_long = kind == Kind::Datagram && sealed.len() > DATAGRAM_LEN_MAX;
+        assert!(!is_long, "a datagram of {} bytes", sealed.len());
+        let (header, body) = sealed.split_at_mut(HEADER_LEN);
         let (hashed, hash) = header.split_at_mut(HASHED_LEN);
-        hashed[..2].copy_from_slice(&VERSION);
+        hashed[..2].copy_from_slice(&[VERSION, kind as u8]);
         hashed[2..4].copy_from_slice(&self.me.0.to_le_bytes());
         hashed[4..6].copy_from_slice(&to.0.to_le_bytes());
         hashed[6..].copy_from_slice(&epoch.0.to_le_bytes());
@@ -146,9 +163,14 @@ impl Sealer {
     /// # Errors
     /// It is none, or not for this node, or not sealed with our secret.
     pub fn open<'d>(&self, datagram: &'d [u8]) -> Result<Opened<'d>, Rejection> {
-        let (header, body) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(Rejection::TooShort)?;
+        self.open_as(Kind::Datagram, datagram)
+    }
+
+    /// What is in something sealed of a kind. See [`Sealer::open`].
+    pub(crate) fn open_as<'d>(&self, kind: Kind, sealed: &'d [u8]) -> Result<Opened<'d>, Rejection> {
+        let (header, body) = sealed.split_first_chunk::<HEADER_LEN>().ok_or(Rejection::TooShort)?;
         let [v0, v1, f0, f1, t0, t1, e0, e1, e2, e3, e4, e5, e6, e7, told @ ..] = *header;
-        if [v0, v1] != VERSION {
+        if [v0, v1] != [VERSION, kind as u8] {
             return Err(Rejection::Version);
         }
         if NodeId(u16::from_le_bytes([t0, t1])) != self.me {
@@ -278,6 +300,24 @@ mod tests {
         let mut mine = sealed(BODY);
         mine[2..4].copy_from_slice(&theirs[2..4]);
         assert_eq!(Sealer::new(&secret(), YOU).open(&mine), Err(Rejection::Forged));
+    }
+
+    #[test]
+    fn what_is_of_one_kind_is_not_of_another() {
+        let kinds = [Kind::Datagram, Kind::Hello, Kind::Challenge, Kind::Proof, Kind::Long];
+        let (sender, receiver) = (Sealer::new(&secret(), ME), Sealer::new(&secret(), YOU));
+        for kind in kinds {
+            let mut sealed = [&[0; HEADER_LEN], BODY].concat();
+            sender.seal_in_place(kind, Epoch(3), YOU, &mut sealed);
+            for other in kinds {
+                let expected = if other == kind { Ok(BODY) } else { Err(Rejection::Version) };
+                assert_eq!(receiver.open_as(other, &sealed).map(|opened| opened.body), expected);
+                sealed[1] = other as u8;
+                let expected = if other == kind { Ok(BODY) } else { Err(Rejection::Forged) };
+                assert_eq!(receiver.open_as(other, &sealed).map(|opened| opened.body), expected);
+                sealed[1] = kind as u8;
+            }
+        }
     }
 
     #[test]

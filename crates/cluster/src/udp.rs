@@ -25,7 +25,8 @@ use crate::bundle::{Malformed, messages};
 use crate::counts::Counts;
 use crate::members::Members;
 use crate::outgoing::{Outgoing, Refused};
-use crate::seal::{Opened, Rejection, Sealer};
+use crate::refusal::{Refusal, counter, judge};
+use crate::seal::{Opened, Sealer};
 
 /// Datagrams a system call: enough that its cost is shared, and their buffers take 4 MiB.
 const BATCH_MAX: usize = 64;
@@ -46,16 +47,6 @@ pub struct UdpTransport {
     /// Of `BUFFER_LEN` each.
     buffers: Box<[u8]>,
     counts: Counts,
-}
-
-/// Why a datagram is dropped.
-enum Refusal {
-    Rejected(Rejection),
-    Stranger,
-    WrongAddress,
-    OldEpoch,
-    NewEpoch,
-    Malformed,
 }
 
 impl UdpTransport {
@@ -90,6 +81,11 @@ impl UdpTransport {
     /// Numbers since it was bound.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What streams beside it go by, and where they count.
+    pub(crate) fn parts(&mut self) -> (&Sealer, &Members, &mut Counts) {
+        (&self.sealer, &self.members, &mut self.counts)
     }
 
     /// Queues a message, which goes with the next [`flush`](Self::flush): in one datagram with others to the same node. It is dropped and
@@ -173,7 +169,7 @@ impl UdpTransport {
             counts.bytes_in += *len as u64;
             match admit(&self.sealer, &self.members, &buffer[..*len], *from) {
                 Ok(Opened { from, body, .. }) => messages(body).flatten().for_each(|message| each(from, message)),
-                Err(reason) => *counter(counts, &reason) += 1,
+                Err(reason) => *counter(counts, reason) += 1,
             }
         }
         Ok(received.len())
@@ -204,35 +200,11 @@ fn admit<'d>(
     from: Option<SocketAddr>,
 ) -> Result<Opened<'d>, Refusal> {
     let opened = sealer.open(datagram).map_err(Refusal::Rejected)?;
-    if !members.is_member(opened.from) {
-        return Err(Refusal::Stranger);
-    }
-    if from.and_then(|address| members.node_at(address)) != Some(opened.from) {
-        return Err(Refusal::WrongAddress);
-    }
-    if opened.epoch < members.epoch() {
-        return Err(Refusal::OldEpoch);
-    }
-    if opened.epoch > members.epoch() {
-        return Err(Refusal::NewEpoch);
-    }
+    let is_there = |_| from.and_then(|address| members.node_at(address)) == Some(opened.from);
+    judge(members, opened.from, opened.epoch, is_there)?;
     match messages(opened.body).find_map(Result::err) {
         Some(Malformed) => Err(Refusal::Malformed),
         None => Ok(opened),
-    }
-}
-
-fn counter<'c>(counts: &'c mut Counts, reason: &Refusal) -> &'c mut u64 {
-    match reason {
-        Refusal::Rejected(Rejection::TooShort) => &mut counts.in_too_short,
-        Refusal::Rejected(Rejection::Version) => &mut counts.in_version,
-        Refusal::Rejected(Rejection::NotForMe) => &mut counts.in_not_for_me,
-        Refusal::Rejected(Rejection::Forged) => &mut counts.in_forged,
-        Refusal::Stranger => &mut counts.in_stranger,
-        Refusal::WrongAddress => &mut counts.in_wrong_address,
-        Refusal::OldEpoch => &mut counts.in_old_epoch,
-        Refusal::NewEpoch => &mut counts.in_new_epoch,
-        Refusal::Malformed => &mut counts.in_malformed,
     }
 }
 

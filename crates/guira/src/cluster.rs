@@ -28,10 +28,10 @@ use std::{
 use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
 use guira_server::CaughtSignals;
-use guira_switched::{CacheMode, Member, ReportsName, Role, StaticFile};
+use guira_switched::{CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
-use crate::node;
+use crate::{node, size::size_bytes};
 use processes::{END_WITHIN, How, Processes};
 use table::table;
 
@@ -103,9 +103,15 @@ struct Up {
     /// Operations a second of each backend's store, at most
     #[arg(long)]
     store_limit: Option<u64>,
+    /// The largest item, in bytes or with k or m, up to 16m
+    #[arg(short = 'I', long, default_value = "1m")]
+    max_item_size: String,
     /// Items of a cache node, at most
     #[arg(long, default_value_t = 10_000)]
     items_max: usize,
+    /// Megabytes of keys and values of a cache node, at most
+    #[arg(long, default_value_t = 64)]
+    cache_megabytes: usize,
     /// What backends tell of hot keys
     #[arg(long, default_value = "both", value_parser = ["every-query", "periodic", "instant", "both", "none"])]
     reports: String,
@@ -282,7 +288,8 @@ impl Up {
         let caches = FIRST_CACHE..FIRST_CACHE + self.caches;
         let backends = FIRST_BACKEND..FIRST_BACKEND + self.backends;
         let count = 1 + caches.len() + backends.len() + self.cache_mode.len();
-        let mut addresses = free_addresses(count).map_err(|error| format!("no UDP ports: {error}"))?.into_iter();
+        let listens: Vec<u16> = self.gateways().map(|(_, address, _)| address.port()).collect();
+        let mut addresses = free_addresses(count, &listens).map_err(|error| format!("no ports: {error}"))?.into_iter();
         let mut member = |id, role| {
             let address = addresses.next().expect("as many as there are members");
             Member { id, address, role }
@@ -299,10 +306,15 @@ impl Up {
         }));
         let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });
         members.extend(self.gateways().map(gateway));
+        let size = &self.max_item_size;
+        let item_len_max = size_bytes(size).filter(|len| (ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(len));
+        let item_len_max = item_len_max.ok_or_else(|| format!("-I {size}: from 1k to 16m"))?;
         let file = StaticFile {
             secret,
             lease_ms: self.lease_ms,
+            item_len_max,
             items_max: self.items_max,
+            cache_megabytes: self.cache_megabytes,
             reports: match self.reports.as_str() {
                 "every-query" => ReportsName::EveryQuery,
                 "periodic" => ReportsName::Periodic,
@@ -373,11 +385,23 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "guira: {line}");
 }
 
-/// As many addresses on this machine as nobody has now.
-fn free_addresses(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let sockets: Vec<UdpSocket> =
-        (0..count).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).collect::<io::Result<_>>()?;
-    sockets.iter().map(UdpSocket::local_addr).collect()
+/// Ports that are tried in vain at most: those that are free for datagrams and not for streams.
+const PORTS_MISSED_MAX: usize = 1_000;
+
+/// As many addresses on this machine as nobody has now, for datagrams and for streams, on other ports than the clients'.
+fn free_addresses(count: usize, clients: &[u16]) -> io::Result<Vec<SocketAddr>> {
+    // Held until all are there, so that none comes twice.
+    let (mut held, mut missed) = (Vec::new(), Vec::new());
+    while held.len() < count {
+        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = datagrams.local_addr()?;
+        match TcpListener::bind(address) {
+            Ok(streams) if !clients.contains(&address.port()) => held.push((address, datagrams, streams)),
+            Err(error) if missed.len() == PORTS_MISSED_MAX => return Err(error),
+            Ok(_) | Err(_) => missed.push(datagrams),
+        }
+    }
+    Ok(held.into_iter().map(|(address, ..)| address).collect())
 }
 
 fn draw_secret() -> io::Result<String> {

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use guira_cluster::{DriverError, LineSocket, Sealer, UdpTransport, unix_now};
+use guira_cluster::{DriverError, LineSocket, Sealer, Transport, unix_now};
 use guira_item::{Clock, store::Store};
 use guira_persist::{
     Limit, Limited, MemoryStore,
@@ -18,16 +18,13 @@ use guira_persist::{
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
-    ITEM_LEN_MAX, Life, Member, Role, StaticFile,
+    Life, Member, Role, StaticFile,
     host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
 };
 use rustix::process::{Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
 use serde_json::{Value, json};
 
 use crate::serve::files_of_the_server;
-
-/// Bytes that the values of answers may take that are on their way to clients.
-const LATE_LEN_MAX: usize = 256 << 20;
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -109,17 +106,16 @@ impl Start<'_> {
         NodeId(self.member.id)
     }
 
-    /// Begins a life: once its socket is bound, since then nobody else is this member.
+    /// Begins a life: once its sockets are bound, since then nobody else is this member.
     fn life(&self) -> Result<Life, String> {
         Life::begin(self.arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))
     }
 
-    fn transport(&self) -> Result<UdpTransport, String> {
+    fn transport(&self) -> Result<Transport, String> {
         let members = self.file.members().map_err(|error| error.to_string())?;
         let sealer = Sealer::new(&self.file.secret(), self.me());
         let address = self.member.address;
-        UdpTransport::bind(address, sealer, Arc::new(members))
-            .map_err(|error| format!("cannot bind UDP {address}: {error}"))
+        Transport::bind(address, sealer, Arc::new(members)).map_err(|error| format!("cannot bind {address}: {error}"))
     }
 
     fn run(&self, signals: CaughtSignals) -> Result<(), String> {
@@ -251,12 +247,14 @@ impl Start<'_> {
         if !(1..=1024).contains(&threads) {
             return Err(format!("-t {threads}: from 1 to 1024 threads"));
         }
+        let (item_len_max, values_len_max) = (self.file.item_len_max, self.file.values_len_max());
         let settings = Settings {
             listen: vec![ListenAddress { host: Some(listen.ip().to_string()), port: None }],
             tcp_port: Some(listen.port()),
             threads,
             connections_max: conn_limit,
-            protocol: guira_memcache::Settings { item_len_max: ITEM_LEN_MAX, ..guira_memcache::Settings::default() },
+            input_len_max: values_len_max / 4,
+            protocol: guira_memcache::Settings { item_len_max, ..guira_memcache::Settings::default() },
             ..Settings::default()
         };
         allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
@@ -266,7 +264,7 @@ impl Start<'_> {
         let host = GatewayHost::start(transport, config).map_err(|error| format!("cannot start: {error}"))?;
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
-        let config = ServiceConfig { clock, item_len_max: ITEM_LEN_MAX, late_len_max: LATE_LEN_MAX };
+        let config = ServiceConfig { clock, item_len_max, values_len_max };
         let service = GatewayService::before(config, [&host]);
         let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
         let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;

@@ -73,6 +73,11 @@ impl Operation<'_> {
         matches!(self, Self::Get(Get { wins: false, touch: None, vivify: None, .. }))
     }
 
+    /// Whether it is a read that a copy of the item can answer, as long as nobody wins by it.
+    pub fn copy_may_answer(&self) -> bool {
+        matches!(self, Self::Get(Get { touch: None, vivify: None, .. }))
+    }
+
     /// Its name in logs.
     pub fn name(&self) -> &'static str {
         match self {

@@ -25,6 +25,11 @@ impl KeyNumber {
     pub(crate) fn is_mortal(self) -> bool {
         self.0.is_multiple_of(4)
     }
+
+    /// Whether its values are long, where some are.
+    fn is_long(self) -> bool {
+        !self.0.is_multiple_of(2)
+    }
 }
 
 /// What a client waits for.
@@ -49,6 +54,8 @@ pub(crate) struct Clients {
     next_value: u64,
     /// Counts invocations and returns.
     time: u64,
+    /// Bytes of the values of every other key, if they are not short.
+    value_len: usize,
     pub(crate) tally: Tally,
 }
 
@@ -84,7 +91,7 @@ const SET: Store<'static> =
     Store { mode: StoreMode::Set, flags: 0, expiry: Expiry::NEVER, cas: None, vivify: None, value: &[] };
 
 impl Clients {
-    pub(crate) fn new(keys: usize) -> Self {
+    pub(crate) fn new(keys: usize, value_len: usize) -> Self {
         Self {
             histories: vec![Vec::new(); keys],
             waiting: BTreeMap::new(),
@@ -93,6 +100,7 @@ impl Clients {
             next_ask: 0,
             next_value: 0,
             time: 0,
+            value_len,
             tally: Tally::default(),
         }
     }
@@ -114,12 +122,18 @@ impl Clients {
         self.next_value += 1_000;
         let value = self.next_value;
         let never = self.last_seen[key.0];
+        // A number with so many spaces behind it that it is no number to who adds one.
+        let len = if key.is_long() { self.value_len } else { 0 };
         let (act, operation) = match rng.random_range(0..1_000) {
             0 if flushes => {
                 let id = self.begin(client, None, Act::Flush);
                 return (id, Wish::Flush);
             }
-            0..700 if rng.random_range(0..700) < 500 => (Act::Get(None), Operation::Get(Get::PLAIN)),
+            0..700 if rng.random_range(0..700) < 500 => {
+                // As `get` asks, or `mg`.
+                let get = if rng.random_bool(0.2) { Get { wins: true, tells: true, ..Get::PLAIN } } else { Get::PLAIN };
+                (Act::Get(None), Operation::Get(get))
+            }
             0..700 => {
                 let is_mortal = key.is_mortal() && rng.random_bool(0.5);
                 let ends = Expiry::at(Time(cluster_time.0 + rng.random_range(1..4)));
@@ -132,7 +146,7 @@ impl Clients {
                 let cas = Some(CasRule { expected, or_stale: false });
                 (Act::Cas { expected, value, told: None }, Operation::Store(Store { cas, ..SET }))
             }
-            840..920 => {
+            840..920 if len == 0 => {
                 let mode = ArithmeticMode::Increment;
                 let increment = Arithmetic { mode, delta: 1, cas: None, touch: None, create: None };
                 (Act::Increment(None), Operation::Arithmetic(increment))
@@ -140,7 +154,7 @@ impl Clients {
             _ => (Act::Delete(None), Operation::Delete(Delete { cas: None, invalidate: None })),
         };
         let id = self.begin(client, Some(key), act);
-        (id, Wish::Operation { key, operation, value: value.to_string().into_bytes() })
+        (id, Wish::Operation { key, operation, value: format!("{value:<len$}").into_bytes() })
     }
 
     /// A client reads a key.

@@ -8,7 +8,7 @@ use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{HashSeed, KeyHash, NodeId, RuleBudget};
 use guira_switched::{
-    Drift,
+    Drift, ITEM_LEN_DEFAULT,
     backend::{Backend, BackendConfig, HotConfig},
     cache_node::{CacheConfig, CacheNode},
     controller::{Controller, ControllerConfig},
@@ -79,6 +79,8 @@ impl World {
                 resend_after: Span::from_ms(20),
                 answer_within: Span::from_s(5),
                 pending_max: 1_000,
+                pending_len_max: scenario.values_len_max,
+                item_len_max: ITEM_LEN_DEFAULT,
                 seed,
             }))),
             FIRST_BACKEND.. => {
@@ -99,7 +101,9 @@ impl World {
                     lease: scenario.lease,
                     drift,
                     clock,
-                    item_len_max: 60_000,
+                    item_len_max: ITEM_LEN_DEFAULT,
+                    operations_len_max: scenario.values_len_max,
+                    link: scenario.link(),
                     hot,
                     mutant: scenario.mutant,
                 };
@@ -114,7 +118,7 @@ impl World {
                     partitions,
                     hash_of,
                     items_max: scenario.items_max,
-                    bytes_max: 1 << 20,
+                    bytes_max: scenario.values_len_max,
                     drift,
                     clock,
                     segment: Span::from_s(1),

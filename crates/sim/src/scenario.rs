@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use guira_cluster::LinkBounds;
 use guira_history::{Event, Violation, check};
 use guira_item::Span;
 use guira_routing::{HashSeed, KeyHash};
@@ -31,6 +32,10 @@ pub struct Scenario {
     pub operations_per_s: u64,
     /// Items that a cache node may have.
     pub items_max: usize,
+    /// Bytes of the values of every other key; with 0 all are short.
+    pub value_len: usize,
+    /// Bytes of values that may be in one place: under way, on a link, cached.
+    pub values_len_max: usize,
     /// As long as a disk takes for a call.
     pub disk_takes_max: Span,
     /// How long a lease is.
@@ -59,6 +64,8 @@ impl Default for Scenario {
             keys: 20,
             operations_per_s: 100,
             items_max: 6,
+            value_len: 0,
+            values_len_max: 1 << 20,
             disk_takes_max: Span::from_ms(2),
             lease: Span::from_s(1),
             fault_every: Span::from_s(10),
@@ -71,7 +78,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 6] = ["usual", "stormy", "busy", "patient", "colliding", "aside"];
+pub const SCENARIOS: [&str; 7] = ["usual", "stormy", "busy", "patient", "colliding", "aside", "large"];
 
 impl Scenario {
     /// The one of a name.
@@ -89,7 +96,20 @@ impl Scenario {
             "colliding" => Some(Self { hashes_collide: true, ..usual }),
             // Gateways that ask the cache first, whether a rule says so or not.
             "aside" => Some(Self { cache_modes: &[CacheMode::LookAside, CacheMode::LookThrough], ..usual }),
+            // Two large values are as many as fit anywhere.
+            "large" => {
+                let disk_takes_max = Span::from_ms(20);
+                Some(Self { value_len: 1_000, values_len_max: 2_500, clients: 16, disk_takes_max, ..usual })
+            }
             _ => None,
+        }
+    }
+
+    /// What may be on its way from a backend to its cache node.
+    pub(crate) fn link(&self) -> LinkBounds {
+        match self.value_len {
+            0 => LinkBounds::default(),
+            len => LinkBounds { bytes_max: self.values_len_max, alone_above: len / 2 },
         }
     }
 }

@@ -128,7 +128,7 @@ impl World {
             coming: BinaryHeap::new(),
             nodes: BTreeMap::new(),
             network: Network::new(Weather::USUAL),
-            clients: Clients::new(scenario.keys),
+            clients: Clients::new(scenario.keys, scenario.value_len),
             partitions: Arc::new(partitions),
             out: Outbox::default(),
             is_on: false,

@@ -21,7 +21,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use guira_chain::Reply;
-use guira_cluster::{Incarnation, NodeClock, Opening, SessionId};
+use guira_cluster::{Incarnation, LinkBounds, NodeClock, Opening, SessionId};
 use guira_item::{
     Moment, Span,
     store::{Record, StoreError, StoreState, Written},
@@ -40,7 +40,7 @@ use work::Work;
 /// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.
 const OPERATIONS_MAX: usize = 1 << 16;
 
-/// Keys in a report at most: it has to fit into a datagram.
+/// Keys in a report at most: it fits into a datagram.
 const REPORTED_MAX: usize = 200;
 
 /// How often an unanswered declaration is repeated.
@@ -66,6 +66,10 @@ pub struct BackendConfig {
     pub clock: NodeClock,
     /// Bytes of key and value together beyond which an item is refused, at most [`ITEM_LEN_MAX`].
     pub item_len_max: usize,
+    /// Bytes of values in operations on their way beyond which further ones are refused; one always may be.
+    pub operations_len_max: usize,
+    /// What may be on its way to a cache node.
+    pub link: LinkBounds,
     /// How hot keys are found.
     pub hot: HotConfig,
     /// A fault put in on purpose, for the tests of the checkers.
@@ -91,7 +95,7 @@ pub enum Happened<'e> {
 #[derive(Clone, Copy, Debug)]
 enum ReplyTo {
     /// A gateway's request.
-    Request { asked: Asked, is_hot: bool },
+    Request { asked: Asked, is_hot: bool, value_len: usize },
     /// A cache node's fetch.
     Fetch { cache: NodeId, session: SessionId },
 }
@@ -132,6 +136,8 @@ pub struct Backend {
     hot: HotKeys,
     /// On their way.
     operations: usize,
+    /// Bytes of the values in them.
+    operations_len: usize,
     replies: Vec<(ReplyTo, Reply)>,
     /// What this life waits for before it serves.
     start: Option<Start>,
@@ -151,7 +157,7 @@ impl Backend {
     /// A backend that begins at `now`, with what its store has as its state.
     ///
     /// # Panics
-    /// More than one cache node; items or reports that do not fit into a datagram.
+    /// More than one cache node; items that do not fit into a message, or reports that do not fit into a datagram.
     pub fn new(config: BackendConfig, state: StoreState, now: Moment) -> Self {
         assert!(config.caches.len() <= 1, "{} cache nodes for one backend", config.caches.len());
         assert!(config.item_len_max <= ITEM_LEN_MAX, "items of {} bytes", config.item_len_max);
@@ -166,6 +172,7 @@ impl Backend {
             caches: config.caches.iter().map(|cache| (*cache, CachePeer::default())).collect(),
             hot: HotKeys::new(&config.hot, now),
             operations: 0,
+            operations_len: 0,
             replies: Vec::new(),
             start: Some(Start { unheard: config.caches.iter().copied().collect(), until, ask_at: now, is_over: false }),
             counts: BackendCounts::default(),

@@ -239,10 +239,6 @@ impl CacheNode {
     /// What is answered from here.
     fn found(&mut self, now: Moment, ask: &Ask<'_>) -> Option<Found> {
         let Operation::Get(get) = &ask.operation else { return None };
-        if get.tells {
-            // How used an item is, its backend says.
-            return None;
-        }
         let cached = match self.config.mutant {
             Some(Mutant::R8) => self.items.get_by_hash(ask.hash),
             _ => self.items.get(ask.key.as_bytes()),
@@ -260,6 +256,7 @@ impl CacheNode {
             expiry: item.expiry,
             value_len: item.value.len(),
             value: Some(&item.value),
+            // How used items are nobody keeps in a cluster: what is here was asked for, of late.
             fetched: true,
             stale: item.stale,
             win_sent: item.win_sent,

@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use guira_chain::{Owned, Reply};
-use guira_cluster::{Frame, Incarnation, Opening, SessionId};
+use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Key, Moment, Operation, Span};
 use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
 
 use crate::{
-    AskId, Asker, Body, CacheMode, Drift, ITEM_LEN_MAX, Message, Number, Outbox, Said,
+    AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said,
     initiator::{Initiator, Turn},
 };
 use pending::{Pending, What};
@@ -56,6 +56,10 @@ pub struct GatewayConfig {
     pub answer_within: Span,
     /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused.
     pub pending_max: usize,
+    /// Bytes of values in them beyond which further ones are refused; one always may be under way.
+    pub pending_len_max: usize,
+    /// Bytes of key and value together beyond which an item is refused: as the backends'.
+    pub item_len_max: usize,
     /// Seeds the table of routes.
     pub seed: u64,
 }
@@ -170,13 +174,11 @@ impl Gateway {
         let hash = (self.config.hash_of)(key.as_bytes());
         let backend = self.config.partitions.owner_of(hash);
         let only_reads = operation.only_reads();
-        if key.as_bytes().len() + operation.value_len() > ITEM_LEN_MAX {
+        if key.as_bytes().len() + operation.value_len() > self.config.item_len_max {
             out.answers.push((id, Reply::Answer(Answer::TooLarge, None)));
             return;
         }
-        // How used an item is, only its backend can tell.
-        let is_cacheable = only_reads && matches!(operation, Operation::Get(get) if !get.tells);
-        let cache = is_cacheable.then(|| self.route(now, backend, hash)).flatten();
+        let cache = operation.copy_may_answer().then(|| self.route(now, backend, hash)).flatten();
         let what = What::Operation { key: key.as_bytes().into(), hash, operation: Owned::of(operation) };
         self.begin(now, id, backend, what, only_reads, cache, out);
     }
@@ -213,7 +215,8 @@ impl Gateway {
         out: &mut Outbox,
     ) {
         let upstream = self.upstreams.get_mut(&backend).expect("every owner of a partition has one");
-        if upstream.open.len() >= self.config.pending_max {
+        let has_room = upstream.open_len == 0 || upstream.open_len + what.value_len() <= self.config.pending_len_max;
+        if upstream.open.len() >= self.config.pending_max || !has_room {
             self.counts.refused += 1;
             self.settle(ask, &what, Reply::Answer(Answer::Failed { unknown: false }, None), out);
             return;
@@ -224,6 +227,7 @@ impl Gateway {
         }
         self.last_number = Number(self.last_number.0 + 1);
         upstream.open.insert(self.last_number);
+        upstream.open_len += what.value_len();
         let answer_until = now + self.config.answer_within;
         let pending = Pending {
             ask,
@@ -254,7 +258,9 @@ impl Gateway {
             None => pending.is_sent = false,
         }
         self.timers.remove(&(pending.look_at, number));
-        pending.look_at = (now + pending.resend_after).min(pending.answer_until);
+        // What is long is on its way for longer.
+        let patience = pending.resend_after + long_wait(pending.what.value_len());
+        pending.look_at = (now + patience).min(pending.answer_until);
         self.timers.insert((pending.look_at, number));
     }
 
@@ -297,6 +303,7 @@ impl Gateway {
         self.timers.remove(&(pending.look_at, number));
         if let Some(upstream) = self.upstreams.get_mut(&pending.backend) {
             upstream.open.remove(&number);
+            upstream.open_len -= pending.what.value_len();
         }
         self.settle(pending.ask, &pending.what, reply, out);
     }

@@ -1,8 +1,8 @@
 //! Hosts: the four cores on sockets and threads, and a gateway as a [`Service`](guira_item::Service).
 //!
 //! ```text
-//! server's workers --> GatewayService --(a batch)--> GatewayHost --UDP--> CacheHost --UDP--> BackendHost --> Store
-//!        ^----------------- mailbox <--(answers)---------/                    ControllerHost
+//! server's workers --> GatewayService --(a batch)--> GatewayHost --> CacheHost --> BackendHost --> Store
+//!        ^----------------- mailbox <--(answers)---------/              ControllerHost
 //! ```
 //! Always true: what a core wants done is done, in its order, before it is told the next thing; what happens on other threads (answers of a
 //! store, batches of clients) comes to it through its driver's inbox, once each; who waits for an answer gets one, also when the host ends.
@@ -20,7 +20,7 @@ mod service;
 
 use std::{fmt, io, marker::PhantomData, sync::mpsc};
 
-use guira_cluster::{Core, Counts, DriverError, DriverHandle, Poster, UdpTransport};
+use guira_cluster::{Core, Counts, DriverError, DriverHandle, Poster, Transport};
 use guira_item::Moment;
 use guira_routing::NodeId;
 
@@ -40,19 +40,19 @@ pub trait Machine: Send + 'static {
     type Told: Send + 'static;
 
     /// A message came.
-    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport);
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport);
 
     /// Another thread tells something.
-    fn on_told(&mut self, now: Moment, told: Self::Told, transport: &mut UdpTransport);
+    fn on_told(&mut self, now: Moment, told: Self::Told, transport: &mut Transport);
 
     /// Time has passed.
-    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport);
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport);
 
     /// When it has to be ticked.
     fn wake_at(&self, now: Moment) -> Option<Moment>;
 }
 
-/// Numbers about a host's socket.
+/// Numbers about a host's sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wire {
     /// The transport's.
@@ -97,7 +97,7 @@ impl<M: Machine> fmt::Debug for Host<M> {
 }
 
 impl<M: Machine> Host<M> {
-    fn start_with(name: &str, transport: UdpTransport, make: impl FnOnce(Poster<Local<M>>) -> M) -> io::Result<Self> {
+    fn start_with(name: &str, transport: Transport, make: impl FnOnce(Poster<Local<M>>) -> M) -> io::Result<Self> {
         let driver = DriverHandle::start(name, transport, |poster| Hosted { machine: make(poster), undecodable: 0 })?;
         Ok(Self { driver, machine: PhantomData })
     }
@@ -133,14 +133,14 @@ struct Hosted<M> {
 impl<M: Machine> Core for Hosted<M> {
     type Local = Local<M>;
 
-    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], transport: &mut UdpTransport) {
+    fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], transport: &mut Transport) {
         match Message::decode(message) {
             Ok(message) => self.machine.on_message(now, from, message, transport),
             Err(_) => self.undecodable += 1,
         }
     }
 
-    fn on_local(&mut self, now: Moment, local: Local<M>, transport: &mut UdpTransport) {
+    fn on_local(&mut self, now: Moment, local: Local<M>, transport: &mut Transport) {
         match local {
             Local::Told(told) => self.machine.on_told(now, told, transport),
             Local::Look(look) => {
@@ -149,7 +149,7 @@ impl<M: Machine> Core for Hosted<M> {
         }
     }
 
-    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
         self.machine.on_tick(now, transport);
     }
 
@@ -159,7 +159,7 @@ impl<M: Machine> Core for Hosted<M> {
 }
 
 /// Sends the messages of a step.
-fn send_all(out: &Outbox, transport: &mut UdpTransport) {
+fn send_all(out: &Outbox, transport: &mut Transport) {
     out.sends().for_each(|(to, message)| transport.send(to, message));
 }
 

@@ -42,9 +42,21 @@ pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, StoreCall};
 pub use static_file::{Life, Member, ReportsName, Role, StaticFile, StaticFileError, hash_of};
 
-/// Bytes of a key and its value together, at most: an item and what goes with it fit into a datagram.
-pub const ITEM_LEN_MAX: usize = 60 << 10;
-const _: () = assert!(ITEM_LEN_MAX + 1_024 <= guira_cluster::MESSAGE_LEN_MAX);
+/// Bytes of a key and its value together that a cluster may be told to take: an item and what goes with it fit into a message.
+pub const ITEM_LEN_MAX: usize = 16 << 20;
+const _: () = assert!(ITEM_LEN_MAX + 1_024 <= guira_cluster::LONG_MESSAGE_LEN_MAX);
+
+/// And that it has to be told at least.
+pub const ITEM_LEN_MIN: usize = 1 << 10;
+
+/// As many as a cluster takes if it is not told.
+pub const ITEM_LEN_DEFAULT: usize = 1 << 20;
+
+/// Bytes of values in one place, at most: some of the longest, and never so few that small ones would be refused.
+const fn values_len_max(least: usize, items: usize, item_len_max: usize) -> usize {
+    let some = items * item_len_max;
+    if some > least { some } else { least }
+}
 
 /// A frame as a message.
 fn told(session: SessionId, frame: Frame<&Body>) -> Message<'static> {

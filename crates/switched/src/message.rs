@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use guira_chain::Reply;
-use guira_cluster::{Incarnation, Opening, Seq, SessionId};
+use guira_cluster::{Incarnation, Opening, Seq, SessionId, Weigh};
 use guira_item::{Answer, Death, Expiry, Hit, Key, Moment, Operation, Span};
 use guira_routing::{KeyHash, Load, NodeId, RuleUpdate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -214,6 +214,24 @@ pub enum Body {
     Rules(Vec<(KeyHash, Option<Load>)>),
     /// Controller to gateway: what changes in its table.
     Routes(Vec<RuleUpdate>),
+}
+
+/// What is said about an item beside key and value, or about anything in a list, at most.
+const ABOUT_LEN: usize = 64;
+
+impl Weigh for Body {
+    fn len_bytes(&self) -> usize {
+        match self {
+            Self::Report(loaded) => loaded.iter().map(|loaded| loaded.key.0.len() + ABOUT_LEN).sum(),
+            Self::Burst(Loaded { key, .. }, item) => key.0.len() + item.value.len() + ABOUT_LEN,
+            Self::Value(key, item) | Self::Update(key, item) => {
+                key.0.len() + item.as_ref().map_or(0, |item| item.value.len()) + ABOUT_LEN
+            }
+            Self::Fetch(key) | Self::Drop { key, .. } => key.0.len() + ABOUT_LEN,
+            Self::Rules(rules) => rules.len() * ABOUT_LEN / 4,
+            Self::Routes(updates) => updates.len() * ABOUT_LEN / 4,
+        }
+    }
 }
 
 /// A key that owns its bytes.

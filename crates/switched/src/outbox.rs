@@ -8,6 +8,9 @@ use guira_routing::NodeId;
 
 use crate::Message;
 
+/// Bytes of memory that are kept for the next step: as much as most steps say.
+const KEPT_LEN_MAX: usize = 1 << 20;
+
 /// Names what a gateway was asked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AskId(pub u64);
@@ -55,6 +58,7 @@ impl Outbox {
     /// Everything is done.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_LEN_MAX);
         self.sends.clear();
         self.store.clear();
         self.answers.clear();

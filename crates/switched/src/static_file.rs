@@ -4,11 +4,12 @@
 //! cluster = "guira"              # keeps clusters with one secret apart
 //! secret = "at least 16 bytes"   # what members know each other by
 //! lease_ms = 1000
+//! item_len_max = 1048576         # bytes of key and value together, up to 16 MiB
 //!
 //! [[member]]
 //! id = 1
 //! role = "controller"
-//! address = "10.0.0.1:7000"      # UDP, from member to member
+//! address = "10.0.0.1:7000"      # UDP and TCP, from member to member
 //!
 //! [[member]]
 //! id = 100
@@ -34,17 +35,18 @@
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
-use guira_cluster::{Epoch, Incarnation, Members, MembersError, NodeClock, Secret};
+use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::Span;
 use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, RuleBudget};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CacheMode, Drift, ITEM_LEN_MAX,
+    CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN,
     backend::{BackendConfig, HotConfig, Reports},
     cache_node::CacheConfig,
     controller::ControllerConfig,
     gateway::{GatewayConfig, PENDING_MAX},
+    values_len_max,
 };
 
 /// The epoch of a view that never changes.
@@ -74,9 +76,11 @@ pub struct StaticFile {
     pub lease_ms: u64,
     /// How long a client waits for an answer at most.
     pub answer_within_ms: u64,
+    /// Bytes of a key and its value together, at most.
+    pub item_len_max: usize,
     /// Items of a cache node, at most.
     pub items_max: usize,
-    /// Megabytes of keys and values of a cache node, at most.
+    /// Megabytes of keys and values of a cache node, at most. An item that does not fit is not cached.
     pub cache_megabytes: usize,
     /// What backends tell of hot keys: `every-query`, `periodic`, `instant`, `both` or `none`.
     pub reports: ReportsName,
@@ -177,6 +181,7 @@ impl Default for StaticFile {
             secret: String::new(),
             lease_ms: 1_000,
             answer_within_ms: 5_000,
+            item_len_max: ITEM_LEN_DEFAULT,
             items_max: 10_000,
             cache_megabytes: 64,
             reports: ReportsName::Both,
@@ -283,6 +288,7 @@ impl StaticFile {
         let bounds = [
             (LEASE_MS.contains(&self.lease_ms), "lease_ms: from 100 to 60000"),
             ((100..=600_000).contains(&self.answer_within_ms), "answer_within_ms: from 100 to 600000"),
+            ((ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(&self.item_len_max), "item_len_max: from 1024 to 16777216"),
             ((1..=10_000_000).contains(&self.items_max), "items_max: from 1 to 10000000"),
             ((1..=1 << 20).contains(&self.cache_megabytes), "cache_megabytes: from 1 to 1048576"),
             ((1..=10_000_000).contains(&self.rules_per_s), "rules_per_s: from 1 to 10000000"),
@@ -374,6 +380,11 @@ impl StaticFile {
         Span::from_ms(self.lease_ms)
     }
 
+    /// Bytes of values that a member may have under way, of each kind that it counts.
+    pub fn values_len_max(&self) -> usize {
+        values_len_max(256 << 20, 64, self.item_len_max)
+    }
+
     fn budget(&self) -> RuleBudget {
         let deletion_delay = Span::from_ms(self.rule_deletion_delay_ms);
         let empty = RuleBudget { updates_per_s: self.rules_per_s, table_len_max: 0, deletion_delay };
@@ -436,7 +447,9 @@ impl StaticFile {
             lease: self.lease(),
             drift: Drift::default(),
             clock: life.clock,
-            item_len_max: ITEM_LEN_MAX,
+            item_len_max: self.item_len_max,
+            operations_len_max: self.values_len_max(),
+            link: LinkBounds::default(),
             hot: self.hot(life.seed),
             mutant: None,
         }
@@ -470,6 +483,8 @@ impl StaticFile {
             resend_after: RESEND_AFTER,
             answer_within: Span::from_ms(self.answer_within_ms),
             pending_max: PENDING_MAX,
+            pending_len_max: values_len_max(64 << 20, 16, self.item_len_max),
+            item_len_max: self.item_len_max,
             seed: life.seed,
         }
     }
@@ -552,6 +567,7 @@ mod tests {
             (without("\"controller\"", "\"cache\""), "0 members are the controller: one has to be"),
             (without("role = \"gateway\"", "role = \"nothing\""), "line "),
             (format!("lease_ms = 5\n{SMALL}"), "lease_ms: from 100 to 60000"),
+            (format!("item_len_max = 16777217\n{SMALL}"), "item_len_max: from 1024 to 16777216"),
             (format!("lease = 5\n{SMALL}"), "line "),
             (without("cache = 100", "cash = 100"), "line "),
             ("secret = \"0123456789abcdef\"".into(), "0 members are the controller: one has to be"),

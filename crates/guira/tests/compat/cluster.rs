@@ -119,7 +119,7 @@ fn send(pid: i32, signal: Signal) {
 #[test]
 fn pymemcache_works_unmodified_with_a_cluster() {
     let cluster = Cluster::up(&["--backends", "3", "--store", "memory"]);
-    pymemcache(cluster.address, Some(60_000));
+    pymemcache(cluster.address, Some(1_000_000));
     cluster.down();
 }
 
@@ -134,6 +134,16 @@ fn a_hot_key_is_answered_by_the_cache_node_and_a_change_of_it_is_seen_at_once() 
         }
         (cluster.hits() > 0).then_some(())
     });
+    let hits = cluster.hits();
+    for _ in 0..100 {
+        assert_eq!(client.ask(b"mg hot v f\r\n", b"old\r\n"), b"VA 3 f0\r\nold\r\n");
+    }
+    assert!(cluster.hits() >= hits + 90, "{} hits of 100 meta reads", cluster.hits() - hits);
+    // Who wins is the backend's to say.
+    assert_eq!(client.ask(b"md hot I\r\n", b"\r\n"), b"HD\r\n");
+    assert_eq!(client.ask(b"mg hot\r\n", b"\r\n"), b"HD W X\r\n");
+    assert_eq!(client.ask(b"mg hot\r\n", b"\r\n"), b"HD X Z\r\n");
+    assert_eq!(client.ask(b"set hot 0 0 3\r\nold\r\n", b"\r\n"), b"STORED\r\n");
     let hits = cluster.hits();
     let mut other = cluster.connect();
     for number in 0..500 {
@@ -152,9 +162,80 @@ fn a_hot_key_is_answered_by_the_cache_node_and_a_change_of_it_is_seen_at_once() 
     assert_eq!(String::from_utf8_lossy(&all), expected + "END\r\n");
     assert_eq!(client.ask(b"flush_all\r\n", b"\r\n"), b"OK\r\n");
     assert_eq!(client.ask(b"get hot key7\r\n", b"END\r\n"), b"END\r\n");
-    let long = vec![b'x'; 100_000];
-    let set = [b"set long 0 0 100000\r\n", &long[..], b"\r\n"].concat();
-    assert_eq!(client.ask(&set, b"\r\n"), b"SERVER_ERROR object too large for cache\r\n");
+    cluster.down();
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 3 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+fn found(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("VALUE {key} 3 {}\r\n", value.len()).as_bytes(), value, b"\r\nEND\r\n"].concat()
+}
+
+#[test]
+fn values_beyond_a_datagram_are_stored_changed_cached_and_gone() {
+    let cluster = Cluster::up(&["--backends", "2", "--store", "memory"]);
+    let (mut client, mut other) = (cluster.connect(), cluster.connect());
+    for len in [100_000, 1_000_000] {
+        let key = format!("hot{len}");
+        let value = |number: u8| -> Vec<u8> {
+            (0..len).map(|at| b'a' + (at + at / 26 + usize::from(number)) as u8 % 26).collect()
+        };
+        let get = format!("get {key}\r\n").into_bytes();
+        assert_eq!(client.ask(&set(&key, &value(0)), b"\r\n"), b"STORED\r\n");
+        let before = cluster.hits();
+        wait_for("the key is hot", || {
+            for _ in 0..20 {
+                assert!(client.ask(&get, b"END\r\n") == found(&key, &value(0)));
+            }
+            (cluster.hits() > before).then_some(())
+        });
+        let before = cluster.hits();
+        for number in 1..20 {
+            assert_eq!(other.ask(&set(&key, &value(number)), b"\r\n"), b"STORED\r\n");
+            for _ in 0..3 {
+                assert!(client.ask(&get, b"END\r\n") == found(&key, &value(number)), "{len} bytes, {number}");
+            }
+        }
+        assert!(cluster.hits() > before, "what was changed is answered by the cache node");
+        assert_eq!(other.ask(format!("delete {key}\r\n").as_bytes(), b"\r\n"), b"DELETED\r\n");
+        assert_eq!(client.ask(&get, b"END\r\n"), b"END\r\n");
+    }
+    assert_eq!(
+        client.ask(&set("large", &vec![b'x'; 1 << 20]), b"\r\n"),
+        b"SERVER_ERROR object too large for cache\r\n"
+    );
+    let large = vec![b'x'; (1 << 20) - 1_000];
+    assert_eq!(client.ask(&set("large", &large), b"\r\n"), b"STORED\r\n");
+    let append = [&b"append large 0 0 1000\r\n"[..], &large[..1_000], b"\r\n"].concat();
+    assert_eq!(client.ask(&append, b"\r\n"), b"NOT_STORED\r\n", "with what is there it is too large");
+    assert!(client.ask(b"get large\r\n", b"END\r\n") == found("large", &large));
+    let keys: Vec<String> = (0..50).map(|number| format!("many{number}")).collect();
+    let value = vec![b'y'; 1_000_000];
+    for key in &keys {
+        assert_eq!(client.ask(&set(key, &value), b"\r\n"), b"STORED\r\n");
+    }
+    let all = client.ask(format!("get {}\r\n", keys.join(" ")).as_bytes(), b"END\r\n");
+    let expected: Vec<u8> =
+        keys.iter().flat_map(|key| found(key, &value)[..].strip_suffix(b"END\r\n").unwrap().to_vec()).collect();
+    assert!(all == [&expected, &b"END\r\n"[..]].concat(), "{} of {} bytes", all.len(), expected.len());
+    cluster.down();
+}
+
+#[test]
+fn the_largest_item_is_as_large_as_was_said() {
+    let cluster = Cluster::up(&["--backends", "1", "--store", "memory", "-I", "16m", "--cache-megabytes", "1"]);
+    let mut client = cluster.connect();
+    let value = vec![b'z'; (16 << 20) - 1_000];
+    assert_eq!(client.ask(&set("key", &value), b"\r\n"), b"STORED\r\n");
+    // More than the cache node may have: however hot it is, its backend answers.
+    for _ in 0..20 {
+        assert!(client.ask(b"get key\r\n", b"END\r\n") == found("key", &value));
+    }
+    assert_eq!(cluster.hits(), 0);
+    assert_eq!(client.ask(&set("key", &vec![b'z'; 16 << 20]), b"\r\n"), b"SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(client.ask(&set("small", b"x"), b"\r\n"), b"STORED\r\n");
     cluster.down();
 }
 
@@ -247,6 +328,7 @@ fn what_cannot_be_is_said_in_a_line() {
     assert!(said(&["up", "--port", &port]).contains("cannot listen on"));
     assert!(said(&["up", "--lease-ms", "1"]).contains("lease_ms"));
     assert!(said(&["up", "--cache-mode", "hardly"]).contains("write switched, look-aside"));
+    assert!(said(&["up", "-I", "17m"]).contains("-I 17m: from 1k to 16m"));
     let node = |arguments: &[&str]| {
         let said = Command::new(Program::Guira.path()).arg("node").args(arguments).output().expect("it is run");
         assert!(!said.status.success());

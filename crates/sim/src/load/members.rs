@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guira_cluster::{Incarnation, NodeClock};
+use guira_cluster::{Incarnation, LinkBounds, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{NodeId, PartitionMap, RuleBudget};
@@ -132,6 +132,8 @@ fn gateway(
         resend_after: answer_within.times(2),
         answer_within,
         pending_max: guira_switched::gateway::PENDING_MAX,
+        pending_len_max: usize::MAX,
+        item_len_max: guira_switched::ITEM_LEN_MAX,
         seed: scenario.seed,
     })
 }
@@ -147,6 +149,8 @@ fn backend(scenario: &LoadScenario, at: usize, me: NodeId, cache: Option<NodeId>
         drift: DRIFT,
         clock: NodeClock::set(BEGINS, BEGINS_UNIX),
         item_len_max: guira_switched::ITEM_LEN_MAX,
+        operations_len_max: usize::MAX,
+        link: LinkBounds::default(),
         hot: HotConfig {
             reports: scenario.reports,
             segment: SEGMENT,

@@ -102,7 +102,7 @@ impl Backend {
             peer.last_opening = opening;
             peer.live = Some(Session {
                 id: session,
-                link: Link::default(),
+                link: Link::new(self.config.link),
                 keys: HashMap::new(),
                 lease_until: Moment::default(),
                 heard_at: at,

@@ -75,7 +75,8 @@ pub(super) struct Client {
     kept_len: usize,
 }
 
-/// Bytes of values in the answers that are kept for one gateway, beyond which no change is let in but the lowest.
+/// Bytes of values in the answers that are kept for one gateway. At that no change is let in but the lowest; of an answer that does not fit, to
+/// one that was let in before, nothing is kept but that nobody can say: it is told only if the answer itself is lost.
 const KEPT_LEN_MAX: usize = 64 << 20;
 
 /// What is to be done with a request.
@@ -147,14 +148,17 @@ impl Backend {
         let via = Some(from).filter(|from| *from != ask.asker.gateway);
         let asked = Asked::of(&ask.asker, only_reads, via);
         self.counts.operations += 1;
-        let is_hot = only_reads && self.hot.see(ask.key.as_bytes(), now);
-        if self.operations >= OPERATIONS_MAX {
+        let is_hot = ask.operation.copy_may_answer() && self.hot.see(ask.key.as_bytes(), now);
+        let value_len = ask.operation.value_len();
+        let has_room = self.operations_len == 0 || self.operations_len + value_len <= self.config.operations_len_max;
+        if self.operations >= OPERATIONS_MAX || !has_room {
             self.counts.refused += 1;
             let refused = Reply::Answer(Answer::Failed { unknown: false }, None);
             self.reply(&asked, refused, out);
             return;
         }
-        self.ask(now, ask.key, &ask.operation, ReplyTo::Request { asked, is_hot }, out);
+        self.operations_len += value_len;
+        self.ask(now, ask.key, &ask.operation, ReplyTo::Request { asked, is_hot, value_len }, out);
     }
 
     /// Whether a request is new.
@@ -190,8 +194,10 @@ impl Backend {
             if asked.only_reads {
                 entry.remove();
             } else {
-                client.kept_len += reply.value_len();
-                entry.insert(Outcome::Said(reply));
+                let fits = client.kept_len + reply.value_len() <= KEPT_LEN_MAX;
+                let kept = if fits { reply } else { Reply::Answer(Answer::Failed { unknown: true }, None) };
+                client.kept_len += kept.value_len();
+                entry.insert(Outcome::Said(kept));
             }
         }
     }

@@ -196,7 +196,8 @@ impl Backend {
         self.operations -= replies.len();
         for (reply_to, reply) in replies.drain(..) {
             match reply_to {
-                ReplyTo::Request { asked, is_hot } => {
+                ReplyTo::Request { asked, is_hot, value_len } => {
+                    self.operations_len -= value_len;
                     self.reply(&asked, reply, out);
                     if is_hot && let Some(item) = present(work.chain.base()) {
                         self.tell_burst(now, key, item);

@@ -13,6 +13,16 @@ pub(super) enum What {
     Flush,
 }
 
+impl What {
+    /// Bytes of the value that it brings.
+    pub(super) fn value_len(&self) -> usize {
+        match self {
+            Self::Operation { operation, .. } => operation.get().value_len(),
+            Self::Flush => 0,
+        }
+    }
+}
+
 /// A request that is under way.
 #[derive(Debug)]
 pub(super) struct Pending {

@@ -19,6 +19,8 @@ pub(super) struct Upstream {
     join_again_at: Moment,
     /// Requests that it has not answered.
     pub(super) open: BTreeSet<Number>,
+    /// Bytes of the values in them.
+    pub(super) open_len: usize,
     /// How long answers have taken of late, smoothed.
     takes: Span,
 }
@@ -31,7 +33,14 @@ const TAKES_MAX: Span = Span::from_ms(125);
 
 impl Upstream {
     pub(super) fn new(opening: Opening) -> Self {
-        Self { opening, session: None, join_again_at: Moment::default(), open: BTreeSet::new(), takes: Span::default() }
+        Self {
+            opening,
+            session: None,
+            join_again_at: Moment::default(),
+            open: BTreeSet::new(),
+            open_len: 0,
+            takes: Span::default(),
+        }
     }
 
     /// An answer has come so long after it was first asked for: of one that was asked for again this may be more than it took, but not less, so that

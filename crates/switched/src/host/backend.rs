@@ -1,11 +1,11 @@
 //! A backend on its socket, before a store.
 //!
 //! Always true: each call of the store is completed once: where it is made, if the store needs no waiting for a read; through the inbox
-//! otherwise, from whatever thread the store has.
+//! otherwise, from whatever thread the store has. What the store has read and the backend has not yet been told is bounded: further reads wait.
 
 use std::{collections::VecDeque, io, sync::Arc};
 
-use guira_cluster::{Poster, UdpTransport, boot_now};
+use guira_cluster::{Poster, Transport, boot_now};
 use guira_item::{
     Key, Moment,
     store::{Record, Store, StoreError, Write, Written},
@@ -55,7 +55,15 @@ struct Way<S: Store> {
     poster: Poster<Local<BackendMachine<S>>>,
     /// Read without waiting, and not told yet.
     read: VecDeque<Completed>,
+    /// Reads that the store has been asked for, and their number at most.
+    reading: usize,
+    reading_max: usize,
+    /// Keys that are to be read.
+    waiting: VecDeque<Box<[u8]>>,
 }
+
+/// Bytes of items that the store may be reading for a backend.
+const READING_LEN_MAX: usize = 256 << 20;
 
 /// How a backend is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,11 +85,12 @@ impl<S: Store> BackendHost<S> {
     ///
     /// # Errors
     /// The system gives no thread, or no descriptors.
-    pub fn start(transport: UdpTransport, config: BackendConfig, store: Arc<S>) -> io::Result<Self> {
+    pub fn start(transport: Transport, config: BackendConfig, store: Arc<S>) -> io::Result<Self> {
         let name = format!("guira-b{}", config.me.0);
+        let reading_max = (READING_LEN_MAX / config.item_len_max.max(1)).max(1);
         Self::start_with(&name, transport, |poster| BackendMachine {
             backend: Backend::new(config, store.state(), boot_now()),
-            way: Way { store, poster, read: VecDeque::new() },
+            way: Way { store, poster, read: VecDeque::new(), reading: 0, reading_max, waiting: VecDeque::new() },
             out: Outbox::default(),
         })
     }
@@ -99,7 +108,7 @@ impl<S: Store> BackendHost<S> {
 }
 
 impl<S: Store> BackendMachine<S> {
-    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut UdpTransport) {
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
         self.backend.step(now, happened, &mut self.out);
         self.carry_out(transport);
         while let Some(read) = self.way.read.pop_front() {
@@ -108,7 +117,7 @@ impl<S: Store> BackendMachine<S> {
         }
     }
 
-    fn carry_out(&mut self, transport: &mut UdpTransport) {
+    fn carry_out(&mut self, transport: &mut Transport) {
         send_all(&self.out, transport);
         self.out.store.drain(..).for_each(|call| self.way.call(call));
         self.out.clear();
@@ -126,9 +135,12 @@ impl<S: Store> Way<S> {
                 let copied = |found: Option<Record<&[u8]>>| found.map(|record| record.map(Arc::from));
                 if let Some(found) = self.store.get_now(name, copied) {
                     self.read.push_back(Completed::Read(key, Ok(found)));
-                } else {
+                } else if self.reading < self.reading_max {
+                    self.reading += 1;
                     let asked = key.clone();
                     self.store.get(name, Box::new(move |found| post(Completed::Read(asked, found))));
+                } else {
+                    self.waiting.push_back(key);
                 }
             }
             StoreCall::Write(key, write) => {
@@ -142,18 +154,31 @@ impl<S: Store> Way<S> {
     }
 }
 
+impl<S: Store> Way<S> {
+    /// One that was asked for has been read: there is room for another.
+    fn on_read(&mut self) {
+        self.reading -= 1;
+        if let Some(key) = self.waiting.pop_front() {
+            self.call(StoreCall::Read(key));
+        }
+    }
+}
+
 impl<S: Store> Machine for BackendMachine<S> {
     type Told = Completed;
 
-    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport) {
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         self.step(now, Happened::Message(from, message), transport);
     }
 
-    fn on_told(&mut self, now: Moment, told: Completed, transport: &mut UdpTransport) {
+    fn on_told(&mut self, now: Moment, told: Completed, transport: &mut Transport) {
+        if let Completed::Read(..) = told {
+            self.way.on_read();
+        }
         self.step(now, told.into(), transport);
     }
 
-    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
         self.step(now, Happened::Tick, transport);
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use guira_cluster::{UdpTransport, boot_now};
+use guira_cluster::{Transport, boot_now};
 
 use super::{Host, PlainMachine, Wire};
 use crate::cache_node::{CacheConfig, CacheCounts, CacheNode};
@@ -26,7 +26,7 @@ impl CacheHost {
     ///
     /// # Errors
     /// The system gives no thread, or no descriptors.
-    pub fn start(transport: UdpTransport, config: CacheConfig) -> io::Result<Self> {
+    pub fn start(transport: Transport, config: CacheConfig) -> io::Result<Self> {
         let name = format!("guira-c{}", config.me.0);
         Self::start_with(&name, transport, |_| PlainMachine::new(CacheNode::new(config, boot_now())))
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use guira_cluster::UdpTransport;
+use guira_cluster::Transport;
 
 use super::{Host, PlainMachine, Wire};
 use crate::controller::{Controller, ControllerConfig, ControllerCounts};
@@ -26,7 +26,7 @@ impl ControllerHost {
     ///
     /// # Errors
     /// The budget leaves no room for rules, or the system gives no thread, or no descriptors.
-    pub fn start(transport: UdpTransport, config: ControllerConfig) -> io::Result<Self> {
+    pub fn start(transport: Transport, config: ControllerConfig) -> io::Result<Self> {
         let name = format!("guira-r{}", config.me.0);
         let controller = Controller::new(config).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Self::start_with(&name, transport, |_| PlainMachine::new(controller))

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io};
 
 use guira_chain::Owned;
-use guira_cluster::UdpTransport;
+use guira_cluster::Transport;
 use guira_item::{Key, Moment};
 use guira_routing::NodeId;
 
@@ -65,7 +65,7 @@ impl GatewayHost {
     ///
     /// # Errors
     /// The system gives no thread, or no descriptors.
-    pub fn start(transport: UdpTransport, config: GatewayConfig) -> io::Result<Self> {
+    pub fn start(transport: Transport, config: GatewayConfig) -> io::Result<Self> {
         let name = format!("guira-g{}", config.me.0);
         Self::start_with(&name, transport, |_| GatewayMachine {
             gateway: Gateway::new(config),
@@ -99,7 +99,7 @@ impl GatewayMachine {
         self.last_id
     }
 
-    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut UdpTransport) {
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
         self.gateway.step(now, happened, &mut self.out);
         send_all(&self.out, transport);
         for (id, reply) in self.out.answers.drain(..) {
@@ -114,11 +114,11 @@ impl GatewayMachine {
 impl Machine for GatewayMachine {
     type Told = GatewayTold;
 
-    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport) {
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         self.step(now, Happened::Message(from, message), transport);
     }
 
-    fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut UdpTransport) {
+    fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut Transport) {
         match wanted {
             Wanted::Flush(owed) => {
                 let id = self.owe(owed, true);
@@ -137,7 +137,7 @@ impl Machine for GatewayMachine {
         }
     }
 
-    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
         self.step(now, Happened::Tick, transport);
     }
 

@@ -279,33 +279,76 @@ fn a_batch_is_answered_in_its_order() {
 
 #[test]
 fn long_values_come_whole_and_longer_ones_are_refused() {
-    let (_cluster, service) = start(quick());
-    let mut client = Client::of(&service);
-    let long: Vec<u8> = (0..50_000u32).map(|at| at as u8).collect();
-    assert!(client.ask("k", set(&long)).is_stored());
-    assert_eq!(client.ask("k", GET).value(), long);
-    assert_eq!(client.ask("k", set(&vec![0; 70_000])), Said::Other(Answer::TooLarge));
-    let append = Operation::Store(store(StoreMode::Append, &long));
-    assert_eq!(client.ask("k", append), Said::Other(Answer::TooLarge), "with what is there");
-    // With one before it and one behind that are not.
-    let set_long = set(&[0; 70_000]);
-    let all = [("k", GET), ("too long", set_long), ("k", TELL)];
-    let said = client.ask_all(&all.map(|(name, operation)| Request { key: key(name), operation }));
-    assert_eq!((said[0].clone().value(), &said[1]), (long, &Said::Other(Answer::TooLarge)));
-    assert_eq!(said[2].clone().hit().value_len, 50_000);
+    // In datagrams, and in streams.
+    for (item_len_max, len) in [(60_000, 50_000u32), (1 << 20, 600_000)] {
+        let (cluster, service) = start(LocalConfig { item_len_max, ..quick() });
+        let mut client = Client::of(&service);
+        let long: Vec<u8> = (0..len).map(|at| (at + at / 251) as u8).collect();
+        assert!(client.ask("k", set(&long)).is_stored());
+        assert_eq!(client.ask("k", GET).value(), long);
+        let too_long = vec![0; item_len_max];
+        assert_eq!(client.ask("k", set(&too_long)), Said::Other(Answer::TooLarge));
+        let append = Operation::Store(store(StoreMode::Append, &long));
+        assert_eq!(client.ask("k", append), Said::Other(Answer::TooLarge), "with what is there");
+        // With one before it and one behind that are not.
+        let all = [("k", GET), ("too long", set(&too_long)), ("k", TELL)];
+        let said = client.ask_all(&all.map(|(name, operation)| Request { key: key(name), operation }));
+        assert_eq!((said[0].clone().value(), &said[1]), (long.clone(), &Said::Other(Answer::TooLarge)));
+        assert_eq!(said[2].clone().hit().value_len, long.len());
+        make_hot(&cluster, &mut client, "k");
+        let other: Vec<u8> = long.iter().rev().copied().collect();
+        assert!(client.ask("k", set(&other)).is_stored());
+        assert_eq!(client.ask("k", GET).value(), other);
+    }
 }
 
 #[test]
 fn many_long_values_at_once_are_all_answered() {
-    let (_cluster, service) = start(quick());
+    let (cluster, service) = start(quick());
     let mut client = Client::of(&service);
     let names: Vec<String> = (0..100).map(|at| format!("key{at}")).collect();
-    let value = vec![5; 50_000];
-    for operation in [set(&value), GET] {
-        let requests: Vec<_> = names.iter().map(|name| Request { key: key(name), operation }).collect();
-        let said = client.ask_all(&requests);
-        assert!(said.iter().all(|said| !matches!(said, Said::Other(Answer::Failed { .. }))));
+    // As many of the longer ones as one backend may have under way.
+    for (len, count) in [(50_000, 100), (1 << 19, 60)] {
+        let value = vec![5; len];
+        for operation in [set(&value), GET] {
+            let requests: Vec<_> = names[..count].iter().map(|name| Request { key: key(name), operation }).collect();
+            let said = client.ask_all(&requests);
+            assert!(said.iter().all(|said| !matches!(said, Said::Other(Answer::Failed { .. }))));
+        }
     }
+    let long: u64 = cluster.status().backends.iter().flatten().map(|backend| backend.wire.transport.long_in).sum();
+    assert!(long >= 60);
+}
+
+#[test]
+fn what_does_not_fit_beside_what_is_under_way_is_refused_and_fits_later() {
+    let held = Arc::new(MemoryStore::holding());
+    let config = LocalConfig { backends: 1, caches: 0, ..quick() };
+    let cluster = LocalCluster::start(config, |_| Arc::clone(&held)).expect("a cluster");
+    let service = cluster.service(clock());
+    let mut client = Client::of(&service);
+    until(|| held.held().1 == 1);
+    held.complete_write(Fault::None);
+    let value = vec![5; 1_000_000];
+    let names: Vec<String> = (0..100).map(|at| format!("key{at}")).collect();
+    let requests: Vec<_> = names.iter().map(|name| Request { key: key(name), operation: set(&value) }).collect();
+    let refused = || cluster.status().gateways.iter().flatten().map(|gateway| gateway.counts.refused).sum::<u64>();
+    let said = thread::scope(|scope| {
+        let asks = scope.spawn(|| client.ask_all(&requests));
+        // 64 MiB are 67 of them.
+        until(|| refused() == 33);
+        until(|| {
+            match held.held() {
+                (0, 0) => thread::yield_now(),
+                (0, _) => held.complete_write(Fault::None),
+                (_, _) => held.complete_read(0, Fault::None),
+            }
+            asks.is_finished()
+        });
+        asks.join().expect("all are answered")
+    });
+    assert!(said[..67].iter().all(Said::is_stored));
+    assert!(said[67..].iter().all(|said| *said == Said::Other(Answer::Failed { unknown: false })));
 }
 
 #[test]

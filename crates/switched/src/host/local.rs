@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use guira_cluster::{DriverError, Members, Sealer, UdpTransport};
+use guira_cluster::{DriverError, Members, Sealer, Transport};
 use guira_item::{Span, store::Store};
 use guira_routing::NodeId;
 
@@ -16,7 +16,7 @@ use super::{
     GatewayService, GatewayStatus, ServiceConfig,
 };
 use crate::{
-    CacheMode, ITEM_LEN_MAX, Life, Member, Role, StaticFile,
+    CacheMode, ITEM_LEN_DEFAULT, Life, Member, Role, StaticFile,
     backend::{BackendConfig, HotConfig},
     cache_node::CacheConfig,
 };
@@ -52,12 +52,12 @@ pub struct LocalConfig {
     pub bytes_max: usize,
     /// How hot keys are found.
     pub hot: HotConfig,
-    /// Bytes of a key and a value together beyond which an item is refused: it has to fit into a datagram.
+    /// Bytes of a key and a value together beyond which an item is refused.
     pub item_len_max: usize,
     /// How long a client waits for an answer at most.
     pub answer_within: Span,
-    /// Bytes that the values of late answers may take.
-    pub late_len_max: usize,
+    /// See [`ServiceConfig::values_len_max`].
+    pub values_len_max: usize,
 }
 
 impl Default for LocalConfig {
@@ -70,9 +70,9 @@ impl Default for LocalConfig {
             items_max: 10_000,
             bytes_max: 64 << 20,
             hot: HotConfig::default(),
-            item_len_max: ITEM_LEN_MAX,
+            item_len_max: ITEM_LEN_DEFAULT,
             answer_within: Span::from_s(5),
-            late_len_max: 256 << 20,
+            values_len_max: 256 << 20,
         }
     }
 }
@@ -152,7 +152,7 @@ impl<S: Store> LocalCluster<S> {
         let start_backend = |(at, me): (usize, &NodeId)| {
             let life = a_life();
             let hot = HotConfig { seed: life.seed, ..config.hot.clone() };
-            let config = BackendConfig { item_len_max: config.item_len_max, hot, ..file.backend_config(*me, life) };
+            let config = BackendConfig { hot, ..file.backend_config(*me, life) };
             BackendHost::start(next_transport(), config, store(at))
         };
         let backend_hosts = backends.iter().enumerate().map(start_backend).collect::<io::Result<_>>()?;
@@ -170,8 +170,8 @@ impl<S: Store> LocalCluster<S> {
 
     /// Its gateways as a service of a server with this clock.
     pub fn service(&self, clock: ClockNow) -> GatewayService {
-        let LocalConfig { item_len_max, late_len_max, .. } = self.config;
-        GatewayService::before(ServiceConfig { clock, item_len_max, late_len_max }, &self.gateways)
+        let LocalConfig { item_len_max, values_len_max, .. } = self.config;
+        GatewayService::before(ServiceConfig { clock, item_len_max, values_len_max }, &self.gateways)
     }
 
     /// How all are.
@@ -222,21 +222,22 @@ impl<S: Store> LocalCluster<S> {
 }
 
 /// A socket for each, on any port, all of which know each other; and the cluster that they are.
-fn bind_all(config: &LocalConfig, roles: Vec<(NodeId, Role)>) -> io::Result<(StaticFile, Vec<UdpTransport>)> {
+fn bind_all(config: &LocalConfig, roles: Vec<(NodeId, Role)>) -> io::Result<(StaticFile, Vec<Transport>)> {
     let drawn: [u8; 16] = rand::random();
     let mut file = StaticFile {
         cluster: "local".into(),
         secret: drawn.iter().map(|byte| format!("{byte:02x}")).collect(),
         lease_ms: config.lease.ns() / 1_000_000,
         answer_within_ms: config.answer_within.ns() / 1_000_000,
+        item_len_max: config.item_len_max,
         items_max: config.items_max,
         ..StaticFile::default()
     };
     let secret = file.secret();
     let nobody = Arc::new(Members::default());
-    let bind = |node: NodeId| UdpTransport::bind(ANY_PORT, Sealer::new(&secret, node), Arc::clone(&nobody));
+    let bind = |node: NodeId| Transport::bind(ANY_PORT, Sealer::new(&secret, node), Arc::clone(&nobody));
     let mut transports = roles.iter().map(|(node, _)| bind(*node)).collect::<io::Result<Vec<_>>>()?;
-    let member = |((node, role), transport): ((NodeId, Role), &UdpTransport)| Member {
+    let member = |((node, role), transport): ((NodeId, Role), &Transport)| Member {
         id: node.0,
         address: transport.local_address(),
         role,

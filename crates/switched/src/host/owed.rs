@@ -2,13 +2,39 @@
 //!
 //! Always true: what is owed is answered once, by whoever has it last: if that ends without an answer, with a failure.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use guira_chain::{Place, Reply};
 use guira_item::Answer;
 
 /// Where a worker gets its answers.
 pub(super) type Mailbox = guira_chain::Mailbox<(Place, Reply)>;
+
+/// Bytes of a value that is to be stored, counted until that is answered.
+#[derive(Debug)]
+pub(super) struct Weight {
+    sum: Arc<AtomicUsize>,
+    len: usize,
+}
+
+impl Weight {
+    /// Of a value, if it fits into `max` with all others in `sum`; the first always does.
+    pub(super) fn new(sum: &Arc<AtomicUsize>, len: usize, max: usize) -> Option<Self> {
+        let before = sum.fetch_add(len, Relaxed);
+        // Dropped, it is taken off again.
+        let weight = Self { sum: Arc::clone(sum), len };
+        (len == 0 || before == 0 || before + len <= max).then_some(weight)
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.len, Relaxed);
+    }
+}
 
 /// An answer that somebody waits for.
 #[derive(Debug)]
@@ -18,11 +44,13 @@ pub(super) struct Owed {
     /// If it ends without an answer, nobody can say whether what was asked took place.
     may_take_place: bool,
     is_answered: bool,
+    /// Of what was asked.
+    _weight: Weight,
 }
 
 impl Owed {
-    pub(super) fn new(mailbox: &Arc<Mailbox>, place: Place) -> Self {
-        Self { mailbox: Arc::clone(mailbox), place, may_take_place: false, is_answered: false }
+    pub(super) fn new(mailbox: &Arc<Mailbox>, place: Place, weight: Weight) -> Self {
+        Self { mailbox: Arc::clone(mailbox), place, may_take_place: false, is_answered: false, _weight: weight }
     }
 
     /// It is asked for from here on.

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use guira_cluster::UdpTransport;
+use guira_cluster::Transport;
 use guira_item::Moment;
 use guira_routing::NodeId;
 
@@ -49,7 +49,7 @@ impl<C: Plain> PlainMachine<C> {
         Self { core, out: Outbox::default() }
     }
 
-    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut UdpTransport) {
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
         self.core.step(now, happened, &mut self.out);
         send_all(&self.out, transport);
         self.out.clear();
@@ -59,15 +59,15 @@ impl<C: Plain> PlainMachine<C> {
 impl<C: Plain> Machine for PlainMachine<C> {
     type Told = Infallible;
 
-    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut UdpTransport) {
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         self.step(now, Happened::Message(from, message), transport);
     }
 
-    fn on_told(&mut self, _: Moment, told: Infallible, _: &mut UdpTransport) {
+    fn on_told(&mut self, _: Moment, told: Infallible, _: &mut Transport) {
         match told {}
     }
 
-    fn on_tick(&mut self, now: Moment, transport: &mut UdpTransport) {
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
         self.step(now, Happened::Tick, transport);
     }
 

@@ -14,14 +14,14 @@ use std::{
 use guira_chain::{Late, Owned, Place, Reply, give};
 use guira_cluster::CLOCK;
 use guira_item::{
-    Answer, Clock, EngineStats, EvictionLog, Expiry, ItemInfo, MemoryLimitError, Operation, Request, ScanCursor,
-    Service, Sink, Ticket, Time, Wake,
+    Answer, Clock, EngineStats, EvictionLog, Expiry, ItemInfo, MemoryLimitError, Request, ScanCursor, Service, Sink,
+    Ticket, Time, Wake,
 };
 
 use super::{
     GatewayHost, GatewayPoster, Local,
     gateway::{Asked, GatewayTold, Wanted},
-    owed::{Mailbox, Owed},
+    owed::{Mailbox, Owed, Weight},
 };
 
 /// Operations of a worker that are under way at most, some hundred bytes each beside their values: further ones are refused.
@@ -37,16 +37,16 @@ pub struct ServiceConfig {
     pub clock: ClockNow,
     /// Bytes of a key and a value together beyond which an item is refused: as the backends'.
     pub item_len_max: usize,
-    /// Bytes that the values of late answers may take: further ones fail.
-    pub late_len_max: usize,
+    /// Bytes that values to be stored may take, and as many again those of answers that have come and wait for others: further ones fail.
+    pub values_len_max: usize,
 }
 
 impl fmt::Debug for ServiceConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { clock: _, item_len_max, late_len_max } = self;
+        let Self { clock: _, item_len_max, values_len_max } = self;
         f.debug_struct("ServiceConfig")
             .field("item_len_max", item_len_max)
-            .field("late_len_max", late_len_max)
+            .field("values_len_max", values_len_max)
             .finish_non_exhaustive()
     }
 }
@@ -59,6 +59,7 @@ pub struct GatewayService {
     /// Workers that have chosen a gateway.
     chosen: AtomicUsize,
     late_len: Arc<AtomicUsize>,
+    asked_len: Arc<AtomicUsize>,
 }
 
 /// What a server's thread needs to ask a gateway.
@@ -84,7 +85,7 @@ impl GatewayService {
     /// Before these gateways, of which there is one at least.
     pub fn before<'g>(config: ServiceConfig, gateways: impl IntoIterator<Item = &'g GatewayHost>) -> Self {
         let gateways: Vec<GatewayPoster> = gateways.into_iter().map(GatewayHost::poster).collect();
-        Self { config, gateways, chosen: AtomicUsize::new(0), late_len: Arc::default() }
+        Self { config, gateways, chosen: AtomicUsize::new(0), late_len: Arc::default(), asked_len: Arc::default() }
     }
 
     /// Has the worker's gateway told; if that has ended, what is owed is answered with failures.
@@ -96,16 +97,19 @@ impl GatewayService {
         drop(gateway.post(Local::Told(GatewayTold(wanted))));
     }
 
-    /// Why a request is not passed on, if it is not.
-    fn refusal(&self, worker: &GatewayWorker, request: &Request<'_>) -> Option<Reply> {
-        let answer = match &request.operation {
-            Operation::Store(store) if request.key.as_bytes().len() + store.value.len() > self.config.item_len_max => {
-                Answer::TooLarge
-            }
-            _ if worker.open >= OPEN_MAX => Answer::Failed { unknown: false },
-            _ => return None,
-        };
-        Some(Reply::Answer(answer, None))
+    /// What a request that is passed on weighs, or why it is not.
+    fn admit(&self, worker: &GatewayWorker, request: &Request<'_>) -> Result<Weight, Reply> {
+        let refused = |answer| Err(Reply::Answer(answer, None));
+        let value_len = request.operation.value_len();
+        if request.key.as_bytes().len() + value_len > self.config.item_len_max {
+            return refused(Answer::TooLarge);
+        }
+        let weight = self.weight(value_len).filter(|_| worker.open < OPEN_MAX);
+        weight.map_or(refused(Answer::Failed { unknown: false }), Ok)
+    }
+
+    fn weight(&self, value_len: usize) -> Option<Weight> {
+        Weight::new(&self.asked_len, value_len, self.config.values_len_max)
     }
 }
 
@@ -115,7 +119,7 @@ impl Service for GatewayService {
     fn worker(&self, wake: Wake) -> GatewayWorker {
         GatewayWorker {
             mailbox: Arc::new(Mailbox::new(wake)),
-            late: Late::new(Arc::clone(&self.late_len), self.config.late_len_max),
+            late: Late::new(Arc::clone(&self.late_len), self.config.values_len_max),
             mail: Vec::new(),
             gateway: None,
             open: 0,
@@ -135,15 +139,18 @@ impl Service for GatewayService {
         let mut replies = Vec::with_capacity(requests.len());
         let mut asked = Vec::with_capacity(requests.len());
         for (request, at) in requests.iter().zip(0..) {
-            let refusal = self.refusal(worker, request);
-            if refusal.is_none() {
-                worker.open += 1;
-                asked.push(Asked {
-                    key: request.key.as_bytes().into(),
-                    operation: Owned::of(&request.operation.map_expiries(|expiry| clock.carry(expiry, &CLOCK))),
-                    owed: Owed::new(&worker.mailbox, Place { ticket, serial, at }),
-                });
-            }
+            let refusal = match self.admit(worker, request) {
+                Err(reply) => Some(reply),
+                Ok(weight) => {
+                    worker.open += 1;
+                    asked.push(Asked {
+                        key: request.key.as_bytes().into(),
+                        operation: Owned::of(&request.operation.map_expiries(|expiry| clock.carry(expiry, &CLOCK))),
+                        owed: Owed::new(&worker.mailbox, Place { ticket, serial, at }, weight),
+                    });
+                    None
+                }
+            };
             replies.push(refusal);
         }
         if asked.is_empty() {
@@ -179,14 +186,13 @@ impl Service for GatewayService {
     }
 
     fn flush_all(&self, worker: &mut GatewayWorker, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
-        if at > now || worker.open >= OPEN_MAX {
-            // Open: one that is to come would have to be told to cache nodes with their leases.
-            return Some(Answer::Failed { unknown: false });
-        }
+        let weight = self.weight(0).filter(|_| at <= now && worker.open < OPEN_MAX);
+        // Open: one that is to come would have to be told to cache nodes with their leases.
+        let Some(weight) = weight else { return Some(Answer::Failed { unknown: false }) };
         let serial = worker.late.serial();
         worker.open += 1;
         worker.late.open(ticket, serial, 0, vec![None]);
-        let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 });
+        let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 }, weight);
         self.tell(worker, Wanted::Flush(owed));
         None
     }

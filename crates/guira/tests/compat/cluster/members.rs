@@ -17,7 +17,7 @@ use std::{
 
 use guira_history::{Event, check};
 use guira_routing::NodeId;
-use guira_switched::{Member, Role, StaticFile, hash_of};
+use guira_switched::{CacheMode, Member, Role, StaticFile, hash_of};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -94,7 +94,7 @@ impl<P: Place> Members<P> {
             let role = match id {
                 CONTROLLER => Role::Controller,
                 CACHE => Role::Cache,
-                GATEWAY => Role::Gateway { listen: self.place.for_clients() },
+                GATEWAY => Role::Gateway { listen: self.place.for_clients(), cache_mode: CacheMode::default() },
                 backend => {
                     let store = format!("rocksdb:{}", self.folder.path().join(format!("backend-{backend}")).display());
                     Role::Backend { cache: Some(CACHE), store, store_limit: None }

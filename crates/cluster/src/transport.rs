@@ -1,0 +1,133 @@
+//! A node's way to the others: datagrams for what fits into one, streams for what does not.
+//!
+//! Always true: both are at one address, and promise the same: what a receiver is shown is a member's, and anything may be lost, come again or be
+//! overtaken.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use guira_routing::NodeId;
+use mio::{Interest, Registry, Token};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::bundle::MESSAGE_LEN_MAX;
+use crate::clocks::boot_now;
+use crate::counts::Counts;
+use crate::members::Members;
+use crate::seal::Sealer;
+use crate::stream::{Long, Streams, View};
+use crate::udp::UdpTransport;
+
+/// Ports that are tried where any would do: one may be free for datagrams and not for streams.
+const PORTS_TRIED: usize = 64;
+
+/// The way.
+pub struct Transport {
+    datagrams: UdpTransport,
+    streams: Streams,
+}
+
+impl Transport {
+    /// Binds sockets of both kinds for the sealer's node. Port 0 is any that is free.
+    ///
+    /// # Errors
+    /// The address is not to be had.
+    pub fn bind(address: SocketAddr, sealer: Sealer, members: Arc<Members>) -> io::Result<Self> {
+        let mut tries = if address.port() == 0 { PORTS_TRIED } else { 1 };
+        loop {
+            tries -= 1;
+            let datagrams = UdpTransport::bind(address, sealer.clone(), Arc::clone(&members))?;
+            match Streams::bind(datagrams.local_address(), drawn()?) {
+                Ok(streams) => return Ok(Self { datagrams, streams }),
+                Err(error) if error.kind() == ErrorKind::AddrInUse && tries > 0 => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Has its sockets polled: datagrams under one token, streams under those from `streams` on.
+    pub(crate) fn attach(&mut self, registry: &Registry, datagrams: Token, streams: Token) -> io::Result<()> {
+        registry.register(&mut self.datagrams, datagrams, Interest::READABLE)?;
+        self.streams.attach(registry.try_clone()?, streams)
+    }
+
+    /// Where it is bound.
+    pub fn local_address(&self) -> SocketAddr {
+        self.datagrams.local_address()
+    }
+
+    /// The view that it goes by.
+    pub fn members(&self) -> &Arc<Members> {
+        self.datagrams.members()
+    }
+
+    /// Goes by another view from now on. What is queued already stays of the view before.
+    pub fn set_members(&mut self, members: Arc<Members>) {
+        self.datagrams.set_members(members);
+        let (streams, mut view) = self.parts();
+        streams.heed(&mut view);
+    }
+
+    /// Numbers since it was bound.
+    pub fn counts(&self) -> Counts {
+        self.datagrams.counts()
+    }
+
+    /// Queues a message, which goes with the next [`flush`](Self::flush), or as soon as it can be. It is dropped and counted if `to` is no
+    /// member, if it is longer than [`LONG_MESSAGE_LEN_MAX`](crate::LONG_MESSAGE_LEN_MAX), or if too much waits already: 4,096 datagrams or 16 MiB
+    /// of them; in streams 64 MiB for one node, and 256 MiB for all.
+    pub fn send(&mut self, to: NodeId, message: &[u8]) {
+        if message.len() <= MESSAGE_LEN_MAX {
+            self.datagrams.send(to, message);
+            return;
+        }
+        let Some(address) = self.members().address(to) else {
+            self.datagrams.parts().2.out_unknown_receiver += 1;
+            return;
+        };
+        let (streams, mut view) = self.parts();
+        streams.send(boot_now(), to, address, message, &mut view);
+    }
+
+    /// Sends what waits, until the sockets take no more.
+    pub fn flush(&mut self) {
+        self.datagrams.flush();
+        let (streams, mut view) = self.parts();
+        streams.flush(boot_now(), &mut view);
+    }
+
+    pub(crate) fn datagrams(&mut self) -> &mut UdpTransport {
+        &mut self.datagrams
+    }
+
+    /// See [`Streams::on_event`].
+    pub(crate) fn on_stream_event(&mut self, token: Token, is_readable: bool, is_writable: bool) {
+        self.streams.on_event(token, is_readable, is_writable);
+    }
+
+    /// Reads some of what has come through streams, and closes those that have taken too long.
+    pub(crate) fn receive_long(&mut self, mut each: impl FnMut(Long)) {
+        let now = boot_now();
+        let (streams, mut view) = self.parts();
+        streams.receive(now, &mut view, &mut each);
+        streams.tend(now, view.counts);
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    fn parts(&mut self) -> (&mut Streams, View<'_>) {
+        let (sealer, members, counts) = self.datagrams.parts();
+        (&mut self.streams, View { sealer, members, counts })
+    }
+}
+
+/// What nobody can guess.
+fn drawn() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    // So few come at once.
+    let len = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    if len == bytes.len() { Ok(bytes) } else { Err(ErrorKind::UnexpectedEof.into()) }
+}

@@ -1,0 +1,167 @@
+//! What a backend keeps of values is bounded in bytes: what is beyond is refused or said to be unknown, and nothing of it is lost without a word.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use guira_chain::Reply;
+use guira_cluster::{Incarnation, NodeClock, Opening, SessionId};
+use guira_item::{
+    Answer, Expiry, Get, Key, Moment, Operation, Store, StoreMode, Time,
+    store::{Record, StoreState, Write, Written},
+};
+use guira_routing::NodeId;
+use guira_switched::{
+    Ask, Asker, ITEM_LEN_MAX, Life, Member, Message, Number, Outbox, Role, StaticFile, StoreCall,
+    backend::{Backend, BackendConfig, Happened},
+    hash_of,
+};
+
+const BACKEND: NodeId = NodeId(2);
+const GATEWAY: NodeId = NodeId(3);
+const SESSION: SessionId = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
+
+/// A backend before a store that does nothing until it is told to, and one gateway.
+struct Setting {
+    backend: Backend,
+    records: BTreeMap<Box<[u8]>, Record<Arc<[u8]>>>,
+    calls: Vec<StoreCall>,
+    said: Vec<(Number, Reply)>,
+    now: Moment,
+}
+
+impl Setting {
+    fn new(change: impl FnOnce(&mut BackendConfig)) -> Self {
+        let now = Moment::from_ns(1_000_000_000);
+        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let file = StaticFile {
+            secret: "a secret that is long enough".into(),
+            item_len_max: ITEM_LEN_MAX,
+            members: vec![
+                member(NodeId(1), Role::Controller),
+                member(BACKEND, Role::Backend { cache: None, store: "memory".into(), store_limit: None }),
+                member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into() }),
+            ],
+            ..StaticFile::default()
+        };
+        file.check().expect("it is a cluster");
+        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let mut config = file.backend_config(BACKEND, Life { incarnation: SESSION.incarnation, clock, seed: 1 });
+        change(&mut config);
+        let backend = Backend::new(config, StoreState::default(), now);
+        let mut setting = Self { backend, records: BTreeMap::new(), calls: Vec::new(), said: Vec::new(), now };
+        setting.step(Happened::Tick);
+        setting.settle();
+        setting.step(Happened::Message(GATEWAY, Message::Join { opening: SESSION.opening }));
+        setting
+    }
+
+    fn step(&mut self, happened: Happened<'_>) {
+        let mut out = Outbox::default();
+        self.backend.step(self.now, happened, &mut out);
+        self.calls.append(&mut out.store);
+        for (_, bytes) in out.sends() {
+            if let Message::Reply { number, said, .. } = Message::decode(bytes).expect("it was encoded") {
+                self.said.push((number, said.to_reply()));
+            }
+        }
+    }
+
+    /// The store does all that it was asked to.
+    fn settle(&mut self) {
+        while !self.calls.is_empty() {
+            for call in std::mem::take(&mut self.calls) {
+                let happened = match call {
+                    StoreCall::Read(key) => {
+                        let found = self.records.get(&key).cloned();
+                        Happened::Read(key, Ok(found))
+                    }
+                    StoreCall::Write(key, write) => {
+                        match write {
+                            Write::Put { key, record, .. } => drop(self.records.insert(key, record)),
+                            Write::Delete { key, .. } => drop(self.records.remove(&key)),
+                            Write::State(_) => {}
+                        }
+                        Happened::Written(key, Ok(Written::All))
+                    }
+                    StoreCall::State(_) => Happened::StateWritten(Ok(Written::All)),
+                };
+                self.step(happened);
+            }
+        }
+    }
+
+    fn ask(&mut self, number: u64, done_below: u64, key: &str, operation: Operation<'_>) {
+        let (number, done_below) = (Number(number), Number(done_below));
+        let asker = Asker { gateway: GATEWAY, session: SESSION, number, done_below };
+        let key = Key::new(key.as_bytes()).expect("a key");
+        let ask = Ask { asker, hash: hash_of(key.as_bytes()), key, operation };
+        self.step(Happened::Message(GATEWAY, Message::Request(ask)));
+    }
+
+    /// The last thing that was said.
+    fn last(&self) -> (u64, &Reply) {
+        let (number, reply) = self.said.last().expect("something was said");
+        (number.0, reply)
+    }
+}
+
+fn set(value: &[u8]) -> Operation<'_> {
+    let mode = StoreMode::Set;
+    Operation::Store(Store { mode, flags: 0, expiry: Expiry::NEVER, cas: None, vivify: None, value })
+}
+
+fn is_stored(reply: &Reply) -> bool {
+    matches!(reply, Reply::Answer(Answer::Stored { .. }, _))
+}
+
+fn is_failed(reply: &Reply, is_unknown: bool) -> bool {
+    matches!(reply, Reply::Answer(Answer::Failed { unknown }, _) if *unknown == is_unknown)
+}
+
+#[test]
+fn values_under_way_beyond_the_bound_are_refused_and_taken_later() {
+    let mut setting = Setting::new(|config| config.operations_len_max = 1_000);
+    let value = [7; 600];
+    setting.ask(1, 1, "one", set(&value));
+    assert!(setting.said.is_empty(), "the store writes");
+    setting.ask(2, 1, "two", set(&value));
+    assert!(setting.last().0 == 2 && is_failed(setting.last().1, false));
+    setting.ask(3, 1, "three", Operation::Get(Get::PLAIN));
+    assert_eq!(setting.backend.under_way(), 2, "what brings no value is not refused");
+    setting.settle();
+    assert!(setting.said.iter().any(|(number, reply)| *number == Number(1) && is_stored(reply)));
+    setting.ask(4, 4, "two", set(&value));
+    setting.settle();
+    assert!(setting.last().0 == 4 && is_stored(setting.last().1));
+    // One always may be under way, however large.
+    setting.ask(5, 5, "large", set(&[7; 5_000]));
+    setting.settle();
+    assert!(setting.last().0 == 5 && is_stored(setting.last().1));
+}
+
+#[test]
+fn of_answers_that_cannot_be_kept_it_is_kept_that_nobody_can_say() {
+    let mut setting = Setting::new(|_| {});
+    let value = vec![7; ITEM_LEN_MAX - 16];
+    let names = ["a", "b", "c", "d", "e"];
+    for (name, number) in names.iter().zip(1..) {
+        setting.ask(number, number, name, set(&value));
+        setting.settle();
+        assert!(is_stored(setting.last().1));
+    }
+    // All are let in before one is answered: four of the answers are 64 MiB.
+    let touch = Get { touch: Some(Expiry::at(Time(1_000_000_000))), ..Get::PLAIN };
+    for (name, number) in names.iter().zip(11..) {
+        setting.ask(number, 11, name, Operation::Get(touch));
+    }
+    setting.settle();
+    for (number, reply) in setting.said.iter().rev().take(5) {
+        assert!(matches!(reply, Reply::Hit(_, Some(found)) if found.len() == value.len()), "{number:?}");
+    }
+    setting.ask(11, 11, "a", Operation::Get(touch));
+    assert!(matches!(setting.last(), (11, Reply::Hit(_, Some(_)))));
+    setting.ask(15, 11, "e", Operation::Get(touch));
+    assert!(setting.last().0 == 15 && is_failed(setting.last().1, true));
+    setting.ask(17, 16, "a", set(b"y"));
+    setting.settle();
+    assert!(setting.last().0 == 17 && is_stored(setting.last().1));
+}
