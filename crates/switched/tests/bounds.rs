@@ -10,7 +10,7 @@ use guira_item::{
 };
 use guira_routing::NodeId;
 use guira_switched::{
-    Ask, Asker, ITEM_LEN_MAX, Life, Member, Message, Number, Outbox, Role, StaticFile, StoreCall,
+    Ask, Asker, CacheMode, ITEM_LEN_MAX, Life, Member, Message, Number, Outbox, Role, StaticFile, StoreCall,
     backend::{Backend, BackendConfig, Happened},
     hash_of,
 };
@@ -38,7 +38,7 @@ impl Setting {
             members: vec![
                 member(NodeId(1), Role::Controller),
                 member(BACKEND, Role::Backend { cache: None, store: "memory".into(), store_limit: None }),
-                member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into() }),
+                member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() }),
             ],
             ..StaticFile::default()
         };
