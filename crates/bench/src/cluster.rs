@@ -46,7 +46,10 @@ pub struct Options {
     /// Backends [default: 32; 2 with --tiny]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub backends: Option<u16>,
-    /// Operations a second that the store of each backend does [default: 500]
+    /// Requests a second that each backend takes [default: 500]
+    #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "store_limit")]
+    pub request_limit: Option<u64>,
+    /// Instead: operations a second that the store of each backend does, of which reads of one key that wait together take one
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub store_limit: Option<u64>,
     /// Items [default: 1000000; 500 with --tiny]
@@ -72,6 +75,42 @@ pub struct Options {
     pub placement: Placement,
 }
 
+/// What a backend can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limited {
+    /// It takes so many requests a second.
+    Requests(u64),
+    /// Its store does so many operations a second.
+    Store(u64),
+}
+
+impl Limited {
+    /// So many a second.
+    pub fn per_s(self) -> u64 {
+        let (Self::Requests(per_s) | Self::Store(per_s)) = self;
+        per_s
+    }
+
+    /// The flag of `guira cluster up`.
+    fn flag(self) -> [String; 2] {
+        let name = match self {
+            Self::Requests(_) => "--request-limit",
+            Self::Store(_) => "--store-limit",
+        };
+        [name.to_owned(), self.per_s().to_string()]
+    }
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Requests(per_s) => write!(f, "that take {per_s} requests a second"),
+            Self::Store(per_s) => write!(f, "whose stores do {per_s} operations a second"),
+        }
+    }
+}
+
 /// A whole run.
 pub type Report = report::Report<Clusters>;
 
@@ -80,8 +119,8 @@ pub type Report = report::Report<Clusters>;
 pub struct Clusters {
     /// Backends.
     pub backends: u16,
-    /// Operations a second of each one's store.
-    pub store_limit: u64,
+    /// What each of them can do, a second.
+    pub limit: Option<Limited>,
     /// Items.
     pub keys: u64,
     /// Items in the cache at most.
@@ -100,10 +139,11 @@ impl Setting for Clusters {
 
 impl fmt::Display for Clusters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { backends, store_limit, keys, cached, server_cores, generator_cores, file_system } = self;
+        let Self { backends, limit, keys, cached, server_cores, generator_cores, file_system } = self;
+        let limit = limit.map_or_else(|| "without a limit".to_owned(), |limit| limit.to_string());
         write!(
             f,
-            "{backends} backends of {store_limit} operations a second each, with {keys} items, of which up to {cached} are at a cache node; members \
+            "{backends} backends {limit} each, with {keys} items, of which up to {cached} are at a cache node; members \
              on cores {server_cores:?}, generator on {generator_cores:?}; data on {file_system}"
         )
     }

@@ -16,6 +16,7 @@ use std::{
     fs::{self, DirBuilder},
     io::{self, Read, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+    num::NonZero,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
@@ -106,6 +107,9 @@ struct Up {
     /// The largest item, in bytes or with k or m, up to 16m
     #[arg(short = 'I', long, default_value = "1m")]
     max_item_size: String,
+    /// Requests a second that each backend takes, at most: for experiments
+    #[arg(long, value_name = "PER_SECOND")]
+    request_limit: Option<NonZero<u32>>,
     /// Items of a cache node, at most
     #[arg(long, default_value_t = 10_000)]
     items_max: usize,
@@ -302,7 +306,15 @@ impl Up {
                 "memory" => "memory".to_owned(),
                 _ => format!("rocksdb:{}", at.folder.join(format!("backend-{id}")).display()),
             };
-            member(id, Role::Backend { cache: cache_of(number as u16), store, store_limit: self.store_limit })
+            member(
+                id,
+                Role::Backend {
+                    cache: cache_of(number as u16),
+                    store,
+                    store_limit: self.store_limit,
+                    request_limit: self.request_limit,
+                },
+            )
         }));
         let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });
         members.extend(self.gateways().map(gateway));

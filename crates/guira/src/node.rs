@@ -216,7 +216,11 @@ impl Start<'_> {
         let limited = Arc::new(limited);
         let transport = self.transport()?;
         let config = self.file.backend_config(self.me(), self.life()?);
-        let host = BackendHost::start(transport, config, Arc::clone(&limited));
+        let request_limit = match &self.member.role {
+            Role::Backend { request_limit, .. } => *request_limit,
+            _ => None,
+        };
+        let host = BackendHost::start_paced(transport, config, Arc::clone(&limited), request_limit);
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
         let served = self.serve(
             signals,

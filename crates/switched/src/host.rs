@@ -15,6 +15,7 @@ mod lives;
 #[cfg(test)]
 mod local;
 mod owed;
+mod pace;
 mod plain;
 mod service;
 

@@ -33,7 +33,7 @@
 //! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
 //! a backend's cache node is one.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZero, sync::Arc};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::Span;
@@ -159,6 +159,9 @@ pub enum Role {
         /// Operations a second of the store, at most.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store_limit: Option<u64>,
+        /// Requests a second that it takes, at most: for experiments.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_limit: Option<NonZero<u32>>,
     },
     /// Speaks with clients.
     Gateway {

@@ -37,7 +37,10 @@ impl Setting {
             item_len_max: ITEM_LEN_MAX,
             members: vec![
                 member(NodeId(1), Role::Controller),
-                member(BACKEND, Role::Backend { cache: None, store: "memory".into(), store_limit: None }),
+                member(
+                    BACKEND,
+                    Role::Backend { cache: None, store: "memory".into(), store_limit: None, request_limit: None },
+                ),
                 member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() }),
             ],
             ..StaticFile::default()

@@ -18,7 +18,7 @@ use guira_loadgen::workload::Workload;
 use guira_switched::CacheMode;
 
 use super::processes::{Processes, Sample, Setup};
-use super::{Clusters, Options};
+use super::{Clusters, Limited, Options};
 use crate::error::BenchError;
 use crate::experiment::Extent;
 use crate::server::bench::{Interval, failed};
@@ -37,8 +37,8 @@ const LOOKS: usize = 3;
 /// The settings of a run.
 pub(super) struct Bench {
     pub backends: u16,
-    /// Operations a second of each backend's store.
-    pub store_limit: Option<u64>,
+    /// What each backend can do.
+    pub limit: Option<Limited>,
     pub keys: u64,
     pub cached: u64,
     pub connections: usize,
@@ -96,7 +96,9 @@ impl Bench {
         let chosen = |chosen: &[usize], usual: Vec<usize>| if chosen.is_empty() { usual } else { chosen.to_vec() };
         let bench = Self {
             backends: options.backends.unwrap_or(extent.scaled(32, 2)),
-            store_limit: Some(options.store_limit.unwrap_or(500)),
+            limit: Some(
+                options.store_limit.map_or(Limited::Requests(options.request_limit.unwrap_or(500)), Limited::Store),
+            ),
             keys: options.keys.unwrap_or(extent.scaled(1_000_000, 500)),
             cached: options.cached.unwrap_or(extent.scaled(10_000, 50)),
             connections: options.connections.unwrap_or(extent.scaled(512, 16)).into(),
@@ -118,7 +120,7 @@ impl Bench {
     pub fn alone(&self, keys: u64, connections: usize) -> Self {
         Self {
             backends: 1,
-            store_limit: None,
+            limit: None,
             keys,
             cached: self.cached,
             connections,
@@ -137,7 +139,7 @@ impl Bench {
     pub fn setting(&self) -> Clusters {
         Clusters {
             backends: self.backends,
-            store_limit: self.store_limit.unwrap_or(0),
+            limit: self.limit,
             keys: self.keys,
             cached: self.cached,
             server_cores: self.server_cores.clone(),
@@ -182,8 +184,8 @@ impl Bench {
             filling.down()?;
             self.is_filled.set(true);
         }
-        let limit = self.store_limit.map(|limit| limit.to_string());
-        let limit: Vec<&str> = limit.iter().flat_map(|limit| ["--store-limit", limit]).collect();
+        let limit = self.limit.map(Limited::flag);
+        let limit: Vec<&str> = limit.iter().flatten().map(String::as_str).collect();
         Processes::up(&self.setup(modes, &[&limit[..], flags].concat()))
     }
 

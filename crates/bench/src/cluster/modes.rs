@@ -81,7 +81,7 @@ fn record(
     interval.expect_all_answered(NAME, mode.name())?;
     let (keys, elapsed_s) = (interval.outcome.tally.keys(), interval.outcome.elapsed_s);
     interval.record(report, variant, peer, keys);
-    let backends_per_s = f64::from(bench.backends) * bench.store_limit.map_or(f64::INFINITY, |limit| limit as f64);
+    let backends_per_s = f64::from(bench.backends) * bench.limit.map_or(f64::INFINITY, |limit| limit.per_s() as f64);
     let hits_per_s = counted.hits as f64 / elapsed_s;
     report.record(variant, peer, metric::OF_SUM, interval.outcome.keys_per_s() / (backends_per_s + hits_per_s));
     report.record(variant, peer, metric::CACHE_HITS, counted.hits as f64 / keys as f64);

@@ -3,7 +3,7 @@
 //! Always true: each call of the store is completed once: where it is made, if the store needs no waiting for a read; through the inbox
 //! otherwise, from whatever thread the store has. What the store has read and the backend has not yet been told is bounded: further reads wait.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io, num::NonZero, sync::Arc};
 
 use guira_cluster::{Poster, Transport, boot_now};
 use guira_item::{
@@ -12,7 +12,7 @@ use guira_item::{
 };
 use guira_routing::NodeId;
 
-use super::{Host, Local, Machine, Wire, send_all};
+use super::{Host, Local, Machine, Wire, pace::Pace, send_all};
 use crate::{
     Message, Outbox, StoreCall,
     backend::{Backend, BackendConfig, BackendCounts, Happened},
@@ -45,6 +45,7 @@ impl From<Completed> for Happened<'_> {
 /// A backend, and the way to its store.
 pub struct BackendMachine<S: Store> {
     backend: Backend,
+    pace: Option<Pace>,
     way: Way<S>,
     out: Outbox,
 }
@@ -86,9 +87,23 @@ impl<S: Store> BackendHost<S> {
     /// # Errors
     /// The system gives no thread, or no descriptors.
     pub fn start(transport: Transport, config: BackendConfig, store: Arc<S>) -> io::Result<Self> {
+        Self::start_paced(transport, config, store, None)
+    }
+
+    /// Starts one that takes so many requests a second at most.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no descriptors.
+    pub fn start_paced(
+        transport: Transport,
+        config: BackendConfig,
+        store: Arc<S>,
+        requests_per_s: Option<NonZero<u32>>,
+    ) -> io::Result<Self> {
         let name = format!("guira-b{}", config.me.0);
         let reading_max = (READING_LEN_MAX / config.item_len_max.max(1)).max(1);
         Self::start_with(&name, transport, |poster| BackendMachine {
+            pace: requests_per_s.map(Pace::new),
             backend: Backend::new(config, store.state(), boot_now()),
             way: Way { store, poster, read: VecDeque::new(), reading: 0, reading_max, waiting: VecDeque::new() },
             out: Outbox::default(),
@@ -114,6 +129,14 @@ impl<S: Store> BackendMachine<S> {
         while let Some(read) = self.way.read.pop_front() {
             self.backend.step(boot_now(), read.into(), &mut self.out);
             self.carry_out(transport);
+        }
+    }
+
+    /// Takes the requests whose turn it is, of a backend that is paced.
+    fn take_turns(&mut self, now: Moment, transport: &mut Transport) {
+        while let Some((from, bytes)) = self.pace.as_mut().and_then(|pace| pace.pop(now)) {
+            let message = Message::decode(&bytes).expect("it was written here");
+            self.step(now, Happened::Message(from, message), transport);
         }
     }
 
@@ -168,7 +191,18 @@ impl<S: Store> Machine for BackendMachine<S> {
     type Told = Completed;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
-        self.step(now, Happened::Message(from, message), transport);
+        let asker = match &message {
+            Message::Request(ask) => Some(ask.asker),
+            Message::Flush(asker) => Some(*asker),
+            _ => None,
+        };
+        match (&mut self.pace, asker) {
+            (Some(pace), Some(asker)) => {
+                pace.push(from, &asker, &message);
+                self.take_turns(now, transport);
+            }
+            _ => self.step(now, Happened::Message(from, message), transport),
+        }
     }
 
     fn on_told(&mut self, now: Moment, told: Completed, transport: &mut Transport) {
@@ -179,10 +213,11 @@ impl<S: Store> Machine for BackendMachine<S> {
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
+        self.take_turns(now, transport);
         self.step(now, Happened::Tick, transport);
     }
 
     fn wake_at(&self, _: Moment) -> Option<Moment> {
-        self.backend.wake_at()
+        [self.backend.wake_at(), self.pace.as_ref().and_then(Pace::wake_at)].into_iter().flatten().min()
     }
 }

@@ -124,7 +124,8 @@ impl<S: Store> LocalCluster<S> {
         }
         let cache_of = |backend: usize| backend.checked_rem(caches.len()).map(|at| caches[at].0);
         let backend = |(at, me): (usize, &NodeId)| {
-            let role = Role::Backend { cache: cache_of(at), store: String::new(), store_limit: None };
+            let role =
+                Role::Backend { cache: cache_of(at), store: String::new(), store_limit: None, request_limit: None };
             (*me, role)
         };
         let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() });
