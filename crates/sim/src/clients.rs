@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use guira_chain::Reply;
 use guira_history::{Event, Model};
 use guira_item::{
-    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Moment, Operation, Span, Store, StoreMode, Time,
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Invalidate, Moment, Operation, Span, Store,
+    StoreMode, Time,
 };
 use guira_switched::AskId;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
-use crate::register::{Act, Compared, Register, Seen, State};
+use crate::register::{Act, Compared, Marks, Register, Seen, State};
 
 /// A key's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -130,9 +131,12 @@ impl Clients {
                 return (id, Wish::Flush);
             }
             0..700 if rng.random_range(0..700) < 500 => {
-                // As `get` asks, or `mg`.
-                let get = if rng.random_bool(0.2) { Get { wins: true, tells: true, ..Get::PLAIN } } else { Get::PLAIN };
-                (Act::Get(None), Operation::Get(get))
+                // As `mg` asks, or `get`.
+                if rng.random_bool(0.2) {
+                    (Act::Contend(None), Operation::Get(Get { wins: true, tells: true, ..Get::PLAIN }))
+                } else {
+                    (Act::Get(None), Operation::Get(Get::PLAIN))
+                }
             }
             0..700 => {
                 let is_mortal = key.is_mortal() && rng.random_bool(0.5);
@@ -150,6 +154,10 @@ impl Clients {
                 let mode = ArithmeticMode::Increment;
                 let increment = Arithmetic { mode, delta: 1, cas: None, touch: None, create: None };
                 (Act::Increment(None), Operation::Arithmetic(increment))
+            }
+            920..960 => {
+                let invalidate = Some(Invalidate { touch: None });
+                (Act::Invalidate(None), Operation::Delete(Delete { cas: None, invalidate }))
             }
             _ => (Act::Delete(None), Operation::Delete(Delete { cas: None, invalidate: None })),
         };
@@ -269,7 +277,7 @@ impl Clients {
                 Some(Some(Event { act: Act::Get(Some(seen)), .. })) => Some((seen.value, Some(seen.version))),
                 _ => None,
             };
-            State { item, is_mortal: KeyNumber(key).is_mortal(), highest: highest(history, 0) }
+            State { item, is_mortal: KeyNumber(key).is_mortal(), marks: None, highest: highest(history, 0) }
         });
         states.collect()
     }
@@ -292,6 +300,11 @@ enum Told {
     Nothing,
 }
 
+/// A value that is a number, whatever it is filled up with.
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.trim_end().parse().ok()
+}
+
 fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
     let cannot = || Err(format!("{asked:?} was answered {reply:?}"));
     if let Reply::Answer(Answer::Failed { unknown }, _) = reply {
@@ -300,10 +313,17 @@ fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
     let act = match (*asked, reply) {
         (Act::Get(_), Reply::Answer(Answer::Miss, _)) => Act::Get(None),
         (Act::Get(_), Reply::Hit(hit, Some(value))) => {
-            let value = std::str::from_utf8(value).ok().and_then(|text| text.trim_end().parse().ok());
-            let Some(value) = value else { return cannot() };
+            let Some(value) = number(value) else { return cannot() };
             Act::Get(Some(Seen { value, version: hit.cas }))
         }
+        (Act::Contend(_), Reply::Answer(Answer::Miss, _)) => Act::Contend(Some(None)),
+        (Act::Contend(_), Reply::Hit(hit, Some(value))) => {
+            let Some(value) = number(value) else { return cannot() };
+            let marks = Marks { stale: hit.stale, win_sent: hit.win_sent };
+            Act::Contend(Some(Some((Seen { value, version: hit.cas }, marks, hit.won))))
+        }
+        (Act::Invalidate(_), Reply::Answer(Answer::Invalidated, _)) => Act::Invalidate(Some(true)),
+        (Act::Invalidate(_), Reply::Answer(Answer::NotFound, _)) => Act::Invalidate(Some(false)),
         (Act::Set { value, is_mortal, .. }, Reply::Answer(Answer::Stored { cas }, _)) => {
             Act::Set { value, is_mortal, version: Some(*cas) }
         }

@@ -12,8 +12,26 @@ pub struct State {
     pub item: Option<(u64, Option<u64>)>,
     /// It ends some time.
     pub is_mortal: bool,
+    /// Its marks, if they are known.
+    pub marks: Option<Marks>,
     /// No version has been above this one.
     pub highest: u64,
+}
+
+/// Marks of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Marks {
+    /// It was invalidated.
+    pub stale: bool,
+    /// Somebody was told that he won.
+    pub win_sent: bool,
+}
+
+impl Marks {
+    /// Whether the next who may wins.
+    fn can_be_won(self) -> bool {
+        self.stale && !self.win_sent
+    }
 }
 
 /// What was seen of an item.
@@ -30,6 +48,10 @@ pub struct Seen {
 pub enum Act {
     /// Read, and saw this, or that there is nothing.
     Get(Option<Seen>),
+    /// Read so that it could win: saw this with these marks and won or not, or that there is nothing.
+    Contend(Option<Option<(Seen, Marks, bool)>>),
+    /// Marked as stale what is there: there was something, or nothing.
+    Invalidate(Option<bool>),
     /// Stored a value, under this version, whatever was there.
     Set {
         /// The value.
@@ -87,12 +109,34 @@ impl State {
         (version.is_none() || highest > self.highest).then_some(Self {
             item: Some((value, version)),
             is_mortal,
+            marks: Some(Marks::default()),
             highest,
         })
     }
 
+    /// What was seen is what is there.
+    fn seen(self, seen: Seen) -> Option<Self> {
+        let (value, version) = self.item?;
+        let highest = self.highest.max(seen.version);
+        let fits =
+            value == seen.value && version.map_or(seen.version > self.highest, |version| version == seen.version);
+        fits.then_some(Self { item: Some((value, Some(seen.version))), highest, ..self })
+    }
+
+    /// The marks once the value is that number: one that is longer is a new item.
+    fn marks_with(self, value: u64) -> Option<Marks> {
+        let (before, _) = self.item?;
+        if value.checked_ilog10() > before.checked_ilog10() { Some(Marks::default()) } else { self.marks }
+    }
+
+    fn invalidated(self) -> Option<Self> {
+        let (value, _) = self.item?;
+        let marks = Some(Marks { stale: true, win_sent: false });
+        Some(Self { item: Some((value, None)), marks, ..self })
+    }
+
     fn gone(self) -> Self {
-        Self { item: None, is_mortal: false, highest: self.highest }
+        Self { item: None, is_mortal: false, marks: None, highest: self.highest }
     }
 
     /// That there is nothing can be seen now.
@@ -113,13 +157,21 @@ impl Model for Register {
         let state = *state;
         match *act {
             Act::Get(None) => state.is_gone(),
-            Act::Get(Some(seen)) => {
-                let (value, version) = state.item?;
-                let highest = state.highest.max(seen.version);
-                let fits = value == seen.value
-                    && version.map_or(seen.version > state.highest, |version| version == seen.version);
-                fits.then_some(State { item: Some((value, Some(seen.version))), highest, ..state })
+            Act::Get(Some(seen)) => state.seen(seen),
+            Act::Contend(Some(None)) => state.is_gone(),
+            Act::Contend(Some(Some((seen, marks, won)))) => {
+                let fits = state.marks.is_none_or(|known| known == marks) && won == marks.can_be_won();
+                let marks = Some(Marks { win_sent: marks.win_sent || won, ..marks });
+                state.seen(seen).filter(|_| fits).map(|state| State { marks, ..state })
             }
+            // Here it has won, if it could.
+            Act::Contend(None) => {
+                let marks = state.marks.map(|marks| Marks { win_sent: marks.win_sent || marks.stale, ..marks });
+                Some(State { marks, ..state })
+            }
+            Act::Invalidate(Some(false)) => state.is_gone(),
+            Act::Invalidate(Some(true)) => state.invalidated(),
+            Act::Invalidate(None) => Some(state.invalidated().unwrap_or(state)),
             Act::Set { value, is_mortal, version } => state.stored(value, version, is_mortal),
             // One of which nothing is known may also not have happened: here it has.
             Act::Add { value, told: None } => state.is_gone()?.stored(value, None, false),
@@ -141,11 +193,13 @@ impl Model for Register {
                 Some(None) => state.is_gone(),
                 Some(Some(seen)) => {
                     let (value, _) = state.item.filter(|(value, _)| value + 1 == seen.value)?;
-                    state.stored(value + 1, Some(seen.version), state.is_mortal)
+                    let stored = state.stored(value + 1, Some(seen.version), state.is_mortal)?;
+                    Some(State { marks: state.marks_with(value + 1), ..stored })
                 }
                 None => {
                     let (value, _) = state.item?;
-                    state.stored(value + 1, None, state.is_mortal)
+                    let stored = state.stored(value + 1, None, state.is_mortal)?;
+                    Some(State { marks: state.marks_with(value + 1), ..stored })
                 }
             },
             Act::Delete(Some(false)) => state.is_gone(),
@@ -165,11 +219,12 @@ impl Model for Register {
     fn rank(&self, act: &Act) -> Option<u64> {
         let (version, is_read) = match act {
             Act::Get(seen) => ((*seen)?.version, true),
+            Act::Contend(told) => ((*told)??.0.version, true),
             Act::Set { version, .. } => ((*version)?, false),
             Act::Add { told, .. } => ((*told)??, false),
             Act::Cas { told: Some(Compared::Stored(version)), .. } => (*version, false),
             Act::Increment(told) => ((*told)??.version, false),
-            Act::Cas { .. } | Act::Delete(_) | Act::Flush => return None,
+            Act::Cas { .. } | Act::Invalidate(_) | Act::Delete(_) | Act::Flush => return None,
         };
         Some(2 * version + u64::from(is_read))
     }
@@ -209,6 +264,26 @@ mod tests {
         let get = |version| Act::Get(Some(Seen { value: 1, version }));
         assert!(run(&[set, get(3), get(3)]).is_some());
         assert!(run(&[set, get(3), get(4)]).is_none());
+    }
+
+    #[test]
+    fn one_reader_of_a_stale_item_wins() {
+        let set = Act::Set { value: 1, is_mortal: false, version: Some(1) };
+        let stale = |win_sent| Marks { stale: true, win_sent };
+        let contend = |version, marks, won| Act::Contend(Some(Some((Seen { value: 1, version }, marks, won))));
+        let acts =
+            [set, contend(1, Marks::default(), false), Act::Invalidate(Some(true)), contend(2, stale(false), true)];
+        let won = run(&acts).expect("so it is");
+        let step = |act| Register::default().step(&won, &act);
+        assert!(step(contend(2, stale(true), false)).is_some());
+        assert!(step(contend(2, stale(false), true)).is_none(), "two cannot win");
+        assert!(run(&[set, Act::Invalidate(Some(true)), contend(2, stale(true), false)]).is_none(), "nobody has won");
+        let unknown = [set, Act::Invalidate(Some(true)), Act::Contend(None), contend(2, stale(true), false)];
+        assert!(run(&unknown).is_some(), "one that nobody was told of");
+        assert!(
+            run(&[set, Act::Invalidate(Some(true)), contend(1, stale(false), true)]).is_none(),
+            "it has a new version"
+        );
     }
 
     #[test]

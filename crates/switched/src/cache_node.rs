@@ -164,13 +164,14 @@ impl CacheNode {
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
         match &message {
-            Message::Request(ask) => {
+            // What may change something is asked of its backend by its gateway alone, so that it acts once (R3).
+            Message::Request(ask) if ask.operation.only_reads() => {
                 if !self.is_answered(now, ask, out) {
                     out.send(self.config.partitions.owner_of(ask.hash), &message);
                 }
                 return;
             }
-            Message::Probe(ask) => {
+            Message::Request(ask) | Message::Probe(ask) => {
                 if !self.is_answered(now, ask, out) {
                     let absent = Message::Absent { session: ask.asker.session, number: ask.asker.number };
                     out.send(ask.asker.gateway, &absent);

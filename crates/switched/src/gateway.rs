@@ -9,7 +9,8 @@
 //! In the other [`CacheMode`]s every plain read goes to the cache node, or none.
 //!
 //! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
-//! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere.
+//! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere. A read that may change something (who wins
+//! by it) is both: a cache node is probed for it, and once its backend may have been asked only that answers.
 
 mod pending;
 mod upstream;
@@ -253,7 +254,8 @@ impl Gateway {
             Some(session) => {
                 let done_below = upstream.open.first().copied().unwrap_or(number);
                 let asker = Asker { gateway: self.config.me, session, number, done_below };
-                pending.send(now, asker, self.config.cache_mode == CacheMode::LookAside, out);
+                let probes = self.config.cache_mode == CacheMode::LookAside || !pending.only_reads;
+                pending.send(now, asker, probes, out);
             }
             None => pending.is_sent = false,
         }
@@ -280,11 +282,11 @@ impl Gateway {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         if now >= pending.answer_until {
             self.counts.late += 1;
-            let unknown = !pending.only_reads && pending.is_sent;
+            let unknown = pending.may_have_acted();
             self.finish(number, Reply::Answer(Answer::Failed { unknown }, None), out);
             return;
         }
-        if let Some(cache) = pending.cache.take() {
+        if let Some(cache) = pending.cache.take_if(|_| pending.is_sent) {
             pending.sent_at = None;
             let suspect = self.suspects.entry(cache).or_default();
             suspect.unanswered += 1;
@@ -384,7 +386,7 @@ impl Gateway {
         said: Said<'_>,
         out: &mut Outbox,
     ) {
-        let pending = self.pending.get(&number).filter(|pending| pending.is_sent);
+        let pending = self.pending.get(&number).filter(|pending| pending.is_sent && pending.may_be_answered_by(from));
         let upstream = pending.and_then(|pending| self.upstreams.get_mut(&pending.backend));
         if let (Some(pending), Some(upstream)) = (pending, upstream)
             && upstream.session() == Some(session)
@@ -429,7 +431,7 @@ impl Gateway {
         let numbers: Vec<Number> = upstream.open.iter().copied().collect();
         for number in numbers {
             let Some(pending) = self.pending.get(&number) else { continue };
-            if pending.is_sent && !pending.only_reads {
+            if pending.may_have_acted() {
                 self.finish(number, Reply::Answer(Answer::Failed { unknown: true }, None), out);
             } else {
                 self.send(now, number, out);

@@ -42,6 +42,16 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Whether its backend may have carried it out, and something has changed by that.
+    pub(super) fn may_have_acted(&self) -> bool {
+        self.is_sent && !self.only_reads && self.cache.is_none()
+    }
+
+    /// Whether an answer of a node counts: of what may change something a cache node's does only until the backend may have been asked.
+    pub(super) fn may_be_answered_by(&self, node: NodeId) -> bool {
+        self.only_reads || node == self.backend || self.cache == Some(node)
+    }
+
     /// Sends it; to a cache node as a probe, if that `probes`.
     pub(super) fn send(&mut self, now: Moment, asker: Asker, probes: bool, out: &mut Outbox) {
         self.sent_at.get_or_insert(now);
