@@ -6,8 +6,7 @@
 //!                                            ├── Processes: `guira cluster up`, asked how it is, its members killed
 //!                                            └── readers, which check every value
 //! ```
-//! Always true: what is compared takes turns within each round, against one cluster with a gateway for each; a wrong or lost value ends a run;
-//! data lies in a folder of its own that is gone at the end, however that comes about, but for `kill -9`.
+//! Always true: what is compared takes turns within each round; a wrong or lost value ends a run; data lies in a folder of its own that is gone at the end, however that comes about, but for `kill -9`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -64,7 +63,7 @@ pub struct Options {
     /// Folder, on the disk that is to be used, for the data [default: that for temporary files]
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
-    /// Length of a measured interval, seconds [default: 4; 0.3 with --tiny]
+    /// Length of an interval of `modes`, seconds; those of the others are as long as they need [default: 4; 0.3 with --tiny]
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
     /// How much to measure, and where the results go.

@@ -187,14 +187,14 @@ metrics! {
 metrics! {
     /// Throughput over that of the gateway that asks no cache node, in the same round.
     OVER_NO_CACHE: "over-no-cache", "x no cache", More;
-    /// Throughput over what all backends can do and cache nodes have answered.
-    OF_SUM: "of-sum", "of backends and hits", More;
+    /// What backends have done over what they can do together.
+    BACKENDS_BUSY: "backends-busy", "of their limit", Neither;
     /// Share of the reads that cache nodes have answered.
     CACHE_HITS: "cache-hits", "of gets", Neither;
     /// Share of the reads that crossed a cache node and were not answered there.
-    PASSED_ON: "passed-on", "of gets", Less;
+    PASSED_ON: "passed-on", "of gets", Neither;
     /// Operations of the busiest backend over those of all on average.
-    BUSIEST_BACKEND: "busiest-backend", "x mean", Less;
+    BUSIEST_BACKEND: "busiest-backend", "x mean", Neither;
     /// Items at cache nodes.
     CACHED: "cached", "items", Neither;
     /// Reads answered per second in a stretch of time.

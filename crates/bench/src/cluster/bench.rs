@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use guira_loadgen::affinity;
@@ -53,6 +54,8 @@ pub(super) struct Bench {
     /// The name of the folder with the cluster's data.
     place: &'static str,
     is_filled: Cell<bool>,
+    /// Of what is drawn next: no two intervals ask for the same keys in the same order.
+    next_seed: Cell<u64>,
 }
 
 /// How keys are read.
@@ -63,6 +66,8 @@ pub(super) struct Run {
     /// Time before the clock starts.
     pub warm_up: Duration,
     pub measure: Duration,
+    /// Members are asked what they have counted, at both ends of the interval.
+    pub samples: bool,
     /// Answers are counted by stretches of this.
     pub stretch: Duration,
     /// How popularity changes.
@@ -111,6 +116,7 @@ impl Bench {
             workplace: Rc::new(Workplace::new(options.dir.as_deref(), "guira-bench-cluster-")?),
             place: "cluster",
             is_filled: Cell::new(false),
+            next_seed: Cell::new(1),
         };
         bench.workplace.expect_room(bench.keys * ON_DISK_LEN, "--keys")?;
         Ok(bench)
@@ -133,6 +139,7 @@ impl Bench {
             workplace: Rc::clone(&self.workplace),
             place: "alone",
             is_filled: Cell::new(false),
+            next_seed: Cell::new(1),
         }
     }
 
@@ -165,6 +172,12 @@ impl Bench {
             writes_per_turn: 1,
             ..Workload::small_items(self.keys)
         }
+    }
+
+    /// How long what waits at one backend takes at most, if all connections wait for that.
+    pub fn backlog(&self) -> Duration {
+        let per_s = self.limit.map_or(f64::INFINITY, |limit| limit.per_s() as f64);
+        Duration::from_secs_f64(self.connections as f64 / per_s)
     }
 
     /// The keys by their popularity.
@@ -206,8 +219,14 @@ impl Bench {
     pub fn warm(&self, cluster: &Processes, keys: &ChangingKeys) -> Result<(), BenchError> {
         let most = Duration::from_secs(self.extent.scaled(150, 1));
         let look = Duration::from_millis(self.extent.scaled(3_000, 300));
-        let run =
-            Run { mode: CacheMode::Switched, warm_up: Duration::ZERO, measure: look, stretch: look, change: None };
+        let run = Run {
+            mode: CacheMode::Switched,
+            warm_up: Duration::ZERO,
+            measure: look,
+            samples: false,
+            stretch: look,
+            change: None,
+        };
         let began = Instant::now();
         let mut items: Vec<u64> = Vec::new();
         while began.elapsed() < most {
@@ -233,7 +252,8 @@ impl Bench {
         mut begin: impl FnMut() -> Result<(), BenchError> + Send,
     ) -> Result<Read, BenchError> {
         let (workload, protocol) = (self.workload(), Protocol::MemcacheText);
-        let reading = Reading::new(&workload, protocol, keys, run.stretch.as_nanos() as u64, 1);
+        let seed = self.next_seed.replace(self.next_seed.get() + 1);
+        let reading = Reading::new(&workload, protocol, keys, run.stretch.as_nanos() as u64, seed);
         let reading = RefCell::new(reading.with_change(run.change));
         let mut readers: Vec<Reader<'_>> = (0..self.connections).map(|_| Reader::of(&reading)).collect();
         let plan = PlayPlan {
@@ -244,16 +264,30 @@ impl Bench {
             measure: Some(run.measure),
             core: self.generator_cores.first().copied(),
         };
-        let mut ends: Vec<Result<Sample, BenchError>> = Vec::new();
-        let outcome = interactive::play(&plan, &mut readers, &mut |moment| {
-            let begun = if moment == Moment::Begin { begin() } else { Ok(()) };
-            ends.push(begun.and_then(|()| cluster.sample()));
+        // Members are asked on another thread: the readers go on meanwhile, and both ends lag alike.
+        let (outcome, ends) = std::thread::scope(|scope| {
+            let (reach, reached) = mpsc::channel::<()>();
+            let looker = scope.spawn(move || reached.iter().map(|()| cluster.sample()).collect::<Result<Vec<_>, _>>());
+            let mut begun = Ok(());
+            let outcome = interactive::play(&plan, &mut readers, &mut |moment| {
+                if moment == Moment::Begin {
+                    begun = begin();
+                }
+                if run.samples {
+                    // It fails if that thread has ended with an error, which is told below.
+                    let _ = reach.send(());
+                }
+            });
+            drop(reach);
+            let ends = looker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (begun.and(outcome.map_err(failed(experiment, run.mode.name()))), ends)
         });
         drop(readers);
-        let outcome = outcome.map_err(failed(experiment, run.mode.name()))?;
-        let mut ends = ends.into_iter();
-        let mut next = || ends.next().expect("it is called at both ends");
-        let (before, after) = (next()?, next()?);
+        let (outcome, ends) = (outcome?, ends?);
+        let counted = match &ends[..] {
+            [before, after] => after.since(before)?,
+            _ => Sample::default(),
+        };
         let (seen, keys) = reading.into_inner().end();
         if seen.wrong + seen.missing > 0 {
             return Err(BenchError::Invalid(format!(
@@ -261,7 +295,6 @@ impl Bench {
                 run.mode, seen.wrong, seen.missing
             )));
         }
-        let counted = after.since(&before);
         Ok(Read { interval: Interval { outcome, server_cpu_s: counted.cpu_s }, counted, seen, keys })
     }
 }

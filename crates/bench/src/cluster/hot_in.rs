@@ -27,31 +27,36 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
          hottest keys of each second and bursts, or the former alone",
         bench.words()
     );
-    let mut report = ExperimentReport::new(NAME, "Cold keys become the hottest", words)
-        .over("seconds since then")
-        .beside("SwitchKV paper");
+    let mut report = ExperimentReport::new(NAME, "Cold keys become the hottest", words).over("seconds since then");
+    let needed = keys as u64 * bench.rounds as u64 * 2;
+    if needed > bench.keys {
+        return Err(BenchError::Setting(format!(
+            "{NAME} makes {keys} keys hot in each round: --keys {needed} or more"
+        )));
+    }
     let run = Run {
         mode: CacheMode::Switched,
         warm_up: Duration::from_millis(bench.extent.scaled(4_000, 200)),
         measure: Duration::from_millis(bench.extent.scaled(6_000, 300)),
+        samples: false,
         stretch: Duration::from_millis(bench.extent.scaled(250, 50)),
         change: None,
     };
     let at_ns = run.warm_up.as_nanos() as u64;
     let run = Run { change: Some(ChangeAt { at_ns, pattern: Pattern::HotIn, keys }), ..run };
-    let progress = Progress::new(NAME, (REPORTS.len() * bench.rounds) as u64);
-    for (at, (reports, peer)) in REPORTS.into_iter().enumerate() {
-        let cluster = bench.up(&[CacheMode::Switched], &["--reports", reports])?;
-        let mut keys = bench.zipf(EXPONENT);
-        bench.warm(&cluster, &keys)?;
-        for round in 0..bench.rounds {
-            progress.at((at * bench.rounds + round) as u64);
-            let read = bench.read(NAME, &cluster, keys, &run, || Ok(()))?;
+    let progress = Progress::new(NAME, bench.rounds as u64);
+    let mut popularity = REPORTS.map(|_| bench.zipf(EXPONENT));
+    for round in 0..bench.rounds {
+        progress.at(round as u64);
+        for ((reports, peer), keys) in REPORTS.into_iter().zip(&mut popularity) {
+            let cluster = bench.up(&[CacheMode::Switched], &["--reports", reports])?;
+            bench.warm(&cluster, keys)?;
+            let read = bench.read(NAME, &cluster, keys.clone(), &run, || Ok(()))?;
             read.interval.expect_all_answered(NAME, peer)?;
             Timeline::of(&read.seen.hits, &run).record(&mut report, peer);
-            keys = read.keys;
+            *keys = read.keys;
+            cluster.down()?;
         }
-        cluster.down()?;
     }
     Ok(report)
 }

@@ -68,19 +68,28 @@ pub(super) struct Sample {
     pub operations: Vec<u64>,
     /// CPU time of all members, seconds.
     pub cpu_s: f64,
+    /// Whose counts these are.
+    pids: BTreeMap<u16, u32>,
 }
 
 impl Sample {
     /// What was counted since `before`; items as they are now.
-    pub fn since(&self, before: &Self) -> Self {
-        let operations = self.operations.iter().zip(&before.operations).map(|(now, then)| now.saturating_sub(*then));
-        Self {
-            hits: self.hits.saturating_sub(before.hits),
-            passed_on: self.passed_on.saturating_sub(before.passed_on),
+    ///
+    /// # Errors
+    /// A member was started again in between.
+    pub fn since(&self, before: &Self) -> Result<Self, BenchError> {
+        if self.pids != before.pids {
+            return Err(BenchError::Invalid("a member of the cluster has ended, and was started again".into()));
+        }
+        let operations = self.operations.iter().zip(&before.operations).map(|(now, then)| now - then);
+        Ok(Self {
+            hits: self.hits - before.hits,
+            passed_on: self.passed_on - before.passed_on,
             items: self.items,
             operations: operations.collect(),
             cpu_s: self.cpu_s - before.cpu_s,
-        }
+            pids: self.pids.clone(),
+        })
     }
 
     /// What the busiest backend has done over what they have done on average.
@@ -110,7 +119,8 @@ impl Processes {
         });
         let mut up = Self { child, folder: setup.folder.clone(), file: StaticFile::default(), last_words };
         let deadline = Instant::now() + START_MAX;
-        up.wait_for("its file", deadline, |up| Ok(up.pids().is_ok()))?;
+        // Members are started once the file is there.
+        up.wait_for("its file", deadline, |up| Ok(up.pids().is_ok_and(|pids| !pids.is_empty())))?;
         up.file = read_file(&setup.folder)?;
         up.wait_for("its members", deadline, Self::is_serving)?;
         Ok(up)
@@ -119,6 +129,9 @@ impl Processes {
     /// Whether all serve, as they say.
     fn is_serving(&self) -> Result<bool, BenchError> {
         let Ok(pids) = self.pids() else { return Ok(false) };
+        if pids.len() < self.file.members.len() {
+            return Ok(false);
+        }
         let serves = |id: u16, role: &Role| match role {
             Role::Backend { .. } => self.ask(id).get("serves").and_then(Value::as_bool) == Some(true),
             Role::Gateway { listen, .. } => pids.get(&id).is_some_and(|pid| listening::listens(*pid, listen.port())),
@@ -177,34 +190,44 @@ impl Processes {
         Ok(told.iter().filter_map(|(id, member)| Some((*id, pid(member)?))).collect())
     }
 
-    /// What they have counted. A member that is down has counted nothing.
+    /// What they have counted.
+    ///
+    /// # Errors
+    /// A member does not say.
     pub fn sample(&self) -> Result<Sample, BenchError> {
         let mut sample = Sample::default();
         for member in &self.file.members {
-            let number = |told: &Value, field: &str| told.get(field).and_then(Value::as_u64).unwrap_or(0);
+            let (id, role) = (member.id, member.role.name());
+            let number = |told: &Value, field: &str| {
+                let number = told.get(field).and_then(Value::as_u64);
+                number.ok_or_else(|| BenchError::Invalid(format!("{role} {id} does not say how it is")))
+            };
             match member.role {
                 Role::Cache => {
-                    let told = self.ask(member.id);
-                    sample.hits += number(&told, "hits");
-                    sample.passed_on += number(&told, "misses");
-                    sample.items += number(&told, "items");
+                    let told = self.ask(id);
+                    sample.hits += number(&told, "hits")?;
+                    sample.passed_on += number(&told, "misses")?;
+                    sample.items += number(&told, "items")?;
                 }
-                Role::Backend { .. } => sample.operations.push(number(&self.ask(member.id), "operations")),
+                Role::Backend { .. } => sample.operations.push(number(&self.ask(id), "operations")?),
                 Role::Controller | Role::Gateway { .. } => {}
             }
         }
-        // One that has just ended used what it used: it is not there to tell.
-        let used = |pid: &u32| process_usage::of(*pid).map_or(0.0, |usage| usage.cpu_s);
-        sample.cpu_s = self.pids()?.values().map(used).sum();
+        sample.pids = self.pids()?;
+        let used = sample.pids.values().map(|pid| Ok(process_usage::of(*pid)?.cpu_s));
+        sample.cpu_s = used.sum::<Result<f64, BenchError>>()?;
         Ok(sample)
     }
 
     /// Kills the cache nodes, with SIGKILL.
+    ///
+    /// # Errors
+    /// One of them is not up.
     pub fn kill_caches(&self) -> Result<(), BenchError> {
         let pids = self.pids()?;
-        let caches = self.file.caches();
-        let pids = caches.iter().filter_map(|cache| pids.get(&cache.0));
-        for pid in pids.filter_map(|pid| Pid::from_raw(*pid as i32)) {
+        for cache in self.file.caches() {
+            let pid = pids.get(&cache.0).and_then(|pid| Pid::from_raw(*pid as i32));
+            let pid = pid.ok_or_else(|| BenchError::Invalid(format!("cache node {} is not up", cache.0)))?;
             kill_process(pid, Signal::KILL)
                 .map_err(|error| BenchError::System { doing: "killing a cache node", source: error.into() })?;
         }

@@ -6,6 +6,9 @@ use super::bench::Run;
 use crate::metric;
 use crate::report::{ExperimentReport, median};
 
+/// What is told of a run and not of a stretch of it, as a variant.
+pub(super) const WHOLE: &str = "whole run";
+
 /// The share of the throughput before at which it counts as back.
 pub(super) const BACK: f64 = 0.9;
 
@@ -32,11 +35,17 @@ impl Timeline {
         Self { stretch: run.stretch, before_per_s, after_per_s: rates.split_off(begins) }
     }
 
-    /// Seconds until two stretches in a row reach [`BACK`] of what was before; as long as was looked at, if that never comes.
+    /// Seconds until, after the stretch in which least was served, two in a row reach [`BACK`] of what was before; as long as was looked at, if that
+    /// never comes. 0: it never fell below that.
     pub fn back_after_s(&self) -> f64 {
-        let is_back = |pair: &[f64]| pair.iter().all(|per_s| *per_s >= BACK * self.before_per_s);
-        let at = self.after_per_s.windows(2).position(is_back).unwrap_or(self.after_per_s.len());
-        at as f64 * self.stretch.as_secs_f64()
+        let is_back = |per_s: &f64| *per_s >= BACK * self.before_per_s;
+        if self.after_per_s.iter().all(is_back) {
+            return 0.0;
+        }
+        let least = (0..self.after_per_s.len()).min_by(|a, b| self.after_per_s[*a].total_cmp(&self.after_per_s[*b]));
+        let from = least.unwrap_or(0);
+        let back = self.after_per_s[from..].windows(2).position(|pair| pair.iter().all(is_back));
+        back.map_or(self.after_per_s.len(), |at| from + at) as f64 * self.stretch.as_secs_f64()
     }
 
     /// Records it over the time at which each stretch ends.
@@ -46,9 +55,9 @@ impl Timeline {
             report.record(&format!("{ends_s:.2} s"), peer, metric::SERVED, *per_s);
         }
         let least = self.after_per_s.iter().copied().fold(f64::INFINITY, f64::min);
-        report.record("", peer, metric::SERVED_BEFORE, self.before_per_s);
-        report.record("", peer, metric::SERVED_LEAST, least);
-        report.record("", peer, metric::BACK_AFTER, self.back_after_s());
+        report.record(WHOLE, peer, metric::SERVED_BEFORE, self.before_per_s);
+        report.record(WHOLE, peer, metric::SERVED_LEAST, least);
+        report.record(WHOLE, peer, metric::BACK_AFTER, self.back_after_s());
     }
 }
 
@@ -64,18 +73,21 @@ mod tests {
             mode: CacheMode::Switched,
             warm_up: Duration::from_secs(2),
             measure: Duration::from_secs(3),
+            samples: false,
             stretch: Duration::from_millis(500),
             change: None,
         };
-        let timeline = Timeline::of(&[1, 50, 52, 50, 5, 46, 20, 46, 47], &run);
+        let timeline = Timeline::of(&[1, 50, 52, 50, 49, 5, 20, 46, 47], &run);
         assert_eq!(timeline.before_per_s, 102.0);
-        assert_eq!(timeline.after_per_s, [10.0, 92.0, 40.0, 92.0, 94.0, 0.0]);
-        assert_eq!(timeline.back_after_s(), 1.5);
+        assert_eq!(timeline.after_per_s, [98.0, 10.0, 40.0, 92.0, 94.0, 0.0]);
         let mut report = ExperimentReport::new("dip", "Dip", "");
         timeline.record(&mut report, "guira");
         let median = |variant, metric| report.row(variant, "guira").and_then(|row| row.median(metric));
-        assert_eq!(median("", metric::SERVED_LEAST), Some(0.0));
-        assert_eq!(median("1.00 s", metric::SERVED), Some(92.0));
-        assert_eq!(Timeline { after_per_s: vec![1.0, 2.0], ..timeline }.back_after_s(), 1.0);
+        assert_eq!(median(WHOLE, metric::SERVED_LEAST), Some(0.0));
+        assert_eq!(median("1.00 s", metric::SERVED), Some(10.0));
+        assert_eq!(timeline.back_after_s(), 3.0, "the last was the least");
+        let back_after_s = |after_per_s| Timeline { after_per_s, ..timeline }.back_after_s();
+        assert_eq!(back_after_s(vec![98.0, 10.0, 92.0, 40.0, 92.0, 94.0, 92.0]), 2.0);
+        assert_eq!(back_after_s(vec![98.0, 92.0]), 0.0);
     }
 }

@@ -67,9 +67,18 @@ struct Counted {
 }
 
 fn count(bench: &Bench, reports: &str, under: &str, file: &Path, span: Duration) -> Result<Counted, BenchError> {
+    // One of a run before.
+    let _ = std::fs::remove_file(file);
     let flags = ["--caches", "0", "--reports", reports, "--backend-under", under];
     let cluster = bench.up(&[CacheMode::None], &flags)?;
-    let run = Run { mode: CacheMode::None, warm_up: Duration::ZERO, measure: span, stretch: span, change: None };
+    let run = Run {
+        mode: CacheMode::None,
+        warm_up: Duration::ZERO,
+        measure: span,
+        samples: false,
+        stretch: span,
+        change: None,
+    };
     let read = bench.read(NAME, &cluster, bench.zipf(EXPONENT), &run, || Ok(()))?;
     read.interval.expect_all_answered(NAME, reports)?;
     let reads = cluster.sample()?.operations.iter().sum();
