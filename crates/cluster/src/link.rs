@@ -74,7 +74,7 @@ pub struct Frame<M> {
 pub struct LinkFull;
 
 /// One end of a link.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Link<M> {
     /// Not acknowledged; the first has the number after `acked`.
     unacked: VecDeque<M>,

@@ -27,6 +27,7 @@ use guira_item::{
     store::{Record, StoreError, StoreState, Written},
 };
 use guira_routing::NodeId;
+use serde::Serialize;
 use std::sync::Arc;
 
 use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Number, Outbox};
@@ -88,7 +89,7 @@ pub enum Happened<'e> {
 }
 
 /// Who waits for a reply of a chain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 enum ReplyTo {
     /// A gateway's request.
     Request { gateway: NodeId, session: SessionId, number: Number, only_reads: bool, is_hot: bool },
@@ -120,8 +121,9 @@ pub struct BackendCounts {
 }
 
 /// A backend.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Backend {
+    #[serde(skip)]
     config: BackendConfig,
     state: StoreState,
     state_work: StateWork,
@@ -132,14 +134,16 @@ pub struct Backend {
     hot: HotKeys,
     /// On their way.
     operations: usize,
+    #[serde(skip)]
     replies: Vec<(ReplyTo, Reply)>,
     /// What this life waits for before it serves.
     start: Option<Start>,
+    #[serde(skip)]
     counts: BackendCounts,
 }
 
 /// The wait for the end of earlier lives' leases.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Start {
     unheard: BTreeSet<NodeId>,
     until: Moment,

@@ -19,6 +19,7 @@ use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId};
 use guira_item::{Answer, Key, Moment, Operation, Span};
 use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
+use serde::Serialize;
 
 use crate::{
     AskId, Body, Drift, ITEM_LEN_MAX, Message, Number, Outbox, Said,
@@ -97,9 +98,11 @@ pub struct GatewayCounts {
 }
 
 /// A gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Gateway {
+    #[serde(skip)]
     config: GatewayConfig,
+    #[serde(skip)]
     routes: RouteTable,
     controller: Initiator,
     upstreams: BTreeMap<NodeId, Upstream>,
@@ -109,17 +112,18 @@ pub struct Gateway {
     timers: BTreeSet<(Moment, Number)>,
     suspects: BTreeMap<NodeId, Suspect>,
     flushes: BTreeMap<AskId, Flush>,
+    #[serde(skip)]
     counts: GatewayCounts,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Suspect {
     unanswered: u32,
     until: Moment,
 }
 
 /// A flush that some backends have yet to answer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Flush {
     left: usize,
     /// The worst that was answered.
