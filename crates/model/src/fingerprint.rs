@@ -3,7 +3,7 @@
 //! Always true: it goes over all that a core keeps, as its `Serialize` tells it, but for what cannot make a difference here:
 //! - a moment counts as the ticks until it comes, from now; what is due is due, however long it has been. Of [`SINCE`] it matters whether a tick
 //!   has gone by. So states that differ in nothing but when they are, are one, and there is no end of time;
-//! - lengths of time (all are below a tick, or the same in all states), seconds (no item ends), and the fields of [`PASSED_OVER`], are left out;
+//! - lengths of time (all are below a tick, or the same in all states), but for those of a gateway's requests, seconds (no item ends), and the fields of [`PASSED_OVER`], are left out;
 //! - loads, and the queries from which they come, are left out: there is room in the cache node for every key;
 //! - maps count in any order.
 
@@ -44,6 +44,10 @@ const PASSED_OVER: [&str; 12] = [
     "queries",
 ];
 
+/// Structs in which moments and lengths of time count to the nanosecond: of a gateway's requests, which is due first says in which order they
+/// are sent again.
+const EXACT: [&str; 2] = ["Pending", "Upstream"];
+
 /// The field that tells since when something waits.
 const SINCE: &str = "since";
 
@@ -62,6 +66,7 @@ struct Printer {
     sum: u64,
     field: &'static str,
     is_moment: bool,
+    is_exact: bool,
 }
 
 /// Nothing goes wrong.
@@ -84,7 +89,7 @@ impl Error for Never {
 
 impl Printer {
     fn new(now: Moment) -> Self {
-        Self { now, sum: 0x243f_6a88_85a3_08d3, field: "", is_moment: false }
+        Self { now, sum: 0x243f_6a88_85a3_08d3, field: "", is_moment: false, is_exact: false }
     }
 
     fn put(&mut self, word: u64) {
@@ -113,6 +118,8 @@ impl Printer {
         let now = self.now;
         let ticks = if self.field == SINCE {
             u64::from(now.since(moment) >= TICK)
+        } else if self.is_exact {
+            moment.since(now).ns().min(IN_SIGHT * TICK.ns())
         } else {
             moment.since(now).ns().div_ceil(TICK.ns()).min(IN_SIGHT)
         };
@@ -201,7 +208,8 @@ impl<'p> Serializer for &'p mut Printer {
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, name: &'static str, inner: &T) -> Done {
         match name {
-            "Span" | "Time" => Ok(()),
+            "Time" => Ok(()),
+            "Span" if !self.is_exact => Ok(()),
             _ => {
                 self.is_moment = name == "Moment";
                 inner.serialize(self)
@@ -248,8 +256,9 @@ impl<'p> Serializer for &'p mut Printer {
         Ok(Parts { is_unordered: true, ..Parts::of(self) })
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Parts<'p>, Never> {
-        Ok(Parts::of(self))
+    fn serialize_struct(self, name: &'static str, _: usize) -> Result<Parts<'p>, Never> {
+        let was_exact = std::mem::replace(&mut self.is_exact, EXACT.contains(&name));
+        Ok(Parts { was_exact, ..Parts::of(self) })
     }
 
     fn serialize_struct_variant(
@@ -268,6 +277,7 @@ impl<'p> Serializer for &'p mut Printer {
 struct Parts<'p> {
     printer: &'p mut Printer,
     is_unordered: bool,
+    was_exact: bool,
     /// Of a map, the key's number.
     key: u64,
     count: u64,
@@ -276,7 +286,7 @@ struct Parts<'p> {
 
 impl<'p> Parts<'p> {
     fn of(printer: &'p mut Printer) -> Self {
-        Self { printer, is_unordered: false, key: 0, count: 0, any_order: 0 }
+        Self { was_exact: printer.is_exact, printer, is_unordered: false, key: 0, count: 0, any_order: 0 }
     }
 
     fn part(&mut self, part: &(impl Serialize + ?Sized)) -> Done {
@@ -341,6 +351,7 @@ macro_rules! fields {
             }
 
             fn end(self) -> Done {
+                self.printer.is_exact = self.was_exact;
                 Ok(())
             }
         })*

@@ -72,7 +72,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         sessions_max: bounds.of(0, 1, 1),
         gateways_are_near: true,
         room: 1,
-        faults: Faults { losses: bounds.of(Some(0), Some(0), None), ..none },
+        faults: Faults { losses: bounds.of(Some(0), None, None), ..none },
         settles_one_in: bounds.of(1, 16, 16),
         mutant: None,
     };
@@ -82,9 +82,9 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             name: "leases",
             about: "what makes a lease go on comes late, and again",
             clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
-            sessions_max: 0,
+            sessions_max: bounds.of(0, 0, 1),
             room: 2,
-            faults: Faults { doublings: bounds.of(Some(1), Some(1), None), resends: Some(0), ..none },
+            faults: Faults { doublings: bounds.of(Some(1), None, None), resends: Some(0), ..none },
             ..base.clone()
         },
         Scenario {
