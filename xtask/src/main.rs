@@ -27,7 +27,7 @@ usage: cargo xtask CHORE
   check                          formatting, clippy and documentation, warnings being errors
   test                           everything CI runs: check, the tests, model, fuzz, deny, tiny benchmarks
   test --cassandra               the tests with three nodes of Cassandra, one of which is killed
-  model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH
+  model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH, the cluster's models
   sanitize                       the tests of the crates with unsafe code under AddressSanitizer
   sim [ARGUMENTS...]             `guira sim ARGUMENTS...`, optimised; without any: the hours of CI
   fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)

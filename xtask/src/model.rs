@@ -1,4 +1,4 @@
-//! `model`: the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
+//! `model`: the switched cluster in every order of what can happen, within the bounds of CI; and the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
 //! their threads within its bounds, shuttle the whole table, the whole map and the whole of CPHASH through random schedules.
 
 use crate::run::{Failed, Run};
@@ -7,7 +7,7 @@ use crate::run::{Failed, Run};
 const CHECKERS: [(&str, &[&str]); 2] =
     [("loom", &["guira-sync", "guira-cuckoo"]), ("shuttle", &["guira-cuckoo", "guira-cphash"])];
 
-/// Runs every test named `loom`, then every test named `shuttle`.
+/// Runs every test named `loom`, then every test named `shuttle`, then `guira model`.
 ///
 /// # Errors
 /// A model fails, or a checker has none: a check that checks nothing has failed.
@@ -27,5 +27,6 @@ pub fn model(run: &mut Run) -> Result<(), Failed> {
             return Err(Failed(format!("models: no test is named {checker}, so nothing was checked")));
         }
     }
-    Ok(())
+    let command = run.command("cargo run --release --locked --package guira -- model --bounds ci");
+    run.step("models of the switched cluster", command).map(drop)
 }

@@ -18,9 +18,10 @@ use guira_item::{
     Answer, Change, Current, Death, Expiry, Get, Hit, NewValue, Operation, Store, StoreMode, Time, apply,
     store::{Generation, StoreError},
 };
+use serde::Serialize;
 
 /// An operation that owns its value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Owned {
     /// With an empty value.
     operation: Operation<'static>,
@@ -30,7 +31,7 @@ pub struct Owned {
 }
 
 /// How used an item was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct UseBefore {
     fetched: bool,
     idle_s: u32,
@@ -75,7 +76,7 @@ impl Owned {
 }
 
 /// An item as the store has it, in the server's time.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Item {
     /// Client flags.
     pub flags: u32,
@@ -116,7 +117,7 @@ impl Item {
 }
 
 /// What the store has under the key.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub enum Base {
     /// Not known yet.
     Unknown,
@@ -130,7 +131,7 @@ pub enum Base {
 const ROUND_LEN_MAX: usize = 4 << 20;
 
 /// What is answered.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub enum Reply {
     /// A read has found something; with its value if that was wanted.
     Hit(Hit, Option<Arc<[u8]>>),
@@ -190,14 +191,14 @@ impl Setting<'_> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Asked<R> {
     operation: Owned,
     reply_to: R,
 }
 
 /// What was asked and applied, and waits for the write.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Held<R> {
     asked: Asked<R>,
     reply: Reply,
@@ -205,7 +206,7 @@ struct Held<R> {
 }
 
 /// All that goes on about one key; replies go to an `R`.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Chain<R> {
     base: Base,
     waiting: VecDeque<Asked<R>>,

@@ -105,7 +105,7 @@ pub struct Frame<M> {
 pub struct LinkFull;
 
 /// One end of a link.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Link<M> {
     bounds: LinkBounds,
     /// Bytes in `unacked`.

@@ -16,6 +16,7 @@ mod help;
 mod kept;
 mod lock_memory;
 mod mistake;
+mod model;
 mod node;
 mod options;
 mod pidfile;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Ok(Call::Run(Command::Cluster(arguments))) => cluster::run(arguments),
         Ok(Call::Run(Command::Node(arguments))) => node::run(&arguments),
         Ok(Call::Run(Command::Sim(arguments))) => sim::run(&arguments),
+        Ok(Call::Run(Command::Model(arguments))) => model::run(&arguments),
         Ok(Call::Run(Command::Bench(arguments))) => bench::run(*arguments),
         Err(line) => Err(line),
     };

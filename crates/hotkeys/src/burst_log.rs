@@ -10,7 +10,7 @@
 use crate::key_slots::{KeySlots, Slot};
 
 /// The last so many queries.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BurstLog {
     keys: KeySlots,
     /// Visits, by slot.

@@ -28,6 +28,7 @@ impl Slot {
 pub(crate) struct Absent(u64);
 
 /// A bounded set of keys.
+#[derive(Clone)]
 pub(crate) struct KeySlots {
     /// Each with its hash.
     keys: Vec<(u64, Vec<u8>)>,

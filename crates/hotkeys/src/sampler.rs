@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 /// Picks each query with the same probability, whatever was picked before.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sampler {
     one_in: u32,
     /// Queries until the next one that is picked.

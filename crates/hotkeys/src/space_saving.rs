@@ -51,7 +51,7 @@ struct Bucket {
 }
 
 /// Counts how often keys are seen, for as many as there is room for: the most frequent ones are among them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SpaceSaving {
     keys: KeySlots,
     /// By slot.

@@ -17,7 +17,7 @@ pub struct HotKey {
 ///
 /// Always true: there are at most `len_max`, hottest first, and all of them were among the `len_max` of the last segment that may have been seen
 /// most often.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TopKeys {
     counter: SpaceSaving,
     hottest: Vec<HotKey>,
@@ -39,6 +39,11 @@ impl TopKeys {
     /// Counts a query. O(1).
     pub fn see(&mut self, key: &[u8]) {
         self.counter.see(key);
+    }
+
+    /// The keys that are tracked in this segment, those seen most often first.
+    pub fn seen(&self) -> impl Iterator<Item = &[u8]> {
+        self.counter.descending().map(|(key, _)| key)
     }
 
     /// How often a key was seen in this segment so far, if it is tracked.

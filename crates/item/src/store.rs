@@ -62,10 +62,12 @@ impl<V: AsRef<[u8]>> Record<V> {
 
 /// Counts the `flush_all`s of a store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Generation(pub u32);
 
 /// What a store keeps beside the items, as one piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StoreState {
     /// Items of earlier generations are gone.
     pub generation: Generation,
@@ -149,17 +151,20 @@ pub type Visit = Box<dyn FnMut(Key<'_>, &Record<&[u8]>) -> ControlFlow<()> + Sen
 
 /// Why a store did not do what it was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StoreError {
     /// It may have happened all the same, or happen yet; what a read that is asked for later finds, stays.
     pub unknown: bool,
     /// What kind of failure it is.
     pub kind: StoreErrorKind,
     /// What the store says, in one line.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub told: Arc<str>,
 }
 
 /// Kinds of failures that are treated differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub enum StoreErrorKind {
     /// It has more to do than it takes on; later it may go.
     Busy,

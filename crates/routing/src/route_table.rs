@@ -28,6 +28,7 @@ impl fmt::Display for TableFull {
 impl std::error::Error for TableFull {}
 
 /// The rules, by hash.
+#[derive(Clone)]
 pub struct RouteTable {
     nodes: HashMap<KeyHash, NodeId, Rehash>,
     len_max: usize,
@@ -93,6 +94,7 @@ impl RouteTable {
 }
 
 /// Hashes what is a hash already, by secrets of the table's own.
+#[derive(Clone)]
 struct Rehash(RapidSecrets);
 
 impl BuildHasher for Rehash {

@@ -27,6 +27,7 @@ use guira_item::{
     store::{Record, StoreError, StoreState, Written},
 };
 use guira_routing::NodeId;
+use serde::Serialize;
 use std::sync::Arc;
 
 use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Outbox};
@@ -92,7 +93,7 @@ pub enum Happened<'e> {
 }
 
 /// Who waits for a reply of a chain.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 enum ReplyTo {
     /// A gateway's request.
     Request { asked: Asked, is_hot: bool, value_len: usize },
@@ -124,8 +125,9 @@ pub struct BackendCounts {
 }
 
 /// A backend.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Backend {
+    #[serde(skip)]
     config: BackendConfig,
     state: StoreState,
     state_work: StateWork,
@@ -138,14 +140,16 @@ pub struct Backend {
     operations: usize,
     /// Bytes of the values in them.
     operations_len: usize,
+    #[serde(skip)]
     replies: Vec<(ReplyTo, Reply)>,
     /// What this life waits for before it serves.
     start: Option<Start>,
+    #[serde(skip)]
     counts: BackendCounts,
 }
 
 /// The wait for the end of earlier lives' leases.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Start {
     unheard: BTreeSet<NodeId>,
     until: Moment,

@@ -22,6 +22,7 @@ use guira_hotkeys::{Alpha, admission_threshold};
 use guira_item::{Change, Current, Moment, Operation, Span, apply};
 use guira_routing::{KeyHash, Load, NodeId, PartitionMap};
 use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
+use serde::Serialize;
 
 use crate::{
     Ask, Body, Drift, Happened, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said,
@@ -107,8 +108,9 @@ pub struct CacheCounts {
 }
 
 /// A cache node.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CacheNode {
+    #[serde(skip)]
     config: CacheConfig,
     sources: BTreeMap<NodeId, Initiator>,
     controller: Initiator,
@@ -121,11 +123,13 @@ pub struct CacheNode {
     exchanges: f64,
     exchanges_at: Moment,
     segment_from: Moment,
+    #[serde(skip)]
     rng: Xoshiro256PlusPlus,
+    #[serde(skip)]
     counts: CacheCounts,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Fetching {
     source: NodeId,
     since: Moment,

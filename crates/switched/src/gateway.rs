@@ -22,6 +22,7 @@ use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Key, Moment, Operation, Span};
 use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
+use serde::Serialize;
 
 use crate::{
     AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said,
@@ -108,9 +109,11 @@ pub struct GatewayCounts {
 }
 
 /// A gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Gateway {
+    #[serde(skip)]
     config: GatewayConfig,
+    #[serde(skip)]
     routes: RouteTable,
     controller: Initiator,
     upstreams: BTreeMap<NodeId, Upstream>,
@@ -120,17 +123,18 @@ pub struct Gateway {
     timers: BTreeSet<(Moment, Number)>,
     suspects: BTreeMap<NodeId, Suspect>,
     flushes: BTreeMap<AskId, Flush>,
+    #[serde(skip)]
     counts: GatewayCounts,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Suspect {
     unanswered: u32,
     until: Moment,
 }
 
 /// A flush that some backends have yet to answer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Flush {
     left: usize,
     /// The worst that was answered.

@@ -6,6 +6,7 @@
 use guira_cluster::{Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
+use serde::Serialize;
 
 use crate::{Body, Drift, Message, Mutant, Outbox, told};
 
@@ -13,25 +14,27 @@ use crate::{Body, Drift, Message, Mutant, Outbox, told};
 const OPEN_AGAIN_AFTER: Span = Span::from_ms(50);
 
 /// One end of sessions with one other node.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Initiator {
     peer: NodeId,
+    #[serde(skip)]
     drift: Drift,
     opening: Opening,
     /// Sessions up to here are void.
     floor: SessionId,
     state: State,
+    #[serde(skip)]
     mutant: Option<Mutant>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 enum State {
     Opening { again_at: Moment },
     Open(Open),
 }
 
 /// A session that is there.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Open {
     pub(crate) id: SessionId,
     pub(crate) link: Link<Body>,

@@ -5,6 +5,7 @@
 use guira_chain::Reply;
 use guira_item::store::{StoreState, Write};
 use guira_routing::NodeId;
+use serde::Serialize;
 
 use crate::Message;
 
@@ -12,7 +13,7 @@ use crate::Message;
 const KEPT_LEN_MAX: usize = 1 << 20;
 
 /// Names what a gateway was asked.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct AskId(pub u64);
 
 /// What a backend wants of its store.

@@ -11,6 +11,7 @@ use guira_chain::Item;
 use guira_cluster::{Frame, Link, Opening, Seq, SessionId};
 use guira_item::{Key, Moment, Span, store::StoreState};
 use guira_routing::NodeId;
+use serde::Serialize;
 
 use super::{Backend, BackendConfig, Reports};
 use crate::{Body, ItemCopy, Loaded, Message, Mutant, Outbox, told};
@@ -22,7 +23,7 @@ const DECLINED_MAX: usize = 1_000;
 const INTERVALS: u64 = 4;
 
 /// What is known of one cache node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct CachePeer {
     last_opening: Opening,
     live: Option<Session>,
@@ -31,7 +32,7 @@ pub(super) struct CachePeer {
     declined: HashSet<Box<[u8]>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Session {
     id: SessionId,
     link: Link<Body>,
@@ -46,7 +47,7 @@ struct Session {
 }
 
 /// A change waits for this to be heard.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Wait {
     seq: Seq,
     since: Moment,

@@ -9,6 +9,7 @@ use guira_chain::Reply;
 use guira_cluster::{Opening, SessionId};
 use guira_item::{Answer, Moment};
 use guira_routing::NodeId;
+use serde::Serialize;
 
 use super::{Backend, OPERATIONS_MAX, ReplyTo};
 use crate::{Ask, Asker, Message, Mutant, Number, Outbox, Said};
@@ -18,7 +19,7 @@ const WINDOW_MAX: usize = 1 << 13;
 const _: () = assert!(crate::gateway::PENDING_MAX < WINDOW_MAX);
 
 /// What has become of a request.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 enum Outcome {
     UnderWay {
         only_reads: bool,
@@ -64,7 +65,7 @@ impl Asked {
 }
 
 /// One gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Client {
     session: SessionId,
     done_below: Number,

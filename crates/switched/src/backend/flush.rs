@@ -11,6 +11,7 @@ use guira_item::{
     Answer, Moment, Span,
     store::{Generation, StoreError, StoreState},
 };
+use serde::Serialize;
 
 use super::{Backend, VOID_AGAIN_AFTER, clients::Asked};
 use crate::{Asker, Message, Outbox, StoreCall};
@@ -22,7 +23,7 @@ const VERSIONS_AT_ONCE: u64 = 1 << 20;
 const AGAIN_AFTER: Span = Span::from_ms(100);
 
 /// The state and what is to become of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct StateWork {
     /// What the store is writing.
     under_way: Option<StoreState>,
@@ -32,7 +33,7 @@ pub(super) struct StateWork {
     stage: Stage,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 enum Stage {
     /// No flush is under way.
     #[default]

@@ -2,6 +2,7 @@
 
 use guira_hotkeys::{Alpha, BurstLog, Sampler, TopKeys};
 use guira_item::{Moment, Span};
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 use crate::Loaded;
 
@@ -64,7 +65,7 @@ impl Default for HotConfig {
 }
 
 /// The trackers of one backend.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct HotKeys {
     config: HotConfig,
     sampler: Sampler,
@@ -75,6 +76,17 @@ pub(super) struct HotKeys {
     queries: u64,
     /// In the last one.
     per_s: f64,
+}
+
+/// What of it can matter later: for who compares states.
+impl Serialize for HotKeys {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("HotKeys", 3)?;
+        fields.serialize_field("wake_at", &self.wake_at())?;
+        fields.serialize_field("seen", &self.top.seen().collect::<Vec<_>>())?;
+        fields.serialize_field("queries", &self.queries)?;
+        fields.end()
+    }
 }
 
 impl HotKeys {

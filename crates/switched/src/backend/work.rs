@@ -12,12 +12,13 @@ use guira_item::{
     store::{Condition, Record, StoreError, StoreErrorKind, Write, Written},
 };
 use guira_routing::NodeId;
+use serde::Serialize;
 
 use super::{Backend, ReplyTo};
 use crate::{Mutant, Outbox, StoreCall};
 
 /// Work for one key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Work {
     chain: Chain<ReplyTo>,
     /// A change that the store has, or may have.
@@ -25,7 +26,7 @@ pub(super) struct Work {
 }
 
 /// A change of which cache nodes are told.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Told {
     outcome: Result<(), StoreError>,
     /// Sessions that have to hear of it, or end.

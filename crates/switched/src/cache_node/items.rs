@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use guira_hotkeys::{Alpha, KeyLoad};
 use guira_routing::{KeyHash, NodeId};
 use rand::{Rng, RngExt};
+use serde::{Serialize, Serializer};
 
 use crate::{ItemCopy, KeyBytes};
 
@@ -14,12 +15,17 @@ use crate::{ItemCopy, KeyBytes};
 const EVICTION_SAMPLE: usize = 16;
 
 /// An item.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Cached {
     pub(super) source: NodeId,
     pub(super) hash: KeyHash,
     pub(super) item: ItemCopy,
+    #[serde(serialize_with = "load_per_s")]
     pub(super) load: KeyLoad,
+}
+
+fn load_per_s<S: Serializer>(load: &KeyLoad, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(load.per_s())
 }
 
 impl Cached {
@@ -29,8 +35,9 @@ impl Cached {
 }
 
 /// All items.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Items {
+    #[serde(skip)]
     places: HashMap<Box<[u8]>, usize>,
     items: Vec<(Box<[u8]>, Cached)>,
     bytes: usize,

@@ -3,11 +3,12 @@
 use guira_chain::Owned;
 use guira_item::{Key, Moment, Span};
 use guira_routing::{KeyHash, NodeId};
+use serde::Serialize;
 
 use crate::{Ask, AskId, Asker, Message, Outbox};
 
 /// What is asked.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) enum What {
     Operation { key: Box<[u8]>, hash: KeyHash, operation: Owned },
     Flush,
@@ -24,7 +25,7 @@ impl What {
 }
 
 /// A request that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Pending {
     pub(super) ask: AskId,
     pub(super) backend: NodeId,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use guira_cluster::{Opening, SessionId};
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
+use serde::Serialize;
 
 use crate::{Message, Number, Outbox};
 
@@ -12,7 +13,7 @@ use crate::{Message, Number, Outbox};
 const JOIN_AGAIN_AFTER: Span = Span::from_ms(20);
 
 /// A backend, as a gateway sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Upstream {
     opening: Opening,
     session: Option<SessionId>,

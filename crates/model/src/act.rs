@@ -1,0 +1,44 @@
+//! What can happen next.
+
+use crate::disk::Fate;
+
+/// Who has a clock that leases go by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timed {
+    /// The backend.
+    Backend,
+    /// The cache node.
+    Cache,
+}
+
+/// What becomes of a message, by its place among those that are under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// It comes.
+    Comes,
+    /// It comes, and may come again.
+    ComesAndStays,
+    /// It does not come any more.
+    IsLost,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// A client asks what is next.
+    Asks(usize),
+    /// Something becomes of a message.
+    Datagram(usize, Way),
+    /// Something becomes of a call of the disk.
+    Disk(usize, Fate),
+    /// A clock goes on by a tick; its node has not looked at it yet.
+    ClockGoesOn(Timed),
+    /// A node does what is due.
+    DoesWhatIsDue(Timed),
+    /// A gateway has waited for long enough.
+    GatewayWaited(usize),
+    /// The backend dies when so many calls of its disk have happened, and begins another life.
+    BackendDies(usize),
+    /// The cache node dies and begins another life.
+    CacheDies,
+}

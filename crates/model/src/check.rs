@@ -1,0 +1,129 @@
+//! Goes through all states of a model, and tells what was found.
+
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use crate::{
+    act::Act,
+    scenario::{Begins, Scenario},
+    world::World,
+};
+
+const LINEARIZABLE: &str = "every answer is linearizable for its key";
+const ENDS: &str = "everything is answered once faults stop";
+const HITS: &str = "the cache node answers";
+const DONE: &str = "all clients are done";
+
+struct Checked {
+    scenario: Scenario,
+    first: World,
+}
+
+impl Model for Checked {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![self.first.clone()]
+    }
+
+    fn actions(&self, state: &World, acts: &mut Vec<Act>) {
+        state.acts(&self.scenario, acts);
+    }
+
+    fn next_state(&self, last: &World, act: Act) -> Option<World> {
+        Some(last.after(&self.scenario, act))
+    }
+
+    fn within_boundary(&self, state: &World) -> bool {
+        state.is_within(&self.scenario)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(LINEARIZABLE, |_, state: &World| state.are_possible()),
+            Property::always(ENDS, |model: &Self, state: &World| {
+                !state.print().is_multiple_of(model.scenario.settles_one_in) || state.settles_after(&model.scenario)
+            }),
+            Property::sometimes(HITS, |model: &Self, state: &World| state.hits() > model.first.hits()),
+            Property::sometimes(DONE, |model: &Self, state: &World| state.all_are_done(&model.scenario)),
+        ]
+    }
+}
+
+/// What came of going through a model.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// States that are not the same.
+    pub states: usize,
+    /// States that were come to, the same ones again included.
+    pub come_to: usize,
+    /// Acts on the longest of the shortest ways to a state.
+    pub depth: usize,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What is not as it should be.
+    pub found: Option<Found>,
+    /// What never came about though it should: then a model that shows nothing wrong shows nothing.
+    pub missing: Vec<&'static str>,
+}
+
+/// A way to what should not be.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What should be.
+    pub promise: &'static str,
+    /// What has happened, one line an act.
+    pub trace: Vec<String>,
+}
+
+/// Goes through all states of a model, with so many threads; stops at the first that should not be, which is one of those that the fewest acts lead to.
+pub fn check(scenario: &Scenario, threads: usize) -> Report {
+    let started = Instant::now();
+    let model = Checked { first: World::first(scenario), scenario: scenario.clone() };
+    let checker = model.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let mut discoveries = checker.discoveries();
+    let failed = [LINEARIZABLE, ENDS].into_iter().find_map(|promise| Some((promise, discoveries.remove(promise)?)));
+    let found = failed.map(|(promise, path)| {
+        let steps = path.into_vec();
+        let mut trace: Vec<String> = Vec::new();
+        for (state, act) in &steps {
+            if let (Some(line), true) = (trace.last_mut(), !state.told.is_empty()) {
+                *line += &format!(" -- {state}");
+            }
+            trace.extend(act.map(|act| state.tell(scenario, act)));
+        }
+        Found { promise, trace }
+    });
+    // What is not cached at first need not be so later.
+    let wanted = if scenario.begins == Begins::Empty { &[DONE][..] } else { &[HITS, DONE] };
+    let missing = wanted.iter().copied().filter(|name| !discoveries.contains_key(name)).collect();
+    Report {
+        states: checker.unique_state_count(),
+        come_to: checker.state_count(),
+        depth: checker.max_depth(),
+        elapsed: started.elapsed(),
+        found,
+        missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{Bounds, models};
+
+    /// If two states that are taken for one could go different ways, how many there are would depend on which of them was come to first: that was so
+    /// when it was left out of a gateway's number which of its requests is due first.
+    #[test]
+    fn a_model_has_as_many_states_whichever_way_it_is_gone_through() {
+        for scenario in models(Bounds::Small).into_iter().filter(|model| model.name != "drops") {
+            let scenario = Scenario { settles_one_in: u64::MAX, ..scenario };
+            let checked = || Checked { first: World::first(&scenario), scenario: scenario.clone() };
+            let breadth_first = checked().checker().spawn_bfs().join().unique_state_count();
+            let depth_first = checked().checker().spawn_dfs().join().unique_state_count();
+            assert_eq!(breadth_first, depth_first, "{}", scenario.name);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Who is in a model: one backend, one cache node, gateways; what each begins a life as.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use guira_cluster::{Frame, Incarnation, NodeClock, Opening, Seq, SessionId};
+use guira_hotkeys::Alpha;
+use guira_item::{Moment, Span, store::StoreState};
+use guira_routing::{KeyHash, NodeId, PartitionMap, RuleUpdate};
+use guira_switched::{
+    Body, Drift, Message, Outbox,
+    backend::{Backend, BackendConfig, HotConfig, Reports},
+    cache_node::{CacheConfig, CacheNode},
+    gateway::{Gateway, GatewayConfig, Happened},
+};
+use serde::Serialize;
+
+use crate::{
+    fingerprint::{TICK, fingerprint},
+    scenario::{KEYS, Scenario},
+};
+
+pub(crate) const CONTROLLER: NodeId = NodeId(1);
+pub(crate) const CACHE: NodeId = NodeId(2);
+pub(crate) const BACKEND: NodeId = NodeId(3);
+pub(crate) const FIRST_GATEWAY: u16 = 10;
+
+/// Longer than anything that happens here.
+const FOR_EVER: Span = Span::from_ms(1 << 45);
+
+/// The first tick: what has never been done was long ago.
+const FIRST_TICK: u64 = 1_000;
+
+/// What a life's number is multiplied by: no life begins so many sessions.
+const SESSIONS_MAX: u64 = 1_000;
+
+/// A member, in one of its lives.
+#[derive(Clone, Debug, Serialize)]
+#[serde(bound = "")]
+pub(crate) struct Node<C> {
+    #[serde(skip)]
+    pub(crate) core: Arc<C>,
+    print: u64,
+    pub(crate) life: u64,
+    #[serde(skip)]
+    pub(crate) ticks: u64,
+}
+
+impl<C: Serialize> Node<C> {
+    pub(crate) fn new(core: C) -> Self {
+        Self { core: Arc::new(core), print: 0, life: 1, ticks: FIRST_TICK }
+    }
+
+    /// Its clock.
+    pub(crate) fn now(&self) -> Moment {
+        moment(self.ticks)
+    }
+
+    /// It, or its clock, has changed.
+    pub(crate) fn changed(&mut self) {
+        self.print = fingerprint(&*self.core, self.now());
+    }
+}
+
+fn moment(ticks: u64) -> Moment {
+    Moment::from_ns(ticks * TICK.ns())
+}
+
+fn incarnation(life: u64) -> Incarnation {
+    Incarnation(life * SESSIONS_MAX)
+}
+
+fn apart(key: &[u8]) -> KeyHash {
+    KeyHash(key.first().map_or(0, |first| u64::from(*first) << 56))
+}
+
+fn alike(_: &[u8]) -> KeyHash {
+    KeyHash(7)
+}
+
+/// The bound on clocks, and a lease, of which the holder's part ends `ticks - 1` of its ticks after it was asked for, and the granter's `ticks + 1`
+/// after it was granted. Clocks that are one tick apart at most go two ticks more than one another meanwhile: as much as the bound allows.
+pub(crate) fn lease(ticks: u64) -> (Drift, Span) {
+    (Drift { ppm: (1_000_000 / ticks) as u32 }, TICK.times(ticks) - Span::from_ms(1))
+}
+
+impl Scenario {
+    fn hash_of(&self) -> fn(&[u8]) -> KeyHash {
+        if self.hashes_collide { alike } else { apart }
+    }
+
+    fn partitions() -> Arc<PartitionMap> {
+        Arc::new(PartitionMap::over(&[BACKEND]).expect("one is not too many"))
+    }
+
+    fn clock() -> NodeClock {
+        NodeClock::set(Moment::default(), Duration::from_secs(1_800_000_000))
+    }
+
+    pub(crate) fn names_of_gateways(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.gateways).map(|at| NodeId(FIRST_GATEWAY + at))
+    }
+
+    pub(crate) fn backend(&self, life: u64, ticks: u64, state: StoreState) -> Backend {
+        let (drift, lease) = lease(self.lease_ticks);
+        let hot = HotConfig {
+            // Each read bursts.
+            reports: if self.reports { Reports::Both } else { Reports::EveryQuery },
+            segment: if self.reports { TICK } else { FOR_EVER },
+            reported: KEYS.len(),
+            tracked: KEYS.len(),
+            alpha: Alpha::new(1.0).expect("above 0"),
+            sample_one_in: 1,
+            burst_log: 1,
+            burst_visits: 0,
+            burst_load_min: 0.0,
+            seed: 0,
+        };
+        let config = BackendConfig {
+            me: BACKEND,
+            incarnation: incarnation(life),
+            caches: vec![CACHE],
+            gateways: self.names_of_gateways().collect(),
+            lease,
+            drift,
+            clock: Self::clock(),
+            item_len_max: 1_000,
+            hot,
+            mutant: self.mutant,
+        };
+        Backend::new(config, state, moment(ticks))
+    }
+
+    pub(crate) fn cache(&self, life: u64, ticks: u64) -> CacheNode {
+        let config = CacheConfig {
+            me: CACHE,
+            incarnation: incarnation(life),
+            backends: vec![BACKEND],
+            controller: CONTROLLER,
+            partitions: Self::partitions(),
+            hash_of: self.hash_of(),
+            items_max: self.items_max,
+            bytes_max: 1_000,
+            drift: lease(self.lease_ticks).0,
+            clock: Self::clock(),
+            segment: FOR_EVER,
+            alpha: Alpha::new(1.0).expect("above 0"),
+            threshold_rank: 0.1,
+            exchanges_per_s: 1.0,
+            seed: 0,
+            mutant: self.mutant,
+        };
+        CacheNode::new(config, moment(ticks))
+    }
+
+    /// A gateway; the first one has a rule for every key.
+    pub(crate) fn gateway(&self, name: NodeId) -> Gateway {
+        let config = GatewayConfig {
+            me: name,
+            incarnation: incarnation(1),
+            partitions: Self::partitions(),
+            hash_of: self.hash_of(),
+            controller: CONTROLLER,
+            routes_max: KEYS.len(),
+            drift: Drift::default(),
+            resend_after: Span::from_ms(20),
+            answer_within: FOR_EVER,
+            pending_max: 100,
+            seed: 0,
+        };
+        let mut gateway = Gateway::new(config);
+        if name == NodeId(FIRST_GATEWAY) {
+            let (now, mut out) = (moment(FIRST_TICK), Outbox::default());
+            let session = SessionId { incarnation: incarnation(1), opening: Opening::first_of(incarnation(1)) };
+            let opened = Message::Opened { session, at: now, lease: FOR_EVER };
+            gateway.step(now, Happened::Message(CONTROLLER, opened), &mut out);
+            let install = |key: &[u8; 1]| RuleUpdate::Install { hash: self.hash_of()(key), node: CACHE };
+            let Frame { ack, seq, body } =
+                Frame { ack: Seq(0), seq: Seq(1), body: Some(Body::Routes(KEYS.iter().map(install).collect())) };
+            let told = Message::Told { session, ack, seq, body };
+            gateway.step(now, Happened::Message(CONTROLLER, told), &mut out);
+        }
+        gateway
+    }
+}

@@ -1,0 +1,173 @@
+//! The models there are, each with three bounds, and which faults of the protocol each finds.
+
+use guira_switched::Mutant;
+
+use crate::{
+    orders::Wish::{self, Delete, Get, Set},
+    scenario::{Begins, Client, Faults, KeyNumber, Scenario},
+};
+
+const A: KeyNumber = KeyNumber(0);
+const B: KeyNumber = KeyNumber(1);
+
+/// How far a model goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Bounds {
+    /// Seconds: each fault is found.
+    Small,
+    /// Some minutes of two cores, all models together.
+    Ci,
+    /// As far as memory goes.
+    Long,
+}
+
+impl Bounds {
+    /// All of them, with their names.
+    pub const ALL: [(&str, Self); 3] = [("small", Self::Small), ("ci", Self::Ci), ("long", Self::Long)];
+
+    fn of<T>(self, small: T, ci: T, long: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Ci => ci,
+            Self::Long => long,
+        }
+    }
+}
+
+/// The names of all models.
+pub const MODELS: [&str; 9] =
+    ["updates", "leases", "deaths", "cache-deaths", "failures", "requests", "fetches", "drops", "collisions"];
+
+/// Which model finds which fault, within the smallest bounds.
+pub const FINDS: [(Mutant, &str); 8] = [
+    (Mutant::R1, "leases"),
+    (Mutant::R2, "deaths"),
+    (Mutant::R3, "requests"),
+    (Mutant::R4, "updates"),
+    (Mutant::R5, "fetches"),
+    (Mutant::R6Drop, "drops"),
+    (Mutant::R6Lapse, "updates"),
+    (Mutant::R8, "collisions"),
+];
+
+fn client(gateway: usize, wishes: &[(KeyNumber, Wish)]) -> Client {
+    Client { gateway, wishes: wishes.into() }
+}
+
+/// All models, in the order of [`MODELS`].
+pub fn models(bounds: Bounds) -> Vec<Scenario> {
+    let none = Faults { losses: Some(0), doublings: Some(0), resends: Some(1), ..Faults::default() };
+    let reads = |count: usize| client(0, &vec![(A, Get); count]);
+    let base = Scenario {
+        name: "updates",
+        about: "a key that is cached is changed while it is read",
+        clients: vec![client(0, &[(A, Set(1))]), reads(2)],
+        gateways: 1,
+        begins: Begins::Cached(A),
+        hashes_collide: false,
+        items_max: 2,
+        reports: false,
+        lease_ticks: 3,
+        ticks_max: None,
+        sessions_max: bounds.of(0, 1, 1),
+        gateways_are_near: true,
+        room: 1,
+        faults: Faults { losses: bounds.of(Some(0), None, None), ..none },
+        settles_one_in: bounds.of(1, 16, 16),
+        mutant: None,
+    };
+    vec![
+        base.clone(),
+        Scenario {
+            name: "leases",
+            about: "what makes a lease go on comes late, and again",
+            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
+            sessions_max: bounds.of(0, 0, 1),
+            room: 2,
+            faults: Faults { doublings: bounds.of(Some(1), None, None), resends: Some(0), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "deaths",
+            about: "the backend dies, with what its disk was doing",
+            clients: vec![client(0, &[(A, Set(1)), (A, Set(2))]), reads(bounds.of(1, 1, 2))],
+            ticks_max: bounds.of(Some(2), None, None),
+            sessions_max: bounds.of(0, 0, 1),
+            faults: Faults { backend_deaths: 1, resends: bounds.of(Some(0), Some(1), Some(1)), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "cache-deaths",
+            about: "the cache node dies, and comes back with nothing",
+            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
+            ticks_max: bounds.of(Some(2), None, None),
+            sessions_max: 1,
+            faults: Faults { cache_deaths: 1, resends: bounds.of(Some(0), Some(0), Some(1)), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "failures",
+            about: "the disk fails, and says so, or says that it does not know",
+            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 2, 2))],
+            sessions_max: 0,
+            faults: Faults { disk_failures: bounds.of(1, 1, 2), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "requests",
+            about: "requests and answers come late, again, or never",
+            clients: vec![client(0, &[(A, Set(1)), (A, Set(2))]), client(1, &vec![(A, Get); bounds.of(1, 2, 2)])],
+            gateways: 2,
+            begins: Begins::Empty,
+            ticks_max: Some(0),
+            sessions_max: 0,
+            gateways_are_near: false,
+            room: 2,
+            faults: Faults {
+                doublings: bounds.of(Some(1), Some(2), None),
+                losses: bounds.of(Some(0), Some(1), Some(2)),
+                resends: bounds.of(Some(0), Some(1), Some(2)),
+                backend_deaths: bounds.of(0, 0, 1),
+                ..none
+            },
+            ..base.clone()
+        },
+        Scenario {
+            name: "fetches",
+            about: "a key is fetched while it is changed",
+            clients: vec![
+                client(0, &[(A, Set(1)), (A, Get), (A, Get)]),
+                client(1, &[(A, Get)]),
+                client(1, &[(A, Set(2))]),
+            ],
+            gateways: 2,
+            begins: Begins::Fetching(A),
+            reports: true,
+            ticks_max: Some(0),
+            sessions_max: 0,
+            room: bounds.of(2, 2, 3),
+            faults: Faults { resends: bounds.of(Some(0), Some(0), Some(1)), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "drops",
+            about: "a key that is no longer kept is told of again",
+            clients: vec![client(0, &[(A, Delete), (A, Set(1)), (A, Set(2)), (A, Get)])],
+            reports: true,
+            ticks_max: bounds.of(Some(1), Some(1), Some(2)),
+            sessions_max: 0,
+            room: bounds.of(2, 2, 3),
+            faults: Faults { doublings: Some(1), resends: Some(0), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "collisions",
+            about: "two keys have one hash",
+            clients: vec![client(0, &[(A, Set(1)), (A, Get)]), client(0, &[(B, Set(2)), (B, Get)])],
+            hashes_collide: true,
+            ticks_max: bounds.of(Some(0), Some(1), Some(2)),
+            sessions_max: 0,
+            ..base
+        },
+    ]
+}

@@ -1,0 +1,194 @@
+//! The orders in which what clients have done with one key may have taken effect, as far as they tell states apart.
+//!
+//! Always true: for each order that fits all that was told there is what it leaves in the key and what the open operations that it has will be
+//! told; so when there is none left, nobody can say in which order things have happened: they are not linearizable (Herlihy and Wing, 1990).
+
+use std::collections::BTreeSet;
+
+use guira_chain::Reply;
+use guira_item::{Answer, Delete, Expiry, Get, Operation, Store, StoreMode};
+use serde::Serialize;
+
+/// What a client wants of a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub enum Wish {
+    /// Read it.
+    Get,
+    /// Store a digit.
+    Set(u8),
+    /// Remove it.
+    Delete,
+}
+
+impl Wish {
+    pub(crate) fn operation(&self) -> Operation<'_> {
+        match self {
+            Self::Get => Operation::Get(Get::PLAIN),
+            Self::Set(digit) => Operation::Store(Store {
+                mode: StoreMode::Set,
+                flags: 0,
+                expiry: Expiry::NEVER,
+                cas: None,
+                vivify: None,
+                value: std::slice::from_ref(digit),
+            }),
+            Self::Delete => Operation::Delete(Delete { cas: None, invalidate: None }),
+        }
+    }
+
+    fn apply(self, value: Option<u8>) -> (Option<u8>, Seen) {
+        match self {
+            Self::Get => (value, Seen::Value(value)),
+            Self::Set(digit) => (Some(digit), Seen::Stored),
+            Self::Delete => (None, Seen::Removed(value.is_some())),
+        }
+    }
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub(crate) enum Seen {
+    /// What was read.
+    Value(Option<u8>),
+    /// It is stored.
+    Stored,
+    /// There was something that is gone now.
+    Removed(bool),
+    /// It has failed; or nobody knows.
+    Failed { unknown: bool },
+}
+
+impl Seen {
+    pub(crate) fn of(reply: &Reply) -> Self {
+        match reply {
+            Reply::Hit(_, value) => Self::Value(value.as_deref().and_then(<[u8]>::first).copied()),
+            Reply::Answer(Answer::Miss, _) => Self::Value(None),
+            Reply::Answer(Answer::Stored { .. }, _) => Self::Stored,
+            Reply::Answer(Answer::Deleted, _) => Self::Removed(true),
+            Reply::Answer(Answer::NotFound, _) => Self::Removed(false),
+            Reply::Answer(Answer::Failed { unknown }, _) => Self::Failed { unknown: *unknown },
+            Reply::Answer(other, _) => panic!("nobody has asked for {other:?}"),
+        }
+    }
+}
+
+/// The number of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub(crate) struct Number(pub(crate) u8);
+
+/// What some orders come to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
+struct Outcome {
+    value: Option<u8>,
+    /// Of the open operations those that have taken effect, in the order of their numbers, with what they will be told.
+    taken: Vec<(Number, Seen)>,
+}
+
+/// All orders of one key.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Orders {
+    open: Vec<(Number, Wish)>,
+    outcomes: BTreeSet<Outcome>,
+}
+
+impl Orders {
+    /// Nothing was done, and there is nothing.
+    pub(crate) fn new() -> Self {
+        Self { open: Vec::new(), outcomes: BTreeSet::from([Outcome::default()]) }
+    }
+
+    /// An operation has begun.
+    pub(crate) fn begin(&mut self, number: Number, wish: Wish) {
+        self.open.push((number, wish));
+        self.open.sort_unstable();
+        let mut new: Vec<Outcome> = self.outcomes.iter().cloned().collect();
+        while let Some(outcome) = new.pop() {
+            for (number, wish) in &self.open {
+                let Err(at) = outcome.taken.binary_search_by_key(number, |(number, _)| *number) else { continue };
+                let (value, seen) = wish.apply(outcome.value);
+                let mut taken = outcome.taken.clone();
+                taken.insert(at, (*number, seen));
+                let after = Outcome { value, taken };
+                if self.outcomes.insert(after.clone()) {
+                    new.push(after);
+                }
+            }
+        }
+    }
+
+    /// A client was told what became of an operation.
+    pub(crate) fn end(&mut self, number: Number, told: Seen) {
+        if told == (Seen::Failed { unknown: true }) {
+            // It may take effect at any time to come, or never.
+            return;
+        }
+        self.open.retain(|(other, _)| *other != number);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        self.outcomes = outcomes
+            .into_iter()
+            .filter_map(|mut outcome| {
+                let at = outcome.taken.binary_search_by_key(&number, |(number, _)| *number).ok();
+                let seen = at.map(|at| outcome.taken.remove(at).1);
+                let fits = match told {
+                    Seen::Failed { .. } => seen.is_none(),
+                    told => seen == Some(told),
+                };
+                fits.then_some(outcome)
+            })
+            .collect();
+    }
+
+    /// There is one.
+    pub(crate) fn are_possible(&self) -> bool {
+        !self.outcomes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn possible(events: &[(u8, Result<Wish, Seen>)]) -> bool {
+        let mut orders = Orders::new();
+        for (number, event) in events {
+            match event {
+                Ok(wish) => orders.begin(Number(*number), *wish),
+                Err(seen) => orders.end(Number(*number), *seen),
+            }
+        }
+        orders.are_possible()
+    }
+
+    const fn sees(digit: u8) -> Result<Wish, Seen> {
+        Err(Seen::Value(Some(digit)))
+    }
+
+    #[test]
+    fn what_was_seen_is_not_taken_back() {
+        let begun = [(1, Ok(Wish::Set(1))), (1, Err(Seen::Stored)), (2, Ok(Wish::Set(2))), (3, Ok(Wish::Get))];
+        let then = |more: &[(u8, Result<Wish, Seen>)]| possible(&[&begun[..], more].concat());
+        assert!(then(&[(3, sees(1))]) && then(&[(3, sees(2))]), "either, while it is on its way");
+        assert!(!then(&[(2, Err(Seen::Stored)), (4, Ok(Wish::Get)), (4, sees(1))]));
+        assert!(!then(&[(3, sees(2)), (4, Ok(Wish::Get)), (4, sees(1))]), "nor what another has seen");
+        assert!(then(&[(3, sees(1)), (4, Ok(Wish::Get)), (4, sees(2))]));
+    }
+
+    #[test]
+    fn what_nobody_knows_of_may_come_late_but_once() {
+        let begun = [(1, Ok(Wish::Set(1))), (1, Err(Seen::Failed { unknown: true })), (2, Ok(Wish::Delete))];
+        let then = |more: &[(u8, Result<Wish, Seen>)]| possible(&[&begun[..], more].concat());
+        let reads = |number, seen| [(number, Ok(Wish::Get)), (number, seen)];
+        let gone = (2, Err(Seen::Removed(false)));
+        assert!(then(&[&[gone][..], &reads(3, sees(1))].concat()));
+        assert!(then(&[&[gone][..], &reads(3, Err(Seen::Value(None))), &reads(4, sees(1))].concat()));
+        assert!(!then(&[&[gone][..], &reads(3, sees(1)), &reads(4, Err(Seen::Value(None)))].concat()));
+        assert!(!then(&[&[(2, Err(Seen::Removed(true)))][..], &reads(3, sees(1))].concat()), "it was there before");
+    }
+
+    #[test]
+    fn what_has_failed_has_not_happened() {
+        let failed = [(1, Ok(Wish::Set(1))), (2, Ok(Wish::Get)), (1, Err(Seen::Failed { unknown: false }))];
+        assert!(possible(&[&failed[..], &[(2, Err(Seen::Value(None)))]].concat()));
+        assert!(!possible(&[&failed[..], &[(2, sees(1))]].concat()));
+    }
+}

@@ -1,0 +1,125 @@
+//! What is checked: who does what, what may go wrong, and how often.
+
+use std::fmt;
+
+use guira_switched::Mutant;
+
+use crate::orders::Wish;
+
+/// The keys there are.
+pub(crate) const KEYS: [[u8; 1]; 2] = [*b"a", *b"b"];
+
+/// A key's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyNumber(pub usize);
+
+/// A client: asks one thing after the other, of one gateway.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Which, from 0: the first has a rule for every key, so it asks the cache node first; the others have none.
+    pub gateway: usize,
+    /// What.
+    pub wishes: Vec<(KeyNumber, Wish)>,
+}
+
+/// What may go wrong: so often at most, or as often as can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// Messages that are lost; `None`: any number.
+    pub losses: Option<u8>,
+    /// Messages that come twice; `None`: any number.
+    pub doublings: Option<u8>,
+    /// Times that the backend dies and begins another life.
+    pub backend_deaths: u8,
+    /// Times that the cache node does.
+    pub cache_deaths: u8,
+    /// Times that a gateway asks again what was not answered yet; `None`: any number.
+    pub resends: Option<u8>,
+    /// Calls of the disk that fail.
+    pub disk_failures: u8,
+}
+
+/// What there is when a model begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begins {
+    /// Nothing.
+    Empty,
+    /// A key has the value 0, and is in the cache node.
+    Cached(KeyNumber),
+    /// A key that is not there was asked for and reported, and the cache node has just asked for it.
+    Fetching(KeyNumber),
+}
+
+/// A model with its bounds.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// Who asks what.
+    pub clients: Vec<Client>,
+    /// Gateways.
+    pub gateways: u16,
+    /// What there is when it begins, beside sessions.
+    pub begins: Begins,
+    /// Keys have the same hash.
+    pub hashes_collide: bool,
+    /// Keys that the cache node has room for.
+    pub items_max: usize,
+    /// What was read in a tick is reported at its end, too; without, what is read is told of at once, and no more.
+    pub reports: bool,
+    /// A lease, in ticks.
+    pub lease_ticks: u64,
+    /// Ticks that a clock goes on at most; `None`: for ever.
+    pub ticks_max: Option<u64>,
+    /// Sessions that the cache node begins at most beside the first; what comes after is not looked at.
+    pub sessions_max: u8,
+    /// What goes from and to gateways comes at once, and is neither lost nor doubled.
+    pub gateways_are_near: bool,
+    /// Datagrams from one member to another at once.
+    pub room: usize,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// Of one in so many states it is looked whether everything is answered once faults stop.
+    pub settles_one_in: u64,
+    /// A fault put into the protocol, which has to be found.
+    pub mutant: Option<Mutant>,
+}
+
+/// A number that may be without end.
+struct UpTo<T>(Option<T>);
+
+impl<T: fmt::Display> fmt::Display for UpTo<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(most) => write!(f, "{most}"),
+            None => f.write_str("any number of"),
+        }
+    }
+}
+
+/// Its bounds, in one line.
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operations: usize = self.clients.iter().map(|client| client.wishes.len()).sum();
+        let Faults { losses, doublings, backend_deaths, cache_deaths, resends, disk_failures } = self.faults;
+        write!(
+            f,
+            "{operations} operations of {} clients, {} ticks, {} new sessions, {} datagrams each way",
+            self.clients.len(),
+            UpTo(self.ticks_max),
+            self.sessions_max,
+            self.room,
+        )?;
+        let counts = [(losses, "losses"), (doublings, "doublings"), (resends, "resends")];
+        let deaths = [(backend_deaths, "deaths of the backend"), (cache_deaths, "deaths of the cache node")];
+        let failures = deaths.into_iter().chain([(disk_failures, "failures of the disk")]);
+        for (count, of) in counts.into_iter().chain(failures.map(|(count, of)| (Some(count), of))) {
+            if count != Some(0) {
+                write!(f, ", {} {of}", UpTo(count))?;
+            }
+        }
+        Ok(())
+    }
+}
