@@ -74,7 +74,7 @@ pub fn long_wait(len_bytes: usize) -> Span {
 }
 
 /// Bounds of a link beside the number of messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct LinkBounds {
     /// Bytes that may wait, those on the way included; one message always may.
     pub bytes_max: usize,

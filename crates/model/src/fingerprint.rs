@@ -25,15 +25,14 @@ const IN_SIGHT: u64 = 16;
 /// Fields that make no difference:
 /// - where a moment of the cache node's clock was told by it (`at`), the network counts how old the message is;
 /// - `heard_at` counts for items that end;
-/// - `sent_at`, `was_sent`: how long answers take, which changes no more than how soon something is sent again;
+/// - `sent_at`: how long answers take, which changes no more than how soon something is sent again;
 /// - `fetched`, `idle_s`, `is_used`: how used an item is, of which clients are told and nothing else;
 /// - `segment_from`, `exchanges`, `exchanges_at`: segments of a cache node do not end here, and items that need leave to come in do not come;
 /// - `controller`: sessions with who is not there; `queries`: for loads.
-const PASSED_OVER: [&str; 12] = [
+const PASSED_OVER: [&str; 11] = [
     "at",
     "heard_at",
     "sent_at",
-    "was_sent",
     "fetched",
     "idle_s",
     "is_used",

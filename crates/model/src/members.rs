@@ -1,14 +1,15 @@
 //! Who is in a model: one backend, one cache node, gateways; what each begins a life as.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use guira_cluster::{Frame, Incarnation, NodeClock, Opening, Seq, SessionId};
+use guira_cluster::{Frame, Incarnation, LinkBounds, NodeClock, Opening, Seq, SessionId};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{KeyHash, NodeId, PartitionMap, RuleUpdate};
 use guira_switched::{
-    Body, Drift, Message, Outbox,
+    Body, CacheMode, Drift, Message, Outbox,
     backend::{Backend, BackendConfig, HotConfig, Reports},
     cache_node::{CacheConfig, CacheNode},
     gateway::{Gateway, GatewayConfig, Happened},
@@ -125,6 +126,8 @@ impl Scenario {
             drift,
             clock: Self::clock(),
             item_len_max: 1_000,
+            operations_len_max: usize::MAX,
+            link: LinkBounds::default(),
             hot,
             mutant: self.mutant,
         };
@@ -162,10 +165,14 @@ impl Scenario {
             hash_of: self.hash_of(),
             controller: CONTROLLER,
             routes_max: KEYS.len(),
+            cache_mode: CacheMode::Switched,
+            cache_of: BTreeMap::new(),
             drift: Drift::default(),
             resend_after: Span::from_ms(20),
             answer_within: FOR_EVER,
             pending_max: 100,
+            pending_len_max: usize::MAX,
+            item_len_max: 1_000,
             seed: 0,
         };
         let mut gateway = Gateway::new(config);

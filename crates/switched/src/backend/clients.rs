@@ -42,7 +42,7 @@ impl Outcome {
 }
 
 /// A request that is to be answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Asked {
     gateway: NodeId,
     session: SessionId,
