@@ -7,14 +7,13 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read, Write},
     net::SocketAddr,
-    os::unix::net::UnixStream,
     path::PathBuf,
     process::{Command, Stdio},
     thread,
 };
 
+use guira_cluster::ask_line;
 use guira_history::{Event, check};
 use guira_routing::NodeId;
 use guira_switched::{CacheMode, Member, Role, StaticFile, hash_of};
@@ -163,17 +162,12 @@ impl<P: Place> Members<P> {
         Connection::open(self.place.for_clients())
     }
 
-    /// What a member says of itself under this name; 0 if it does not answer.
+    /// What a member says of itself under this name. One that starts is waited for: it has said nothing yet, which is not the same as 0.
     pub fn number(&self, id: u16, name: &str) -> u64 {
-        let ask = || {
-            let mut stream = UnixStream::connect(self.socket(id))?;
-            stream.set_read_timeout(Some(DEADLINE))?;
-            stream.write_all(b"status\n")?;
-            let mut told = String::new();
-            stream.read_to_string(&mut told).map(|_| told)
-        };
-        let told = ask().unwrap_or_default();
-        serde_json::from_str::<Value>(&told).ok().and_then(|told| told.get(name)?.as_u64()).unwrap_or(0)
+        wait_for(&format!("{id} says its {name}"), || {
+            let told = ask_line(&self.socket(id), "status", DEADLINE).ok()?;
+            serde_json::from_str::<Value>(&told).ok()?.get(name)?.as_u64()
+        })
     }
 
     /// Waits until a member says more than this under a name.
