@@ -213,6 +213,7 @@ fn who_is_cut_off_from_a_backend_is_refused_and_told_nothing_wrong() {
             assert!(elsewhere.iter().all(|key| is_answered(&mut client, key)));
             book.wait_for_refusals(CLIENTS as u64);
             members.heal();
+            members.wait_until_all_is_answered();
             assert!(is_answered(&mut client, &cold));
             book.wait_for_acts(ACTS);
         }
