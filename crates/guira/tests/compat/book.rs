@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    process::id,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -216,14 +217,23 @@ impl Book {
         let mut client = server.connect();
         for key in 0..self.histories.len() {
             let history = read_at_last(self, &mut client, key);
-            let steps_max = STEPS_AN_ACT * history.len() as u64;
-            check(&Item, &history, steps_max).unwrap_or_else(|violation| {
-                let file = env::temp_dir().join("guira-violated-history");
-                fs::write(&file, format!("{history:#?}")).ok();
-                panic!("key{key}: {violation:?} of {} acts, all in {}", history.len(), file.display())
-            });
+            check_key(&Item, key, &history);
         }
     }
+}
+
+/// Panics unless all that was seen of a key can have been so; then it is kept in a file, for whoever looks for the reason.
+pub fn check_key(model: &impl Model<Act = Act>, key: usize, history: &[Event<Act>]) {
+    check(model, history, STEPS_AN_ACT * history.len() as u64).unwrap_or_else(|violation| {
+        // One for each test: they run beside each other, each in a thread of its name.
+        let test = thread::current().name().unwrap_or("test").replace("::", "-");
+        let file = env::temp_dir().join(format!("guira-violated-history-{}-{test}-key{key}", id()));
+        let kept = match fs::write(&file, format!("{history:#?}")) {
+            Ok(()) => format!("all in {}", file.display()),
+            Err(error) => format!("not kept in {}: {error}", file.display()),
+        };
+        panic!("key{key}: {violation:?} of {} acts, {kept}", history.len())
+    });
 }
 
 /// Reads a key, and returns all that was seen of it.

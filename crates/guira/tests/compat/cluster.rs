@@ -21,14 +21,13 @@ use std::{
 };
 
 use guira_cluster::unix_now;
-use guira_history::check;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use rising::Rising;
 
 use crate::{
-    book::{Book, CLIENTS, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    book::{Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
     clients::pymemcache,
     condition::wait_for,
     connection::Connection,
@@ -278,8 +277,7 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
     let mut client = cluster.connect();
     for key in 0..KEYS {
         let history = read_at_last(&book, &mut client, key);
-        check(&Rising, &history, STEPS_AN_ACT * history.len() as u64)
-            .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
+        check_key(&Rising, key, &history);
     }
     cluster.down();
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use guira_cluster::ask_line;
-use guira_history::{Event, check};
+use guira_history::Event;
 use guira_routing::NodeId;
 use guira_switched::{CacheMode, Member, Role, StaticFile, hash_of};
 use rustix::process::Signal;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use super::rising::Rising;
 use crate::{
-    book::{Act, Book, CLIENTS, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    book::{Act, Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
     condition::{DEADLINE, wait_for},
     connection::Connection,
     server::{Process, Program},
@@ -224,8 +224,7 @@ impl<P: Place> Members<P> {
         let mut client = self.connect();
         let histories: Vec<_> = (0..KEYS).map(|key| read_at_last(book, &mut client, key)).collect();
         for (key, history) in histories.iter().enumerate() {
-            check(&Rising, history, STEPS_AN_ACT * history.len() as u64)
-                .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
+            check_key(&Rising, key, history);
         }
         histories
     }
