@@ -13,6 +13,7 @@
 
 use std::{
     env, fs,
+    io::ErrorKind,
     net::SocketAddr,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
@@ -39,16 +40,19 @@ const LINK: &str = "member";
 /// How a process gets a network namespace: with what root may do, or what anybody may in a user namespace.
 const WAYS_IN: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 
-/// Runs a program to its end; what it complained about, if it failed.
+/// Runs a program to its end; what it complained about, if it failed, or what to do if it is not there.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    let output = output.map_err(|error| {
+        let what_to_do = if error.kind() == ErrorKind::NotFound { "; `make test` installs it" } else { "" };
+        format!("{:?}: {error}{what_to_do}", command.get_program())
+    })?;
     let complaints = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}: {complaints}", output.status)) }
 }
 
 fn ip(words: &str) {
-    run(Command::new("ip").args(words.split(' '))).unwrap_or_else(|told| panic!("{told}; `make test` installs it"));
+    run(Command::new("ip").args(words.split(' '))).unwrap_or_else(|told| panic!("{told}"));
 }
 
 /// Runs a test of this name in a network namespace of its own.
