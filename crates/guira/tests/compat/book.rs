@@ -262,7 +262,7 @@ fn request(book: &Book, key: usize, dice: u64, seen: Option<u64>) -> (Act, Strin
         (0..3, _) => (Act::Set(value, None), set("c")),
         (3, _) => (Act::Delete(None), format!("md key{key}\r\n")),
         (4, Some(version)) => (Act::Cas(value, version, None), set(&format!("c C{version}"))),
-        // What `mg` asks for, of a cluster only a backend can tell.
+        // A cache node of a cluster answers this too; who wins, touches and vivification are the backend's.
         (5, _) => (Act::Get(None), format!("mg key{key} c v\r\n")),
         _ => (Act::Get(None), format!("gets key{key}\r\n")),
     }
