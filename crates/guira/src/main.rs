@@ -25,6 +25,7 @@ mod size;
 mod store;
 mod store_tools;
 mod user;
+mod with_parent;
 
 use std::process::ExitCode;
 

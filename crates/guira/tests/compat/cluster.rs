@@ -56,6 +56,8 @@ impl Cluster {
     fn up_in(folder: TempDir, arguments: &[&str]) -> Self {
         let port = free_port();
         let mut command = guira(&["up", "--port", &port.to_string(), "--burst-load-min", "0"], folder.path());
+        // It ends with the thread that starts it, which has to live as long: a test's own.
+        command.arg("--with-parent").arg(std::process::id().to_string());
         command.args(arguments);
         let process = Process::start(command);
         let made = Self { process, folder, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
