@@ -7,6 +7,7 @@ mod loopback;
 mod members;
 mod networks;
 mod relay;
+mod relayed;
 mod rising;
 
 use std::{

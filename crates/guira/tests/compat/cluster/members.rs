@@ -26,6 +26,7 @@ use crate::{
     book::{Act, Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
     condition::{DEADLINE, wait_for},
     connection::Connection,
+    differential::number_from_environment,
     server::{Process, Program},
 };
 
@@ -43,6 +44,9 @@ pub fn place_of(id: u16) -> usize {
 
 /// How long a lease is: long enough that a backend that is killed is back while it runs.
 const LEASE_MS: u64 = 1_500;
+
+/// Answers between one event and the next.
+pub const ACTS: u64 = 400;
 
 /// How long a client waits until it is told that there is no answer.
 #[derive(Clone, Copy, Debug)]
@@ -239,4 +243,26 @@ impl<P> Drop for Working<'_, P> {
         self.0.processes.remove(&GATEWAY);
         self.0.processes.clear();
     }
+}
+
+/// What is drawn: told if the test fails.
+pub fn seed() -> u64 {
+    let seed = number_from_environment("GUIRA_FAULTS_SEED", 1);
+    println!("GUIRA_FAULTS_SEED={seed}");
+    seed
+}
+
+/// The backend that is cut off: it has one of the clients' keys at least.
+pub fn victim(members: &Members<impl Place>) -> u16 {
+    let owners: Vec<u16> = (0..KEYS).map(|key| members.owner_of(&format!("key{key}"))).collect();
+    assert!(owners.iter().any(|owner| *owner != owners[0]), "all keys at one backend");
+    owners[0]
+}
+
+/// Whether a key, which is not there, is answered, and not with an error.
+pub fn is_answered(client: &mut Connection, key: &str) -> bool {
+    let answer = client.ask(format!("get {key}\r\n").as_bytes(), b"\r\n");
+    let is_refused = answer == b"SERVER_ERROR the operation failed, nothing was changed\r\n";
+    assert!(is_refused || answer == b"END\r\n", "{}", answer.escape_ascii());
+    !is_refused
 }

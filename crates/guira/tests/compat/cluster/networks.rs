@@ -21,9 +21,8 @@ use std::{
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::{
-    faults::{is_answered, seed, victim},
-    members::{BACKENDS, CACHE, GATEWAY, IDS, Members, Patience, Place, place_of},
+use super::members::{
+    ACTS, BACKENDS, CACHE, GATEWAY, IDS, Members, Patience, Place, is_answered, place_of, seed, victim,
 };
 use crate::{
     book::{Book, CLIENTS},
@@ -186,9 +185,6 @@ impl Place for Bridged {
         self.0[place_of(id)].command(program)
     }
 }
-
-/// Answers between one event and the next.
-const ACTS: u64 = 400;
 
 #[test]
 fn what_the_kernel_cuts_costs_answers_and_nothing_else() {
