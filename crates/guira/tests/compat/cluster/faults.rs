@@ -21,6 +21,9 @@ use crate::{
 /// Acts of one key of which an order is looked for in vain.
 const ACTS_MANY: usize = 200;
 
+/// Bytes of a value that no datagram takes.
+const LARGE_LEN: usize = 100_000;
+
 /// How long a slow datagram is under way: so long that a lease counted from when it is heard of would be too long, and not so long that none is given
 /// for updates that wait.
 const SLOW: Duration = Duration::from_millis(200);
@@ -35,6 +38,7 @@ fn a_network_that_loses_doubles_and_delays_costs_nothing_but_time() {
         let bad = Treatment { lost: 0.05, doubled: 0.05, delay: ms(0)..=ms(20), cut: false };
         members.relay().treat_all(&bad);
         members.wait_until_the_cache_serves();
+        large_values_are_stored_and_read(members);
         book.wait_for_acts(ACTS);
         members.relay().treat_all(&Treatment { delay: ms(50)..=ms(200), ..bad });
         // As many as there are clients and more: some have waited for all that can happen to a request.
@@ -45,6 +49,18 @@ fn a_network_that_loses_doubles_and_delays_costs_nothing_but_time() {
         book.wait_for_acts(ACTS);
     });
     an_old_value_would_be_found_out(&histories);
+}
+
+/// Of each backend, beyond a datagram: they go by streams, through the relay.
+fn large_values_are_stored_and_read(members: &Members<Relayed>) {
+    let mut client = members.connect();
+    for (backend, letter) in BACKENDS.into_iter().zip(["x", "y", "z"]) {
+        let (key, value) = (members.key_of(backend, "large"), letter.repeat(LARGE_LEN));
+        let item = format!("{key} 0 0 {LARGE_LEN}\r\n{value}\r\n");
+        client.expect(format!("set {item}").as_bytes(), b"STORED\r\n");
+        let found = format!("VALUE {key} 0 {LARGE_LEN}\r\n{value}\r\nEND\r\n");
+        client.expect(format!("get {key}\r\n").as_bytes(), found.as_bytes());
+    }
 }
 
 /// An old value, put into the beginning of what was recorded where a later one was read.
