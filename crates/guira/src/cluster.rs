@@ -32,7 +32,7 @@ use guira_server::CaughtSignals;
 use guira_switched::{CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
-use crate::{node, size::size_bytes};
+use crate::{node, size::size_bytes, with_parent::end_with};
 use processes::{END_WITHIN, How, Processes};
 use table::table;
 
@@ -132,6 +132,9 @@ struct Up {
     /// Each backend runs under this command, a profiler for instance
     #[arg(long, hide = true, value_name = "COMMAND")]
     backend_under: Option<String>,
+    /// The process that has started this one: it ends with that
+    #[arg(long, hide = true, value_name = "PID")]
+    with_parent: Option<i32>,
     #[command(flatten)]
     at: At,
 }
@@ -199,6 +202,9 @@ impl Up {
         }
         self.check()?;
         let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+        if let Some(parent) = self.with_parent {
+            end_with(parent)?;
+        }
         let folder = &self.at.folder;
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| within(folder, &error))?;
         let folder = fs::canonicalize(folder).map_err(|error| within(folder, &error))?;

@@ -26,6 +26,7 @@ mod size;
 mod store;
 mod store_tools;
 mod user;
+mod with_parent;
 
 use std::process::ExitCode;
 

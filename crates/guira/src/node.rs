@@ -21,10 +21,10 @@ use guira_switched::{
     Life, Member, Role, StaticFile,
     host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
 };
-use rustix::process::{Resource, Signal, getppid, getrlimit, set_parent_process_death_signal};
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
-use crate::serve::files_of_the_server;
+use crate::{serve::files_of_the_server, with_parent::end_with};
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -65,11 +65,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     if let Some(parent) = arguments.with_parent {
-        // Sent when the thread that has started this process ends: that is its main one.
-        set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| format!("--with-parent: {error}"))?;
-        if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
-            return Err(format!("--with-parent {parent}: it has ended already"));
-        }
+        end_with(parent)?;
     }
     let coordinator = &arguments.coordinator;
     let path = match coordinator.split_once(':') {

@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    process::id,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -216,14 +217,23 @@ impl Book {
         let mut client = server.connect();
         for key in 0..self.histories.len() {
             let history = read_at_last(self, &mut client, key);
-            let steps_max = STEPS_AN_ACT * history.len() as u64;
-            check(&Item, &history, steps_max).unwrap_or_else(|violation| {
-                let file = env::temp_dir().join("guira-violated-history");
-                fs::write(&file, format!("{history:#?}")).ok();
-                panic!("key{key}: {violation:?} of {} acts, all in {}", history.len(), file.display())
-            });
+            check_key(&Item, key, &history);
         }
     }
+}
+
+/// Panics unless all that was seen of a key can have been so; then it is kept in a file, for whoever looks for the reason.
+pub fn check_key(model: &impl Model<Act = Act>, key: usize, history: &[Event<Act>]) {
+    check(model, history, STEPS_AN_ACT * history.len() as u64).unwrap_or_else(|violation| {
+        // One for each test: they run beside each other, each in a thread of its name.
+        let test = thread::current().name().unwrap_or("test").replace("::", "-");
+        let file = env::temp_dir().join(format!("guira-violated-history-{}-{test}-key{key}", id()));
+        let kept = match fs::write(&file, format!("{history:#?}")) {
+            Ok(()) => format!("all in {}", file.display()),
+            Err(error) => format!("not kept in {}: {error}", file.display()),
+        };
+        panic!("key{key}: {violation:?} of {} acts, {kept}", history.len())
+    });
 }
 
 /// Reads a key, and returns all that was seen of it.
@@ -252,7 +262,7 @@ fn request(book: &Book, key: usize, dice: u64, seen: Option<u64>) -> (Act, Strin
         (0..3, _) => (Act::Set(value, None), set("c")),
         (3, _) => (Act::Delete(None), format!("md key{key}\r\n")),
         (4, Some(version)) => (Act::Cas(value, version, None), set(&format!("c C{version}"))),
-        // What `mg` asks for, of a cluster only a backend can tell.
+        // A cache node of a cluster answers this too; who wins, touches and vivification are the backend's.
         (5, _) => (Act::Get(None), format!("mg key{key} c v\r\n")),
         _ => (Act::Get(None), format!("gets key{key}\r\n")),
     }

@@ -120,7 +120,7 @@ pub(super) struct Cluster {
     wakes: BinaryHeap<Reverse<(Moment, NodeId)>>,
     /// When each node wakes, as they are named by [`Cluster::place`].
     wakes_at: Vec<Moment>,
-    /// By the hops that they take, less one.
+    /// In order of arrival.
     on_the_way: VecDeque<(Moment, Datagram)>,
     spare: Vec<Vec<u8>>,
     out: Outbox,

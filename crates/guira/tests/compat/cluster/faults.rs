@@ -3,105 +3,30 @@
 //!
 //! `GUIRA_FAULTS_SEED` says what is drawn: what is lost, doubled and late, and what clients ask.
 
-use std::{process::Command, time::Duration};
+use std::time::Duration;
 
 use guira_history::{Event, Violation, check};
 
 use super::{
-    loopback::Loopback,
-    members::{BACKENDS, CACHE, CONTROLLER, GATEWAY, IDS, Members, Patience, Place, place_of},
-    relay::{Relay, Treatment, Way},
+    members::{ACTS, BACKENDS, CACHE, CONTROLLER, GATEWAY, Members, Patience, is_answered, place_of, seed, victim},
+    relay::Treatment,
+    relayed::{Relayed, relayed, way},
     rising::Rising,
 };
 use crate::{
-    book::{Act, Book, CLIENTS, KEYS, STEPS_AN_ACT},
+    book::{Act, Book, CLIENTS, STEPS_AN_ACT},
     condition::wait_for,
-    connection::Connection,
-    differential::number_from_environment,
 };
-
-/// Answers between one event and the next.
-const ACTS: u64 = 400;
 
 /// Acts of one key of which an order is looked for in vain.
 const ACTS_MANY: usize = 200;
 
+/// Bytes of a value that no datagram takes.
+const LARGE_LEN: usize = 100_000;
+
 /// How long a slow datagram is under way: so long that a lease counted from when it is heard of would be too long, and not so long that none is given
 /// for updates that wait.
 const SLOW: Duration = Duration::from_millis(200);
-
-/// Members on loopback addresses, with a relay between them.
-struct Relayed {
-    relay: Relay,
-    loopback: Loopback,
-}
-
-impl Place for Relayed {
-    fn seen(&self, by: u16, whom: u16) -> std::net::SocketAddr {
-        if by == whom { self.loopback.member(place_of(whom)) } else { self.loopback.seen(way(by, whom)) }
-    }
-
-    fn for_clients(&self) -> std::net::SocketAddr {
-        self.loopback.for_clients(place_of(GATEWAY))
-    }
-
-    fn command(&self, _: u16, program: std::path::PathBuf) -> Command {
-        Command::new(program)
-    }
-}
-
-fn way(from: u16, to: u16) -> Way {
-    Way { from: place_of(from), to: place_of(to) }
-}
-
-/// A cluster with a relay between its members.
-fn relayed(seed: u64, patience: Patience) -> Members<Relayed> {
-    let loopback = Loopback::claim();
-    let real: Vec<_> = (0..IDS.len()).map(|place| loopback.member(place)).collect();
-    let relay = Relay::between(&real, seed, |way| loopback.seen(way));
-    Members::up(Relayed { relay, loopback }, patience)
-}
-
-/// What is drawn: told if the test fails.
-pub fn seed() -> u64 {
-    let seed = number_from_environment("GUIRA_FAULTS_SEED", 1);
-    println!("GUIRA_FAULTS_SEED={seed}");
-    seed
-}
-
-impl Members<Relayed> {
-    fn relay(&self) -> &Relay {
-        &self.place.relay
-    }
-
-    /// Cuts what goes from one to another.
-    fn cut(&self, from: u16, to: u16) {
-        self.relay().treat(way(from, to), &Treatment::CUT);
-    }
-
-    fn cut_both(&self, one: u16, other: u16) {
-        self.relay().treat_both(way(one, other), &Treatment::CUT);
-    }
-
-    fn heal(&self) {
-        self.relay().treat_all(&Treatment::GOOD);
-    }
-}
-
-/// The backend that is cut off: it has one of the clients' keys at least.
-pub fn victim(members: &Members<impl Place>) -> u16 {
-    let owners: Vec<u16> = (0..KEYS).map(|key| members.owner_of(&format!("key{key}"))).collect();
-    assert!(owners.iter().any(|owner| *owner != owners[0]), "all keys at one backend");
-    owners[0]
-}
-
-/// Whether a key, which is not there, is answered, and not with an error.
-pub fn is_answered(client: &mut Connection, key: &str) -> bool {
-    let answer = client.ask(format!("get {key}\r\n").as_bytes(), b"\r\n");
-    let is_refused = answer == b"SERVER_ERROR the operation failed, nothing was changed\r\n";
-    assert!(is_refused || answer == b"END\r\n", "{}", answer.escape_ascii());
-    !is_refused
-}
 
 #[test]
 fn a_network_that_loses_doubles_and_delays_costs_nothing_but_time() {
@@ -113,6 +38,7 @@ fn a_network_that_loses_doubles_and_delays_costs_nothing_but_time() {
         let bad = Treatment { lost: 0.05, doubled: 0.05, delay: ms(0)..=ms(20), cut: false };
         members.relay().treat_all(&bad);
         members.wait_until_the_cache_serves();
+        large_values_are_stored_and_read(members);
         book.wait_for_acts(ACTS);
         members.relay().treat_all(&Treatment { delay: ms(50)..=ms(200), ..bad });
         // As many as there are clients and more: some have waited for all that can happen to a request.
@@ -123,6 +49,18 @@ fn a_network_that_loses_doubles_and_delays_costs_nothing_but_time() {
         book.wait_for_acts(ACTS);
     });
     an_old_value_would_be_found_out(&histories);
+}
+
+/// Of each backend, beyond a datagram: they go by streams, through the relay.
+fn large_values_are_stored_and_read(members: &Members<Relayed>) {
+    let mut client = members.connect();
+    for (backend, letter) in BACKENDS.into_iter().zip(["x", "y", "z"]) {
+        let (key, value) = (members.key_of(backend, "large"), letter.repeat(LARGE_LEN));
+        let item = format!("{key} 0 0 {LARGE_LEN}\r\n{value}\r\n");
+        client.expect(format!("set {item}").as_bytes(), b"STORED\r\n");
+        let found = format!("VALUE {key} 0 {LARGE_LEN}\r\n{value}\r\nEND\r\n");
+        client.expect(format!("get {key}\r\n").as_bytes(), found.as_bytes());
+    }
 }
 
 /// An old value, put into the beginning of what was recorded where a later one was read.
@@ -213,6 +151,7 @@ fn who_is_cut_off_from_a_backend_is_refused_and_told_nothing_wrong() {
             assert!(elsewhere.iter().all(|key| is_answered(&mut client, key)));
             book.wait_for_refusals(CLIENTS as u64);
             members.heal();
+            members.wait_until_all_is_answered();
             assert!(is_answered(&mut client, &cold));
             book.wait_for_acts(ACTS);
         }

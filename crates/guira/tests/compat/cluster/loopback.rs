@@ -34,7 +34,7 @@ impl Loopback {
             let claim = TcpListener::bind(within(network, 254, PORT)).ok()?;
             Some(Self { network, _claim: claim })
         });
-        claimed.expect("a network in 127.0.0.0/8 that nobody has")
+        claimed.unwrap_or_else(|| panic!("port {PORT} is taken at 127.A.B.254 for every A from {FIRST} on and every B"))
     }
 
     /// Where the member of a place is.

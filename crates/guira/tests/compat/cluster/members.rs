@@ -7,15 +7,14 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{Read, Write},
     net::SocketAddr,
-    os::unix::net::UnixStream,
     path::PathBuf,
     process::{Command, Stdio},
     thread,
 };
 
-use guira_history::{Event, check};
+use guira_cluster::ask_line;
+use guira_history::Event;
 use guira_routing::NodeId;
 use guira_switched::{CacheMode, Member, Role, StaticFile, hash_of};
 use rustix::process::Signal;
@@ -24,9 +23,10 @@ use tempfile::TempDir;
 
 use super::rising::Rising;
 use crate::{
-    book::{Act, Book, CLIENTS, KEYS, STEPS_AN_ACT, read_at_last, work_until_killed},
+    book::{Act, Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
     condition::{DEADLINE, wait_for},
     connection::Connection,
+    differential::number_from_environment,
     server::{Process, Program},
 };
 
@@ -44,6 +44,9 @@ pub fn place_of(id: u16) -> usize {
 
 /// How long a lease is: long enough that a backend that is killed is back while it runs.
 const LEASE_MS: u64 = 1_500;
+
+/// Answers between one event and the next.
+pub const ACTS: u64 = 400;
 
 /// How long a client waits until it is told that there is no answer.
 #[derive(Clone, Copy, Debug)]
@@ -163,17 +166,12 @@ impl<P: Place> Members<P> {
         Connection::open(self.place.for_clients())
     }
 
-    /// What a member says of itself under this name; 0 if it does not answer.
+    /// What a member says of itself under this name. One that starts is waited for: it has said nothing yet, which is not the same as 0.
     pub fn number(&self, id: u16, name: &str) -> u64 {
-        let ask = || {
-            let mut stream = UnixStream::connect(self.socket(id))?;
-            stream.set_read_timeout(Some(DEADLINE))?;
-            stream.write_all(b"status\n")?;
-            let mut told = String::new();
-            stream.read_to_string(&mut told).map(|_| told)
-        };
-        let told = ask().unwrap_or_default();
-        serde_json::from_str::<Value>(&told).ok().and_then(|told| told.get(name)?.as_u64()).unwrap_or(0)
+        wait_for(&format!("{id} says its {name}"), || {
+            let told = ask_line(&self.socket(id), "status", DEADLINE).ok()?;
+            serde_json::from_str::<Value>(&told).ok()?.get(name)?.as_u64()
+        })
     }
 
     /// Waits until a member says more than this under a name.
@@ -230,8 +228,7 @@ impl<P: Place> Members<P> {
         let mut client = self.connect();
         let histories: Vec<_> = (0..KEYS).map(|key| read_at_last(book, &mut client, key)).collect();
         for (key, history) in histories.iter().enumerate() {
-            check(&Rising, history, STEPS_AN_ACT * history.len() as u64)
-                .unwrap_or_else(|violation| panic!("key{key}: {violation:?} of {} acts", history.len()));
+            check_key(&Rising, key, history);
         }
         histories
     }
@@ -246,4 +243,26 @@ impl<P> Drop for Working<'_, P> {
         self.0.processes.remove(&GATEWAY);
         self.0.processes.clear();
     }
+}
+
+/// What is drawn: told if the test fails.
+pub fn seed() -> u64 {
+    let seed = number_from_environment("GUIRA_FAULTS_SEED", 1);
+    println!("GUIRA_FAULTS_SEED={seed}");
+    seed
+}
+
+/// The backend that is cut off: it has one of the clients' keys at least.
+pub fn victim(members: &Members<impl Place>) -> u16 {
+    let owners: Vec<u16> = (0..KEYS).map(|key| members.owner_of(&format!("key{key}"))).collect();
+    assert!(owners.iter().any(|owner| *owner != owners[0]), "all keys at one backend");
+    owners[0]
+}
+
+/// Whether a key, which is not there, is answered, and not with an error.
+pub fn is_answered(client: &mut Connection, key: &str) -> bool {
+    let answer = client.ask(format!("get {key}\r\n").as_bytes(), b"\r\n");
+    let is_refused = answer == b"SERVER_ERROR the operation failed, nothing was changed\r\n";
+    assert!(is_refused || answer == b"END\r\n", "{}", answer.escape_ascii());
+    !is_refused
 }

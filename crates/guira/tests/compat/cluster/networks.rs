@@ -13,6 +13,7 @@
 
 use std::{
     env, fs,
+    io::ErrorKind,
     net::SocketAddr,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
@@ -20,9 +21,8 @@ use std::{
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::{
-    faults::{is_answered, seed, victim},
-    members::{BACKENDS, CACHE, GATEWAY, IDS, Members, Patience, Place, place_of},
+use super::members::{
+    ACTS, BACKENDS, CACHE, GATEWAY, IDS, Members, Patience, Place, is_answered, place_of, seed, victim,
 };
 use crate::{
     book::{Book, CLIENTS},
@@ -39,16 +39,19 @@ const LINK: &str = "member";
 /// How a process gets a network namespace: with what root may do, or what anybody may in a user namespace.
 const WAYS_IN: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 
-/// Runs a program to its end; what it complained about, if it failed.
+/// Runs a program to its end; what it complained about, if it failed, or what to do if it is not there.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    let output = output.map_err(|error| {
+        let what_to_do = if error.kind() == ErrorKind::NotFound { "; `make test` installs it" } else { "" };
+        format!("{:?}: {error}{what_to_do}", command.get_program())
+    })?;
     let complaints = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}: {complaints}", output.status)) }
 }
 
 fn ip(words: &str) {
-    run(Command::new("ip").args(words.split(' '))).unwrap_or_else(|told| panic!("{told}; `make test` installs it"));
+    run(Command::new("ip").args(words.split(' '))).unwrap_or_else(|told| panic!("{told}"));
 }
 
 /// Runs a test of this name in a network namespace of its own.
@@ -182,9 +185,6 @@ impl Place for Bridged {
         self.0[place_of(id)].command(program)
     }
 }
-
-/// Answers between one event and the next.
-const ACTS: u64 = 400;
 
 #[test]
 fn what_the_kernel_cuts_costs_answers_and_nothing_else() {

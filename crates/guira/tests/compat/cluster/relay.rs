@@ -6,8 +6,8 @@
 //! A member takes datagrams only from the address that its view has for their sender. So each has a view of its own, in which the others are at the
 //! relay's addresses; seals say who sends and who receives, not from where, and are passed on as they are.
 //!
-//! Always true: what happens to a datagram happens to all of it; nothing passes in a way that is cut, from when [`Relay::treat`] has returned; what
-//! waits is bounded, and what comes beyond that is lost.
+//! Always true: what happens to a datagram happens to all of it; none passes in a way that is cut, from when [`Relay::treat`] has returned (of a
+//! stream what is being written then still may, a few kilobytes); what waits is bounded, and what comes beyond that is lost.
 
 mod streams;
 

@@ -32,6 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What is read at a time: a value of the usual size and its headers at once, so that it is under way as one.
 const PIECE_LEN: usize = 1 << 20;
 
+/// What is written before it is looked again whether the way is cut.
+const WRITE_LEN: usize = 16 << 10;
+
 /// The sockets at which streams come in.
 pub(super) struct Streams {
     shared: Arc<Shared>,
@@ -113,7 +116,7 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, shared: &Shared, way: Way) {
                 return;
             }
             Ok(len) => {
-                if shared.lets_through(way) && write_all(&mut to, &piece[..len], shared).is_ok() {
+                if shared.lets_through(way) && write_all(&mut to, &piece[..len], shared, way).is_ok() {
                     continue;
                 }
             }
@@ -130,9 +133,13 @@ fn is_no_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-fn write_all(to: &mut impl Write, mut bytes: &[u8], shared: &Shared) -> io::Result<()> {
+fn write_all(to: &mut impl Write, mut bytes: &[u8], shared: &Shared, way: Way) -> io::Result<()> {
     while !bytes.is_empty() {
-        match to.write(bytes) {
+        // A cut may have come since the piece was let through, or while its receiver was slow.
+        if !shared.is_open(way) {
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        match to.write(&bytes[..bytes.len().min(WRITE_LEN)]) {
             Ok(len) => bytes = &bytes[len..],
             Err(error) if is_no_end(&error) && !shared.state().is_stopping => {}
             Err(error) => return Err(error),
@@ -145,12 +152,21 @@ impl Shared {
     /// Waits as long as what has come this way now is under way; false if the relay has ended meanwhile.
     fn lets_through(&self, way: Way) -> bool {
         let place = self.place(way);
-        let mut state = self.state();
         let delay = {
-            let way = &mut state.ways[place];
+            let way = &mut self.state().ways[place];
             way.dice.random_range(way.treatment.delay.clone())
         };
-        let due = Instant::now() + delay;
+        self.is_open_after(way, delay)
+    }
+
+    /// Waits as long as this way is cut; false if the relay has ended meanwhile.
+    fn is_open(&self, way: Way) -> bool {
+        self.is_open_after(way, Duration::ZERO)
+    }
+
+    fn is_open_after(&self, way: Way, delay: Duration) -> bool {
+        let (place, due) = (self.place(way), Instant::now() + delay);
+        let mut state = self.state();
         loop {
             let now = Instant::now();
             if state.is_stopping {
