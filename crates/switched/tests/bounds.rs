@@ -168,3 +168,30 @@ fn of_answers_that_cannot_be_kept_it_is_kept_that_nobody_can_say() {
     setting.settle();
     assert!(setting.last().0 == 17 && is_stored(setting.last().1));
 }
+
+#[test]
+fn a_change_whose_answer_might_not_fit_waits_until_others_are_done_with() {
+    let mut setting = Setting::new(|_| {});
+    let value = vec![7; ITEM_LEN_MAX - 16];
+    let names = ["a", "b", "c", "d"];
+    for (name, number) in names.iter().zip(1..) {
+        setting.ask(number, number, name, set(&value));
+        setting.settle();
+    }
+    let touch = Get { touch: Some(Expiry::at(Time(1_000_000_000))), ..Get::PLAIN };
+    for (name, number) in names.iter().zip(11..) {
+        setting.ask(number, 11, name, Operation::Get(touch));
+    }
+    setting.settle();
+    // Four are kept, nearly 64 MiB: no fifth is let in,
+    setting.ask(15, 11, "a", Operation::Get(touch));
+    setting.settle();
+    assert_eq!((setting.last().0, setting.backend.counts().repeated), (14, 1));
+    // unless it is the lowest, or another is done with.
+    setting.ask(15, 12, "a", Operation::Get(touch));
+    setting.settle();
+    assert!(matches!(setting.last(), (15, Reply::Hit(_, Some(_)))));
+    setting.ask(16, 16, "a", Operation::Get(touch));
+    setting.settle();
+    assert!(matches!(setting.last(), (16, Reply::Hit(_, Some(_)))));
+}

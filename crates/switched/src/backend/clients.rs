@@ -75,8 +75,8 @@ pub(super) struct Client {
     kept_len: usize,
 }
 
-/// Bytes of values in the answers that are kept for one gateway. At that no change is let in but the lowest; of an answer that does not fit, to
-/// one that was let in before, nothing is kept but that nobody can say: it is told only if the answer itself is lost.
+/// Bytes of values in the answers that are kept for one gateway. While the longest answer would not fit no change is let in but the lowest; of an
+/// answer that does not fit, to one that was let in before, nothing is kept but that nobody can say: it is told only if the answer itself is lost.
 const KEPT_LEN_MAX: usize = 64 << 20;
 
 /// What is to be done with a request.
@@ -92,7 +92,7 @@ impl Client {
         Self { session, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0, kept_len: 0 }
     }
 
-    fn admit(&mut self, asker: &Asker, only_reads: bool, out: &mut Outbox) -> Admission {
+    fn admit(&mut self, asker: &Asker, only_reads: bool, item_len_max: usize, out: &mut Outbox) -> Admission {
         if asker.done_below > self.done_below {
             self.done_below = asker.done_below;
             while let Some(entry) = self.outcomes.first_entry().filter(|entry| *entry.key() < asker.done_below) {
@@ -105,7 +105,8 @@ impl Client {
             return Admission::Old;
         }
         // The lowest is always let in: all others wait for it to be done.
-        let has_room = (self.changes < WINDOW_MAX && self.kept_len < KEPT_LEN_MAX) || asker.number == self.done_below;
+        let answer_fits = self.kept_len + item_len_max <= KEPT_LEN_MAX;
+        let has_room = (self.changes < WINDOW_MAX && answer_fits) || asker.number == self.done_below;
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
                 if let Outcome::Said(reply) = entry.get() {
@@ -175,7 +176,7 @@ impl Backend {
             }
             return false;
         };
-        match client.admit(asker, only_reads, out) {
+        match client.admit(asker, only_reads, self.config.item_len_max, out) {
             Admission::New => true,
             Admission::Old if self.config.mutant == Some(Mutant::R3) => true,
             Admission::Old => {
