@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
@@ -21,13 +22,15 @@ use super::reader::{long_frame, seal_of};
 use super::{Tokens, View};
 use crate::counts::Counts;
 
-/// Bytes that may wait for one node: half a second at a gigabit a second. What would stand behind so much is better sent again by its session.
+/// Bytes that may wait for one node: half a second at a gigabit a second, and three of the longest messages. What would stand behind so much is
+/// better sent again by its session.
 const NODE_LEN_MAX: usize = 64 << 20;
 
 /// Bytes that may wait for all.
 const LEN_MAX: usize = 256 << 20;
 
-/// How long nothing may move while something waits: whoever does not read is gone, or as good as that.
+/// How long nothing may move while something waits: whoever does not read is gone, or as good as that. What our own kernel has taken has not moved
+/// yet: of that the kernel says when it is not acknowledged.
 const STALLS_FOR: Span = Span::from_s(5);
 
 /// How long a stream stays open with nothing to say.
@@ -261,6 +264,13 @@ impl Outward {
         self.len
     }
 
+    /// How long what the kernel has taken may go without an acknowledgement, of each stream.
+    #[cfg(test)]
+    pub(super) fn unacknowledged_for(&self) -> Vec<Option<Duration>> {
+        let streams = self.receivers.values().filter_map(|receiver| receiver.stream.as_ref());
+        streams.map(|stream| socket2::SockRef::from(&stream.socket).tcp_user_timeout().unwrap()).collect()
+    }
+
     /// When there is something to tend, if nothing happens before.
     pub(super) fn wake_at(&self) -> Option<Moment> {
         self.receivers.values().map(Receiver::ends_at).min()
@@ -280,6 +290,7 @@ fn open(host: IpAddr, to: SocketAddr, caller: Caller, tokens: &mut Tokens) -> io
         Err(error) => return Err(error),
     }
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_nanos(STALLS_FOR.ns())))?;
     let mut socket = TcpStream::from_std(socket.into());
     let token = tokens.register(&mut socket, Interest::READABLE | Interest::WRITABLE);
     let token = token.ok_or(ErrorKind::Other)?;

@@ -249,6 +249,14 @@ fn strangers_have_few_places_and_do_not_keep_members_out() {
 }
 
 #[test]
+fn what_the_kernel_has_taken_is_given_up_as_what_waits_here_is() {
+    let [mut a, mut b] = pair();
+    a.send(B, &message(100_000, 1));
+    until(&mut [&mut a, &mut b], |nodes| nodes[1].got.len() == 1);
+    assert_eq!(a.streams.outward.unacknowledged_for(), [Some(Duration::from_secs(5))]);
+}
+
+#[test]
 fn what_a_node_does_not_read_is_bounded_and_dropped_in_the_end() {
     let mut a = Node::bind(A, loopback());
     // Takes connections and nothing else.
