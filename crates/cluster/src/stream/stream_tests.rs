@@ -249,6 +249,40 @@ fn strangers_have_few_places_and_do_not_keep_members_out() {
 }
 
 #[test]
+fn who_has_said_hello_keeps_its_place_and_the_next_waits_if_all_have() {
+    let [_a, mut b] = pair();
+    let caller = Caller::new(B, EPOCH, Nonce([1; 16]));
+    let hello = caller.hello(&sealer(A));
+    let open = |b: &mut Node| {
+        let mut socket = stranger([127, 0, 0, 1], b);
+        socket.write_all(&hello).unwrap();
+        let (challenge, _) = told(&mut socket, b, GREETING_LEN);
+        (socket, Greeting::try_from(challenge).unwrap())
+    };
+    let finish = |b: &mut Node, (mut socket, challenge): (TcpStream, Greeting)| {
+        let (proof, got) = (caller.proof(&sealer(A), &challenge).unwrap(), b.got.len());
+        socket.write_all(&[&proof[..], &long_frame(&sealer(A), EPOCH, B, b"message")].concat()).unwrap();
+        until(&mut [b], |nodes| nodes[0].got.len() == got + 1);
+    };
+    let first = open(&mut b);
+    let silent: Vec<TcpStream> = (0..100).map(|_| stranger([127, 0, 0, 1], &b)).collect();
+    until(&mut [&mut b], |nodes| nodes[0].counts.in_unwanted == 100 - 15);
+    finish(&mut b, first);
+    drop(silent);
+    until(&mut [&mut b], |nodes| nodes[0].streams.incoming.len() == 0);
+    let mut callers: Vec<_> = (0..16).map(|_| open(&mut b)).collect();
+    let unwanted = b.counts.in_unwanted;
+    let mut next = stranger([127, 0, 0, 1], &b);
+    next.write_all(&hello).unwrap();
+    (0..3).for_each(|_| b.turn());
+    assert!(!b.streams.has_work(), "nothing can be done for it yet");
+    assert_eq!((b.streams.incoming.len(), b.counts.in_unwanted), (16, unwanted));
+    finish(&mut b, callers.remove(0));
+    assert_eq!(told(&mut next, &mut b, GREETING_LEN).0.len(), GREETING_LEN);
+    callers.drain(..).for_each(|caller| finish(&mut b, caller));
+}
+
+#[test]
 fn what_the_kernel_has_taken_is_given_up_as_what_waits_here_is() {
     let [mut a, mut b] = pair();
     a.send(B, &message(100_000, 1));
