@@ -11,7 +11,7 @@ use guira_item::{Answer, Moment};
 use guira_routing::NodeId;
 
 use super::{Backend, OPERATIONS_MAX, ReplyTo};
-use crate::{Ask, Asker, Message, Mutant, Number, Outbox, Said};
+use crate::{Ask, Asker, ITEM_LEN_MAX, Message, Mutant, Number, Outbox, Said};
 
 /// Changes of a gateway that are under way or whose answers are kept. Gateways have fewer under way ([`crate::gateway::PENDING_MAX`]).
 const WINDOW_MAX: usize = 1 << 13;
@@ -187,9 +187,14 @@ impl Backend {
     }
 
     /// Answers a request. Unless it only reads it must not be carried out again, whatever the answer: that one may be believed already.
+    /// What no message carries (a store that was filled under another limit may have it) is a failure at once: it would be lost however often it went.
     pub(super) fn reply(&mut self, asked: &Asked, reply: Reply, out: &mut Outbox) {
         let client = self.clients.get_mut(&asked.gateway).filter(|client| client.session == asked.session);
         let Some(client) = client else { return };
+        let reply = match reply {
+            reply if reply.value_len() <= ITEM_LEN_MAX => reply,
+            _ => Reply::Answer(Answer::Failed { unknown: !asked.only_reads }, None),
+        };
         asked.send(&reply, out);
         if let Entry::Occupied(mut entry) = client.outcomes.entry(asked.number) {
             if asked.only_reads {
