@@ -227,8 +227,7 @@ impl Incoming {
             self.close(oldest);
         }
         let reader = StreamReader::new(self.nonces.next());
-        let stream =
-            Stream { socket, peer, reader, has_said_hello: false, member: None, reserved: 0, heard_at: now };
+        let stream = Stream { socket, peer, reader, has_said_hello: false, member: None, reserved: 0, heard_at: now };
         self.streams.insert(token, stream);
         true
     }
