@@ -4,7 +4,7 @@
 //! send --> queue --(connect, hello, challenge, proof)--> written, first come first sent
 //! ```
 //! Always true: what waits is bounded, for each node and for all; a message that waits here is not queued again; what cannot be sent in time is
-//! dropped with its stream, as a network would drop it; a message that a broken stream has cut is sent again whole on the next one.
+//! dropped with its stream, as a network would drop it; a message that a broken stream has cut is sent again whole on the next one, a few times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -38,6 +38,9 @@ const IDLE_FOR: Span = Span::from_s(60);
 
 /// Between the end of a stream and the next one to the same node.
 const AGAIN_AFTER: Span = Span::from_ms(100);
+
+/// Streams that may end in the middle of one message: its receiver does not want it, and others wait behind it.
+const CUTS_MAX: u32 = 3;
 
 /// How far a stream is.
 enum Stage {
@@ -129,6 +132,8 @@ struct Receiver {
     len: usize,
     /// Bytes of the first that the stream has taken.
     written: usize,
+    /// Streams that have ended in the middle of the first.
+    cuts: u32,
     stream: Option<Stream>,
     /// No stream is opened before.
     again_at: Moment,
@@ -149,7 +154,20 @@ impl Receiver {
     fn drop_all(&mut self, counts: &mut Counts) {
         counts.out_long_lost += self.queue.len() as u64;
         self.queue.clear();
-        (self.len, self.written) = (0, 0);
+        (self.len, self.written, self.cuts) = (0, 0, 0);
+    }
+
+    /// A stream that was open is over: what it has cut is sent again, unless that has been so a few times.
+    fn on_cut(&mut self, counts: &mut Counts) {
+        self.cuts += u32::from(self.written > 0);
+        self.written = 0;
+        if self.cuts >= CUTS_MAX {
+            self.cuts = 0;
+            if let Some(first) = self.queue.pop_front() {
+                self.len -= first.len();
+                counts.out_long_lost += 1;
+            }
+        }
     }
 }
 
@@ -174,6 +192,7 @@ impl Outward {
             queue: VecDeque::new(),
             len: 0,
             written: 0,
+            cuts: 0,
             stream: None,
             again_at: now,
             moved_at: now,
@@ -221,8 +240,10 @@ impl Outward {
             }
             if receiver.stream.is_some() && advance(receiver, now, view).is_err() {
                 let was_open = receiver.stream.take().is_some_and(|stream| matches!(stream.stage, Stage::Open));
-                (receiver.written, receiver.again_at) = (0, now + AGAIN_AFTER);
-                if !was_open {
+                receiver.again_at = now + AGAIN_AFTER;
+                if was_open {
+                    receiver.on_cut(view.counts);
+                } else {
                     // Nobody is there.
                     receiver.drop_all(view.counts);
                 }
@@ -256,6 +277,12 @@ impl Outward {
             }
             stays
         });
+    }
+
+    /// Streams there are.
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> usize {
+        self.receivers.values().filter(|receiver| receiver.stream.is_some()).count()
     }
 
     /// Bytes that wait.
@@ -299,7 +326,7 @@ fn open(host: IpAddr, to: SocketAddr, caller: Caller, tokens: &mut Tokens) -> io
 
 /// Greets and writes, until the stream takes no more.
 fn advance(receiver: &mut Receiver, now: Moment, view: &mut View<'_>) -> Result<(), Ended> {
-    let Receiver { stream: Some(stream), queue, len, written, moved_at, .. } = receiver else { return Ok(()) };
+    let Receiver { stream: Some(stream), queue, len, written, cuts, moved_at, .. } = receiver else { return Ok(()) };
     if !matches!(stream.stage, Stage::Open) {
         if !stream.greet(view)? {
             return Ok(());
@@ -316,7 +343,7 @@ fn advance(receiver: &mut Receiver, now: Moment, view: &mut View<'_>) -> Result<
                     view.counts.long_out += 1;
                     view.counts.long_bytes_out += first.len() as u64;
                     *len -= first.len();
-                    *written = 0;
+                    (*written, *cuts) = (0, 0);
                     queue.pop_front();
                 }
             }

@@ -344,6 +344,44 @@ fn what_a_node_does_not_read_is_bounded_and_dropped_in_the_end() {
     assert!(a.streams.outward.len() == 0 && a.counts.out_long_lost >= lost + 50);
 }
 
+/// It was sent again first on each stream, for ever, and what stood behind it never went.
+#[test]
+fn a_message_that_its_receiver_cuts_each_time_is_dropped_in_the_end() {
+    let mut a = Node::bind(A, loopback());
+    let cutter = TcpListener::bind(loopback()).unwrap();
+    cutter.set_nonblocking(true).unwrap();
+    let members = [(A, a.address), (B, cutter.local_addr().unwrap())];
+    a.members = Members::new(EPOCH, members).unwrap();
+    // More than the kernel takes while nobody reads.
+    a.send(B, &message(LONG_MESSAGE_LEN_MAX, 1));
+    a.send(B, &message(LONG_MESSAGE_LEN_MAX, 2));
+    let both = a.streams.outward.len();
+    for cut in 1..=3 {
+        let (mut socket, mut reader, mut is_open) = (None, StreamReader::new(Nonce([cut; 16])), false);
+        until(&mut [&mut a], |_| {
+            let Some(socket): &mut Option<TcpStream> = &mut socket else {
+                socket = cutter.accept().ok().map(|(socket, _)| socket);
+                socket.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+                return false;
+            };
+            let mut buffer = [0; 1_024];
+            let room = reader.wanted().min(buffer.len());
+            let Ok(len) = socket.read(&mut buffer[..room]) else { return false };
+            match reader.take(&sealer(B), &buffer[..len]).unwrap() {
+                Step::Hello { challenge, .. } => socket.write_all(&challenge).unwrap(),
+                Step::Greeted { .. } => {}
+                _ => is_open |= reader.announced().is_some(),
+            }
+            is_open
+        });
+        assert_eq!((a.streams.outward.len(), a.counts.out_long_lost), (both, 0), "it is sent again");
+        drop(socket);
+        until(&mut [&mut a], |nodes| nodes[0].streams.outward.streams() == 0);
+        a.pass(Span::from_ms(100));
+    }
+    assert_eq!((a.streams.outward.len(), a.counts.out_long_lost), (both / 2, 1));
+}
+
 #[test]
 fn a_node_that_dies_in_the_middle_and_comes_again_is_found_again() {
     let [mut a, mut b] = pair();
