@@ -14,7 +14,7 @@
 
 mod items;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use guira_cluster::{Frame, Incarnation, NodeClock, Opening, SessionId};
@@ -85,6 +85,12 @@ const FETCHING_MAX: usize = 4_096;
 /// How long a fetch is waited for.
 const FETCH_FOR: Span = Span::from_s(1);
 
+/// Keys that are remembered for an item larger than all that may be kept; those beyond are fetched again when they are reported again.
+const TOO_LARGE_MAX: usize = 1_000;
+
+/// Segments after which they are forgotten: the item may have become smaller.
+const TOO_LARGE_FOR: u32 = 16;
+
 /// Rules in one message.
 const RULES_AT_ONCE: usize = 1_000;
 
@@ -116,6 +122,10 @@ pub struct CacheNode {
     controller: Initiator,
     items: Items,
     fetching: HashMap<KeyBytes, Fetching>,
+    /// Keys whose items were too large of late: they are not fetched.
+    too_large: HashSet<KeyBytes>,
+    /// Segments since they were forgotten.
+    too_large_since: u32,
     /// What the controller has yet to be told.
     rules: Vec<(KeyHash, Option<Load>)>,
     threshold: f64,
@@ -146,6 +156,8 @@ impl CacheNode {
             controller: initiator(config.controller),
             items: Items::default(),
             fetching: HashMap::new(),
+            too_large: HashSet::new(),
+            too_large_since: 0,
             rules: Vec::new(),
             threshold: 0.0,
             exchanges: 0.0,
@@ -308,6 +320,7 @@ impl CacheNode {
         let is_wanted = f64::from(per_s) > self.threshold
             && self.items.get(&key.0).is_none()
             && !self.fetching.contains_key(&key)
+            && !self.too_large.contains(&key)
             && self.fetching.len() < FETCHING_MAX;
         if is_wanted && self.may_exchange(now) && self.tell(now, from, Body::Fetch(key.clone())) {
             self.fetching.insert(key, Fetching { source: from, since: now, per_s });
@@ -350,6 +363,9 @@ impl CacheNode {
             None => {}
         }
         if len > self.config.bytes_max {
+            if self.too_large.len() < TOO_LARGE_MAX {
+                self.too_large.insert(key.clone());
+            }
             self.drop_key(now, from, key);
             return;
         }
@@ -431,6 +447,11 @@ impl CacheNode {
             self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
             self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);
             self.set_threshold();
+            self.too_large_since += 1;
+            if self.too_large_since >= TOO_LARGE_FOR {
+                self.too_large_since = 0;
+                self.too_large.clear();
+            }
         }
     }
 

@@ -264,8 +264,10 @@ impl Gateway {
             None => pending.is_sent = false,
         }
         self.timers.remove(&(pending.look_at, number));
-        // What is long is on its way for longer.
-        let patience = pending.resend_after + long_wait(pending.what.value_len());
+        // What is long comes behind all that is; what is short goes in a datagram, and waits for none of it.
+        let is_long = long_wait(pending.what.value_len()) > Span::default();
+        let in_front = if is_long { long_wait(upstream.open_len) } else { Span::default() };
+        let patience = pending.resend_after + in_front;
         pending.look_at = (now + patience).min(pending.answer_until);
         self.timers.insert((pending.look_at, number));
     }

@@ -3,20 +3,22 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use guira_chain::Reply;
-use guira_cluster::{Incarnation, NodeClock, Opening, SessionId};
+use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{
-    Answer, Expiry, Get, Key, Moment, Operation, Store, StoreMode, Time,
-    store::{Record, StoreState, Write, Written},
+    Answer, Expiry, Get, Key, Moment, Operation, Span, Store, StoreMode, Time,
+    store::{Generation, Record, StoreState, Write, Written},
 };
 use guira_routing::NodeId;
 use guira_switched::{
-    Ask, Asker, CacheMode, ITEM_LEN_MAX, Life, Member, Message, Number, Outbox, Role, StaticFile, StoreCall,
+    Ask, Asker, Body, CacheMode, ITEM_LEN_MAX, KeyBytes, Life, Member, Message, Number, Outbox, Role, StaticFile,
+    StoreCall,
     backend::{Backend, BackendConfig, Happened},
     hash_of,
 };
 
 const BACKEND: NodeId = NodeId(2);
 const GATEWAY: NodeId = NodeId(3);
+const CACHE: NodeId = NodeId(4);
 const SESSION: SessionId = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
 
 /// A backend before a store that does nothing until it is told to, and one gateway.
@@ -25,6 +27,7 @@ struct Setting {
     records: BTreeMap<Box<[u8]>, Record<Arc<[u8]>>>,
     calls: Vec<StoreCall>,
     said: Vec<(Number, Reply)>,
+    told: Vec<Body>,
     now: Moment,
 }
 
@@ -50,7 +53,8 @@ impl Setting {
         let mut config = file.backend_config(BACKEND, Life { incarnation: SESSION.incarnation, clock, seed: 1 });
         change(&mut config);
         let backend = Backend::new(config, StoreState::default(), now);
-        let mut setting = Self { backend, records: BTreeMap::new(), calls: Vec::new(), said: Vec::new(), now };
+        let mut setting =
+            Self { backend, records: BTreeMap::new(), calls: Vec::new(), said: Vec::new(), told: Vec::new(), now };
         setting.step(Happened::Tick);
         setting.settle();
         setting.step(Happened::Message(GATEWAY, Message::Join { opening: SESSION.opening }));
@@ -62,8 +66,10 @@ impl Setting {
         self.backend.step(self.now, happened, &mut out);
         self.calls.append(&mut out.store);
         for (_, bytes) in out.sends() {
-            if let Message::Reply { number, said, .. } = Message::decode(bytes).expect("it was encoded") {
-                self.said.push((number, said.to_reply()));
+            match Message::decode(bytes).expect("it was encoded") {
+                Message::Reply { number, said, .. } => self.said.push((number, said.to_reply())),
+                Message::Told { body, .. } => self.told.extend(body),
+                _ => {}
             }
         }
     }
@@ -167,4 +173,71 @@ fn of_answers_that_cannot_be_kept_it_is_kept_that_nobody_can_say() {
     setting.ask(17, 16, "a", set(b"y"));
     setting.settle();
     assert!(setting.last().0 == 17 && is_stored(setting.last().1));
+}
+
+#[test]
+fn a_change_whose_answer_might_not_fit_waits_until_others_are_done_with() {
+    let mut setting = Setting::new(|_| {});
+    let value = vec![7; ITEM_LEN_MAX - 16];
+    let names = ["a", "b", "c", "d"];
+    for (name, number) in names.iter().zip(1..) {
+        setting.ask(number, number, name, set(&value));
+        setting.settle();
+    }
+    let touch = Get { touch: Some(Expiry::at(Time(1_000_000_000))), ..Get::PLAIN };
+    for (name, number) in names.iter().zip(11..) {
+        setting.ask(number, 11, name, Operation::Get(touch));
+    }
+    setting.settle();
+    // Four are kept, nearly 64 MiB: no fifth is let in,
+    setting.ask(15, 11, "a", Operation::Get(touch));
+    setting.settle();
+    assert_eq!((setting.last().0, setting.backend.counts().repeated), (14, 1));
+    // unless it is the lowest, or another is done with.
+    setting.ask(15, 12, "a", Operation::Get(touch));
+    setting.settle();
+    assert!(matches!(setting.last(), (15, Reply::Hit(_, Some(_)))));
+    setting.ask(16, 16, "a", Operation::Get(touch));
+    setting.settle();
+    assert!(matches!(setting.last(), (16, Reply::Hit(_, Some(_)))));
+}
+
+#[test]
+fn an_item_of_a_larger_limit_is_given_to_no_cache_and_one_that_no_message_carries_fails() {
+    let mut setting = Setting::new(|config| (config.item_len_max, config.caches) = (1_000, vec![CACHE]));
+    let record = |len| Record {
+        flags: 0,
+        expires_unix_s: 0,
+        version: 1,
+        generation: Generation(0),
+        stale: false,
+        win_sent: false,
+        value: vec![7; len].into(),
+    };
+    let records = [("fits", 900), ("larger", 2_000), ("too large", ITEM_LEN_MAX + 1)];
+    setting.records.extend(records.map(|(key, len)| (key.as_bytes().into(), record(len))));
+    // The leases of earlier lives have run out.
+    setting.now = setting.now + Span::from_s(600);
+    setting.step(Happened::Tick);
+    setting.settle();
+    setting.step(Happened::Message(CACHE, Message::Open { opening: SESSION.opening, at: setting.now }));
+    for ((key, _), seq) in records.iter().zip(1..) {
+        let key = KeyBytes(key.as_bytes().into());
+        let (ack, body) = (Seq(seq - 1), Some(Body::Fetch(key.clone())));
+        setting.step(Happened::Message(CACHE, Message::Told { session: SESSION, ack, seq: Seq(seq), body }));
+        setting.settle();
+        let Some(Body::Value(told, copy)) = setting.told.last() else { panic!("nothing was told") };
+        assert_eq!((told, copy.is_some()), (&key, seq == 1));
+    }
+    setting.ask(1, 1, "larger", Operation::Get(Get::PLAIN));
+    setting.settle();
+    assert!(matches!(setting.last(), (1, Reply::Hit(_, Some(_)))));
+    setting.ask(2, 2, "too large", Operation::Get(Get::PLAIN));
+    setting.settle();
+    assert!(setting.last().0 == 2 && is_failed(setting.last().1, false));
+    let touch = Get { touch: Some(Expiry::at(Time(1_000_000_000))), ..Get::PLAIN };
+    setting.ask(3, 3, "too large", Operation::Get(touch));
+    setting.settle();
+    assert!(setting.last().0 == 3, "it is told what became of it");
+    assert!(matches!(setting.last().1, Reply::Answer(Answer::Failed { .. }, _)), "and nothing that cannot come");
 }

@@ -23,7 +23,7 @@ use crate::counts::Counts;
 use crate::refusal::{Refusal, counter, judge};
 
 /// Streams that have not greeted yet: many members that open theirs at once come through, and who only connects costs no more than this.
-/// The oldest makes room.
+/// The oldest that has not said hello makes room; if all have, the next waits with the kernel.
 const STRANGERS_MAX: usize = 16;
 
 /// How long a greeting may take.
@@ -32,7 +32,7 @@ const GREET_WITHIN: Span = Span::from_s(3);
 /// Streams of one member: the one it uses, and one of before that may have something left.
 const STREAMS_A_MEMBER: usize = 2;
 
-/// Bytes of messages that are being read, over all streams: four of the longest.
+/// Bytes of messages that are being read, over all streams: three of the longest, and much of a fourth.
 const BEING_READ_LEN_MAX: usize = 64 << 20;
 
 /// How long nothing may come of a message that is being read: its place is wanted by others.
@@ -47,7 +47,7 @@ const READ_LEN: usize = 128 << 10;
 /// Reads of a round, between two looks at everything else.
 const READS_A_ROUND: usize = 64;
 
-/// Connections that are taken in a round.
+/// Connections that are looked at in a round: those from where no member is take no place.
 const ACCEPTS_A_ROUND: usize = 64;
 
 /// How long after a failure to take one another is tried: it was for want of descriptors.
@@ -57,6 +57,8 @@ struct Stream {
     socket: TcpStream,
     peer: IpAddr,
     reader: StreamReader,
+    /// It has begun to greet: somebody with the secret has, now or some time ago.
+    has_said_hello: bool,
     /// Who has greeted.
     member: Option<NodeId>,
     /// Bytes of the message that is being read, which nobody else may use.
@@ -141,10 +143,10 @@ impl Incoming {
 
     /// Whether there is something to do at once.
     pub(super) fn has_work(&self) -> bool {
-        self.may_accept || !self.ready.is_empty()
+        (self.may_accept && self.places() > 0) || !self.ready.is_empty()
     }
 
-    /// Takes connections and reads, some of each; `each` is given the messages.
+    /// Reads and takes connections, some of each; `each` is given the messages. Who has said hello is heard before others may take its place.
     pub(super) fn receive(
         &mut self,
         now: Moment,
@@ -152,9 +154,8 @@ impl Incoming {
         tokens: &mut Tokens,
         each: &mut impl FnMut(Long),
     ) {
-        self.accept(now, view, tokens);
         for _ in 0..READS_A_ROUND {
-            let Some(token) = self.ready.pop_front() else { return };
+            let Some(token) = self.ready.pop_front() else { break };
             match self.read(token, now, view, each) {
                 Came::Some => self.ready.push_back(token),
                 Came::Nothing => {}
@@ -162,6 +163,18 @@ impl Incoming {
                 Came::End => self.close(token),
             }
         }
+        self.accept(now, view, tokens);
+    }
+
+    /// Streams that have not greeted, oldest first, each with whether another may take its place: it has not said hello, and says nothing now.
+    fn strangers(&self) -> impl Iterator<Item = (Token, bool)> {
+        let strangers = self.streams.iter().filter(|(_, stream)| stream.member.is_none());
+        strangers.map(|(token, stream)| (*token, !stream.has_said_hello && !self.ready.contains(token)))
+    }
+
+    /// How many may be taken now: that are free, or may be made so.
+    fn places(&self) -> usize {
+        STRANGERS_MAX - self.strangers().filter(|(_, may_go)| !may_go).count()
     }
 
     fn accept(&mut self, now: Moment, view: &mut View<'_>, tokens: &mut Tokens) {
@@ -169,9 +182,14 @@ impl Incoming {
         if !self.may_accept {
             return;
         }
+        let mut places = self.places();
         for _ in 0..ACCEPTS_A_ROUND {
+            if places == 0 {
+                // The rest waits with the kernel: none that is taken in a round makes room for another of the same.
+                return;
+            }
             match self.listener.accept() {
-                Ok((socket, peer)) => self.take(socket, peer.ip(), now, view, tokens),
+                Ok((socket, peer)) => places -= usize::from(self.take(socket, peer.ip(), now, view, tokens)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.may_accept = false;
                     return;
@@ -187,21 +205,31 @@ impl Incoming {
         }
     }
 
-    fn take(&mut self, mut socket: TcpStream, peer: IpAddr, now: Moment, view: &mut View<'_>, tokens: &mut Tokens) {
+    /// Gives a connection a place, if it is from where a member is; whether it was.
+    fn take(
+        &mut self,
+        mut socket: TcpStream,
+        peer: IpAddr,
+        now: Moment,
+        view: &mut View<'_>,
+        tokens: &mut Tokens,
+    ) -> bool {
         let is_members = view.members.iter().any(|(_, address)| canonical(address.ip()) == canonical(peer));
         let token = if is_members { tokens.register(&mut socket, Interest::READABLE) } else { None };
         let Some(token) = token else {
             view.counts.in_unwanted += 1;
-            return;
+            return false;
         };
-        let strangers = self.streams.iter().filter(|(_, stream)| stream.member.is_none());
-        let strangers: Vec<Token> = strangers.map(|(token, _)| *token).collect();
-        if strangers.len() >= STRANGERS_MAX {
+        if self.strangers().count() >= STRANGERS_MAX {
+            let oldest = self.strangers().find(|(_, may_go)| *may_go);
+            let (oldest, _) = oldest.expect("no more are taken than there are places");
             view.counts.in_unwanted += 1;
-            self.close(strangers[0]);
+            self.close(oldest);
         }
         let reader = StreamReader::new(self.nonces.next());
-        self.streams.insert(token, Stream { socket, peer, reader, member: None, reserved: 0, heard_at: now });
+        let stream = Stream { socket, peer, reader, has_said_hello: false, member: None, reserved: 0, heard_at: now };
+        self.streams.insert(token, stream);
+        true
     }
 
     /// Reads once from a stream.
@@ -236,7 +264,10 @@ impl Incoming {
             Ok(Step::More) => Came::Some,
             Ok(Step::Hello { from, epoch, challenge }) => match judge(view.members, from, epoch, is_there) {
                 // What nothing was sent on takes so much.
-                Ok(()) if matches!(stream.socket.write(&challenge), Ok(sent) if sent == challenge.len()) => Came::Some,
+                Ok(()) if matches!(stream.socket.write(&challenge), Ok(sent) if sent == challenge.len()) => {
+                    stream.has_said_hello = true;
+                    Came::Some
+                }
                 Ok(()) => Came::End,
                 Err(reason) => refuse(view.counts, reason),
             },

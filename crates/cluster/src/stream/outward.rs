@@ -4,11 +4,12 @@
 //! send --> queue --(connect, hello, challenge, proof)--> written, first come first sent
 //! ```
 //! Always true: what waits is bounded, for each node and for all; a message that waits here is not queued again; what cannot be sent in time is
-//! dropped with its stream, as a network would drop it; a message that a broken stream has cut is sent again whole on the next one.
+//! dropped with its stream, as a network would drop it; a message that a broken stream has cut is sent again whole on the next one, a few times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
@@ -21,13 +22,15 @@ use super::reader::{long_frame, seal_of};
 use super::{Tokens, View};
 use crate::counts::Counts;
 
-/// Bytes that may wait for one node: half a second at a gigabit a second. What would stand behind so much is better sent again by its session.
+/// Bytes that may wait for one node: half a second at a gigabit a second, and three of the longest messages. What would stand behind so much is
+/// better sent again by its session.
 const NODE_LEN_MAX: usize = 64 << 20;
 
 /// Bytes that may wait for all.
 const LEN_MAX: usize = 256 << 20;
 
-/// How long nothing may move while something waits: whoever does not read is gone, or as good as that.
+/// How long nothing may move while something waits: whoever does not read is gone, or as good as that. What our own kernel has taken has not moved
+/// yet: of that the kernel says when it is not acknowledged.
 const STALLS_FOR: Span = Span::from_s(5);
 
 /// How long a stream stays open with nothing to say.
@@ -35,6 +38,9 @@ const IDLE_FOR: Span = Span::from_s(60);
 
 /// Between the end of a stream and the next one to the same node.
 const AGAIN_AFTER: Span = Span::from_ms(100);
+
+/// Streams that may end in the middle of one message: its receiver does not want it, and others wait behind it.
+const CUTS_MAX: u32 = 3;
 
 /// How far a stream is.
 enum Stage {
@@ -126,6 +132,8 @@ struct Receiver {
     len: usize,
     /// Bytes of the first that the stream has taken.
     written: usize,
+    /// Streams that have ended in the middle of the first.
+    cuts: u32,
     stream: Option<Stream>,
     /// No stream is opened before.
     again_at: Moment,
@@ -146,7 +154,20 @@ impl Receiver {
     fn drop_all(&mut self, counts: &mut Counts) {
         counts.out_long_lost += self.queue.len() as u64;
         self.queue.clear();
-        (self.len, self.written) = (0, 0);
+        (self.len, self.written, self.cuts) = (0, 0, 0);
+    }
+
+    /// A stream that was open is over: what it has cut is sent again, unless that has been so a few times.
+    fn on_cut(&mut self, counts: &mut Counts) {
+        self.cuts += u32::from(self.written > 0);
+        self.written = 0;
+        if self.cuts >= CUTS_MAX {
+            self.cuts = 0;
+            if let Some(first) = self.queue.pop_front() {
+                self.len -= first.len();
+                counts.out_long_lost += 1;
+            }
+        }
     }
 }
 
@@ -171,6 +192,7 @@ impl Outward {
             queue: VecDeque::new(),
             len: 0,
             written: 0,
+            cuts: 0,
             stream: None,
             again_at: now,
             moved_at: now,
@@ -218,8 +240,10 @@ impl Outward {
             }
             if receiver.stream.is_some() && advance(receiver, now, view).is_err() {
                 let was_open = receiver.stream.take().is_some_and(|stream| matches!(stream.stage, Stage::Open));
-                (receiver.written, receiver.again_at) = (0, now + AGAIN_AFTER);
-                if !was_open {
+                receiver.again_at = now + AGAIN_AFTER;
+                if was_open {
+                    receiver.on_cut(view.counts);
+                } else {
                     // Nobody is there.
                     receiver.drop_all(view.counts);
                 }
@@ -255,10 +279,23 @@ impl Outward {
         });
     }
 
+    /// Streams there are.
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> usize {
+        self.receivers.values().filter(|receiver| receiver.stream.is_some()).count()
+    }
+
     /// Bytes that wait.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How long what the kernel has taken may go without an acknowledgement, of each stream.
+    #[cfg(test)]
+    pub(super) fn unacknowledged_for(&self) -> Vec<Option<Duration>> {
+        let streams = self.receivers.values().filter_map(|receiver| receiver.stream.as_ref());
+        streams.map(|stream| socket2::SockRef::from(&stream.socket).tcp_user_timeout().unwrap()).collect()
     }
 
     /// When there is something to tend, if nothing happens before.
@@ -280,6 +317,7 @@ fn open(host: IpAddr, to: SocketAddr, caller: Caller, tokens: &mut Tokens) -> io
         Err(error) => return Err(error),
     }
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_nanos(STALLS_FOR.ns())))?;
     let mut socket = TcpStream::from_std(socket.into());
     let token = tokens.register(&mut socket, Interest::READABLE | Interest::WRITABLE);
     let token = token.ok_or(ErrorKind::Other)?;
@@ -288,7 +326,7 @@ fn open(host: IpAddr, to: SocketAddr, caller: Caller, tokens: &mut Tokens) -> io
 
 /// Greets and writes, until the stream takes no more.
 fn advance(receiver: &mut Receiver, now: Moment, view: &mut View<'_>) -> Result<(), Ended> {
-    let Receiver { stream: Some(stream), queue, len, written, moved_at, .. } = receiver else { return Ok(()) };
+    let Receiver { stream: Some(stream), queue, len, written, cuts, moved_at, .. } = receiver else { return Ok(()) };
     if !matches!(stream.stage, Stage::Open) {
         if !stream.greet(view)? {
             return Ok(());
@@ -305,7 +343,7 @@ fn advance(receiver: &mut Receiver, now: Moment, view: &mut View<'_>) -> Result<
                     view.counts.long_out += 1;
                     view.counts.long_bytes_out += first.len() as u64;
                     *len -= first.len();
-                    *written = 0;
+                    (*written, *cuts) = (0, 0);
                     queue.pop_front();
                 }
             }

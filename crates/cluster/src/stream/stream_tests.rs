@@ -249,6 +249,48 @@ fn strangers_have_few_places_and_do_not_keep_members_out() {
 }
 
 #[test]
+fn who_has_said_hello_keeps_its_place_and_the_next_waits_if_all_have() {
+    let [_a, mut b] = pair();
+    let caller = Caller::new(B, EPOCH, Nonce([1; 16]));
+    let hello = caller.hello(&sealer(A));
+    let open = |b: &mut Node| {
+        let mut socket = stranger([127, 0, 0, 1], b);
+        socket.write_all(&hello).unwrap();
+        let (challenge, _) = told(&mut socket, b, GREETING_LEN);
+        (socket, Greeting::try_from(challenge).unwrap())
+    };
+    let finish = |b: &mut Node, (mut socket, challenge): (TcpStream, Greeting)| {
+        let (proof, got) = (caller.proof(&sealer(A), &challenge).unwrap(), b.got.len());
+        socket.write_all(&[&proof[..], &long_frame(&sealer(A), EPOCH, B, b"message")].concat()).unwrap();
+        until(&mut [b], |nodes| nodes[0].got.len() == got + 1);
+    };
+    let first = open(&mut b);
+    let silent: Vec<TcpStream> = (0..100).map(|_| stranger([127, 0, 0, 1], &b)).collect();
+    until(&mut [&mut b], |nodes| nodes[0].counts.in_unwanted == 100 - 15);
+    finish(&mut b, first);
+    drop(silent);
+    until(&mut [&mut b], |nodes| nodes[0].streams.incoming.len() == 0);
+    let mut callers: Vec<_> = (0..16).map(|_| open(&mut b)).collect();
+    let unwanted = b.counts.in_unwanted;
+    let mut next = stranger([127, 0, 0, 1], &b);
+    next.write_all(&hello).unwrap();
+    (0..3).for_each(|_| b.turn());
+    assert!(!b.streams.has_work(), "nothing can be done for it yet");
+    assert_eq!((b.streams.incoming.len(), b.counts.in_unwanted), (16, unwanted));
+    finish(&mut b, callers.remove(0));
+    assert_eq!(told(&mut next, &mut b, GREETING_LEN).0.len(), GREETING_LEN);
+    callers.drain(..).for_each(|caller| finish(&mut b, caller));
+}
+
+#[test]
+fn what_the_kernel_has_taken_is_given_up_as_what_waits_here_is() {
+    let [mut a, mut b] = pair();
+    a.send(B, &message(100_000, 1));
+    until(&mut [&mut a, &mut b], |nodes| nodes[1].got.len() == 1);
+    assert_eq!(a.streams.outward.unacknowledged_for(), [Some(Duration::from_secs(5))]);
+}
+
+#[test]
 fn what_a_node_does_not_read_is_bounded_and_dropped_in_the_end() {
     let mut a = Node::bind(A, loopback());
     // Takes connections and nothing else.
@@ -300,6 +342,44 @@ fn what_a_node_does_not_read_is_bounded_and_dropped_in_the_end() {
     a.pass(Span::from_s(5));
     a.turn();
     assert!(a.streams.outward.len() == 0 && a.counts.out_long_lost >= lost + 50);
+}
+
+/// It was sent again first on each stream, for ever, and what stood behind it never went.
+#[test]
+fn a_message_that_its_receiver_cuts_each_time_is_dropped_in_the_end() {
+    let mut a = Node::bind(A, loopback());
+    let cutter = TcpListener::bind(loopback()).unwrap();
+    cutter.set_nonblocking(true).unwrap();
+    let members = [(A, a.address), (B, cutter.local_addr().unwrap())];
+    a.members = Members::new(EPOCH, members).unwrap();
+    // More than the kernel takes while nobody reads.
+    a.send(B, &message(LONG_MESSAGE_LEN_MAX, 1));
+    a.send(B, &message(LONG_MESSAGE_LEN_MAX, 2));
+    let both = a.streams.outward.len();
+    for cut in 1..=3 {
+        let (mut socket, mut reader, mut is_open) = (None, StreamReader::new(Nonce([cut; 16])), false);
+        until(&mut [&mut a], |_| {
+            let Some(socket): &mut Option<TcpStream> = &mut socket else {
+                socket = cutter.accept().ok().map(|(socket, _)| socket);
+                socket.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+                return false;
+            };
+            let mut buffer = [0; 1_024];
+            let room = reader.wanted().min(buffer.len());
+            let Ok(len) = socket.read(&mut buffer[..room]) else { return false };
+            match reader.take(&sealer(B), &buffer[..len]).unwrap() {
+                Step::Hello { challenge, .. } => socket.write_all(&challenge).unwrap(),
+                Step::Greeted { .. } => {}
+                _ => is_open |= reader.announced().is_some(),
+            }
+            is_open
+        });
+        assert_eq!((a.streams.outward.len(), a.counts.out_long_lost), (both, 0), "it is sent again");
+        drop(socket);
+        until(&mut [&mut a], |nodes| nodes[0].streams.outward.streams() == 0);
+        a.pass(Span::from_ms(100));
+    }
+    assert_eq!((a.streams.outward.len(), a.counts.out_long_lost), (both / 2, 1));
 }
 
 #[test]

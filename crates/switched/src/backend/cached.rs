@@ -180,7 +180,7 @@ impl Backend {
     pub(super) fn give(&mut self, now: Moment, key: &[u8], item: Option<&Item>, cache: NodeId, id: SessionId) {
         let Some(peer) = self.caches.get_mut(&cache) else { return };
         let Some(live) = peer.live.as_mut().filter(|live| live.id == id) else { return };
-        let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, item, live.heard_at));
+        let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, key, item, live.heard_at));
         let is_there = copy.is_some();
         // If there is no room it is asked for again.
         if let Ok(seq) = live.link.send(Body::Value(key.into(), copy))
@@ -195,7 +195,7 @@ impl Backend {
         let per_s = self.hot.burst_load(now);
         for peer in self.caches.values_mut().filter(|peer| !peer.declined.contains(key)) {
             let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { continue };
-            let Some(copy) = copy_of(&self.config, &self.state, now, item, live.heard_at) else { continue };
+            let Some(copy) = copy_of(&self.config, &self.state, now, key, item, live.heard_at) else { continue };
             if let Ok(seq) = live.link.send(Body::Burst(Loaded { key: key.into(), per_s }, copy)) {
                 live.keys.insert(key.into(), seq);
                 self.counts.bursts += 1;
@@ -209,7 +209,7 @@ impl Backend {
         for peer in self.caches.values_mut() {
             if let Some(live) = peer.live.as_mut().filter(|live| live.keys.contains_key(key)) {
                 self.counts.updates += 1;
-                let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, item, live.heard_at));
+                let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, key, item, live.heard_at));
                 let is_there = copy.is_some();
                 match live.link.send(Body::Update(key.into(), copy)) {
                     Ok(seq) => {
@@ -288,8 +288,19 @@ impl Backend {
     }
 }
 
-/// An item as a cache node is given it, which has told its own time as `heard_at`; `None` if it is over.
-fn copy_of(config: &BackendConfig, state: &StoreState, now: Moment, item: &Item, heard_at: Moment) -> Option<ItemCopy> {
+/// An item as a cache node is given it, which has told its own time as `heard_at`; `None` if it is over, or longer than the cluster takes: a store
+/// that was filled under another limit has such.
+fn copy_of(
+    config: &BackendConfig,
+    state: &StoreState,
+    now: Moment,
+    key: &[u8],
+    item: &Item,
+    heard_at: Moment,
+) -> Option<ItemCopy> {
+    if key.len() + item.value.len() > config.item_len_max {
+        return None;
+    }
     let left = config.clock.left(item.expiry, now);
     if item.generation < state.generation || left.is_some_and(|left| left == Span::default()) {
         return None;

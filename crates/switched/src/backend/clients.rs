@@ -12,7 +12,7 @@ use guira_routing::NodeId;
 use serde::Serialize;
 
 use super::{Backend, OPERATIONS_MAX, ReplyTo};
-use crate::{Ask, Asker, Message, Mutant, Number, Outbox, Said};
+use crate::{Ask, Asker, ITEM_LEN_MAX, Message, Mutant, Number, Outbox, Said};
 
 /// Changes of a gateway that are under way or whose answers are kept. Gateways have fewer under way ([`crate::gateway::PENDING_MAX`]).
 const WINDOW_MAX: usize = 1 << 13;
@@ -76,8 +76,8 @@ pub(super) struct Client {
     kept_len: usize,
 }
 
-/// Bytes of values in the answers that are kept for one gateway. At that no change is let in but the lowest; of an answer that does not fit, to
-/// one that was let in before, nothing is kept but that nobody can say: it is told only if the answer itself is lost.
+/// Bytes of values in the answers that are kept for one gateway. While the longest answer would not fit no change is let in but the lowest; of an
+/// answer that does not fit, to one that was let in before, nothing is kept but that nobody can say: it is told only if the answer itself is lost.
 const KEPT_LEN_MAX: usize = 64 << 20;
 
 /// What is to be done with a request.
@@ -93,7 +93,7 @@ impl Client {
         Self { session, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0, kept_len: 0 }
     }
 
-    fn admit(&mut self, asker: &Asker, only_reads: bool, out: &mut Outbox) -> Admission {
+    fn admit(&mut self, asker: &Asker, only_reads: bool, item_len_max: usize, out: &mut Outbox) -> Admission {
         if asker.done_below > self.done_below {
             self.done_below = asker.done_below;
             while let Some(entry) = self.outcomes.first_entry().filter(|entry| *entry.key() < asker.done_below) {
@@ -106,7 +106,8 @@ impl Client {
             return Admission::Old;
         }
         // The lowest is always let in: all others wait for it to be done.
-        let has_room = (self.changes < WINDOW_MAX && self.kept_len < KEPT_LEN_MAX) || asker.number == self.done_below;
+        let answer_fits = self.kept_len + item_len_max <= KEPT_LEN_MAX;
+        let has_room = (self.changes < WINDOW_MAX && answer_fits) || asker.number == self.done_below;
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
                 if let Outcome::Said(reply) = entry.get() {
@@ -176,7 +177,7 @@ impl Backend {
             }
             return false;
         };
-        match client.admit(asker, only_reads, out) {
+        match client.admit(asker, only_reads, self.config.item_len_max, out) {
             Admission::New => true,
             Admission::Old if self.config.mutant == Some(Mutant::R3) => true,
             Admission::Old => {
@@ -187,9 +188,14 @@ impl Backend {
     }
 
     /// Answers a request. Unless it only reads it must not be carried out again, whatever the answer: that one may be believed already.
+    /// What no message carries (a store that was filled under another limit may have it) is a failure at once: it would be lost however often it went.
     pub(super) fn reply(&mut self, asked: &Asked, reply: Reply, out: &mut Outbox) {
         let client = self.clients.get_mut(&asked.gateway).filter(|client| client.session == asked.session);
         let Some(client) = client else { return };
+        let reply = match reply {
+            reply if reply.value_len() <= ITEM_LEN_MAX => reply,
+            _ => Reply::Answer(Answer::Failed { unknown: !asked.only_reads }, None),
+        };
         asked.send(&reply, out);
         if let Entry::Occupied(mut entry) = client.outcomes.entry(asked.number) {
             if asked.only_reads {

@@ -1,7 +1,8 @@
 //! A backend on its socket, before a store.
 //!
 //! Always true: each call of the store is completed once: where it is made, if the store needs no waiting for a read; through the inbox
-//! otherwise, from whatever thread the store has. What the store has read and the backend has not yet been told is bounded: further reads wait.
+//! otherwise, from whatever thread the store has. What the store has read and the backend has not yet been told is bounded: further reads wait,
+//! and only while as many as may be are under way.
 
 use std::{collections::VecDeque, io, num::NonZero, sync::Arc};
 
@@ -126,9 +127,13 @@ impl<S: Store> BackendMachine<S> {
     fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
         self.backend.step(now, happened, &mut self.out);
         self.carry_out(transport);
-        while let Some(read) = self.way.read.pop_front() {
-            self.backend.step(boot_now(), read.into(), &mut self.out);
-            self.carry_out(transport);
+        loop {
+            if let Some(read) = self.way.read.pop_front() {
+                self.backend.step(boot_now(), read.into(), &mut self.out);
+                self.carry_out(transport);
+            } else if !self.way.ask_next() {
+                return;
+            }
         }
     }
 
@@ -178,12 +183,21 @@ impl<S: Store> Way<S> {
 }
 
 impl<S: Store> Way<S> {
-    /// One that was asked for has been read: there is room for another.
+    /// One that was asked for has been read: there is room for another, before what comes only now.
     fn on_read(&mut self) {
         self.reading -= 1;
-        if let Some(key) = self.waiting.pop_front() {
-            self.call(StoreCall::Read(key));
+        self.ask_next();
+    }
+
+    /// Asks for a key that waits, if there is room; whether it did. What is read at once takes no room, so once is not enough: while a key waits,
+    /// reads are under way whose end asks for it.
+    fn ask_next(&mut self) -> bool {
+        if self.reading >= self.reading_max {
+            return false;
         }
+        let Some(key) = self.waiting.pop_front() else { return false };
+        self.call(StoreCall::Read(key));
+        true
     }
 }
 

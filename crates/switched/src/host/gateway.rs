@@ -16,7 +16,8 @@ use crate::{
 /// A [`Gateway`].
 pub type GatewayHost = Host<GatewayMachine>;
 
-/// Operations between two flushes: requests of the longest kind fit into what may wait to be sent.
+/// Operations between two flushes: as many requests that fill a datagram each fit into what may wait of datagrams. Longer ones go in streams, where
+/// what waits is bounded in bytes: a gateway has no more of them under way for one backend, unless items may be longer than 4 MiB.
 const ASKED_A_FLUSH: usize = 256;
 
 /// What clients want of a gateway.

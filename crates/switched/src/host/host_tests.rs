@@ -1,8 +1,10 @@
 //! A whole cluster over sockets and threads, asked as a server asks it.
 
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, channel},
     },
     thread,
@@ -12,6 +14,7 @@ use std::{
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Clock, Delete, Expiry, Get, Hit, Key, Operation, PinnedValue, Request,
     Service, Sink, Span, Store as StoreOperation, StoreMode, Ticket, Time, VALUE_SLACK_LEN,
+    store::{Done, Record, Scan, Store, StoreState, StoreStats, Visit, Write, Written},
 };
 use guira_persist::{Fault, MemoryStore};
 
@@ -19,7 +22,7 @@ use super::{
     GatewayService, GatewayWorker,
     local::{LocalCluster, LocalConfig},
 };
-use crate::backend::HotConfig;
+use crate::{ITEM_LEN_MAX, backend::HotConfig};
 
 /// Long enough for a busy machine: it ends a test that would fail anyway.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -501,6 +504,69 @@ fn a_store_that_takes_its_time_is_waited_for() {
         }
         assert_eq!(asks.join().expect("it is answered"), b"v");
     });
+}
+
+/// A store that reads slowly at first, and later at once.
+struct Waking {
+    slow: MemoryStore,
+    is_awake: AtomicBool,
+}
+
+impl Store for Waking {
+    fn state(&self) -> StoreState {
+        self.slow.state()
+    }
+
+    fn get_now<T>(&self, _: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T> {
+        self.is_awake.load(Relaxed).then(|| read(None))
+    }
+
+    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+        self.slow.get(key, done);
+    }
+
+    fn write(&self, batch: Vec<Write>, done: Done<Written>) {
+        self.slow.write(batch, done);
+    }
+
+    fn flush(&self, done: Done<()>) {
+        self.slow.flush(done);
+    }
+
+    fn scan(&self, what: Scan, visit: Visit, done: Done<()>) {
+        self.slow.scan(what, visit, done);
+    }
+
+    fn snapshot(&self, to: PathBuf, done: Done<()>) {
+        self.slow.snapshot(to, done);
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.slow.stats()
+    }
+}
+
+/// Each read that ended let one key in that waited; one that the store then had at once let no other in, so that the rest waited for ever.
+#[test]
+fn keys_that_wait_for_a_store_are_read_when_it_has_them_at_once() {
+    const READING_MAX: usize = (256 << 20) / ITEM_LEN_MAX;
+    let store = Arc::new(Waking { slow: MemoryStore::holding(), is_awake: AtomicBool::new(false) });
+    let config = LocalConfig { backends: 1, caches: 0, item_len_max: ITEM_LEN_MAX, ..quick() };
+    let cluster = LocalCluster::start(config, |_| Arc::clone(&store)).expect("a cluster");
+    let service = cluster.service(clock());
+    let mut client = Client::of(&service);
+    until(|| store.slow.held().1 == 1);
+    store.slow.complete_write(Fault::None);
+    let names: Vec<String> = (0..5 * READING_MAX).map(|at| format!("key{at}")).collect();
+    let gets: Vec<_> = names.iter().map(|name| Request { key: key(name), operation: GET }).collect();
+    let (ticket, mut ear) = client.submit(&gets);
+    let asked = || cluster.status().backends[0].expect("it runs").counts.operations;
+    until(|| asked() == names.len() as u64);
+    assert_eq!(store.slow.held().0, READING_MAX);
+    store.is_awake.store(true, Relaxed);
+    (0..READING_MAX).for_each(|_| store.slow.complete_read(0, Fault::None));
+    client.wait(ticket, &mut ear);
+    assert!(ear.said.iter().all(|said| *said == MISS), "none was given up");
 }
 
 /// Waits for what another thread brings about.

@@ -24,6 +24,10 @@ pub enum LifeError {
     File(PathBuf, io::Error),
     /// What is in it is no number.
     NoNumber(PathBuf),
+    /// There is no number above the one in it.
+    NoneAbove(PathBuf),
+    /// The clock is past all that has a number.
+    Clock,
 }
 
 impl fmt::Display for LifeError {
@@ -35,6 +39,12 @@ impl fmt::Display for LifeError {
                 "{}: not the number of a life; remove it, if the clock was not set back since this member last ran",
                 path.display()
             ),
+            Self::NoneAbove(path) => write!(
+                f,
+                "{}: the number of the last life that could be; remove it, if the clock was not set back since this member last ran",
+                path.display()
+            ),
+            Self::Clock => f.write_str("the clock says that it is after the year 2554; set it"),
         }
     }
 }
@@ -45,19 +55,19 @@ impl Life {
     /// Begins one, by the clocks as they are now; above all that were begun with the same file, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read or written, or something else is in it.
+    /// The file cannot be read or written, or something else is in it; no number is left for this life.
     pub fn begin(kept: Option<&Path>) -> Result<Self, LifeError> {
         let unix = unix_now();
         let incarnation = match kept {
             Some(path) => next_in(path, unix)?,
-            None => by_clock(unix),
+            None => by_clock(unix)?,
         };
         Ok(Self { incarnation, clock: NodeClock::set(boot_now(), unix), seed: rand::random() })
     }
 }
 
-fn by_clock(unix: Duration) -> Incarnation {
-    Incarnation(u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX))
+fn by_clock(unix: Duration) -> Result<Incarnation, LifeError> {
+    u64::try_from(unix.as_nanos()).map(Incarnation).map_err(|_| LifeError::Clock)
 }
 
 fn next_in(path: &Path, unix: Duration) -> Result<Incarnation, LifeError> {
@@ -68,7 +78,8 @@ fn next_in(path: &Path, unix: Duration) -> Result<Incarnation, LifeError> {
         Err(error) if error.kind() == ErrorKind::InvalidData => return Err(LifeError::NoNumber(path.to_owned())),
         Err(error) => return Err(failed(error)),
     };
-    let number = Incarnation(by_clock(unix).0.max(before.saturating_add(LIVES_APART)));
+    let above = before.checked_add(LIVES_APART).ok_or_else(|| LifeError::NoneAbove(path.to_owned()))?;
+    let number = Incarnation(by_clock(unix)?.0.max(above));
     keep(path, number).map_err(failed)?;
     Ok(number)
 }
@@ -116,5 +127,17 @@ mod tests {
         }
         let nowhere = folder.path().join("nowhere").join("life");
         assert!(matches!(next_in(&nowhere, Duration::from_secs(1)), Err(LifeError::File(..))));
+    }
+
+    #[test]
+    fn where_numbers_end_no_life_has_that_of_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("life");
+        assert!(matches!(next_in(&path, Duration::MAX), Err(LifeError::Clock)));
+        assert!(!path.exists(), "nothing is kept of it");
+        let last = (u64::MAX - LIVES_APART + 1).to_string();
+        fs::write(&path, &last).expect("written");
+        assert!(matches!(next_in(&path, Duration::from_secs(1)), Err(LifeError::NoneAbove(_))));
+        assert_eq!(fs::read_to_string(&path).expect("there"), last);
     }
 }
