@@ -153,14 +153,14 @@ fn bars(report: &ExperimentReport, measure: String, data: &[Datum<'_>]) -> BarCh
             (false, "guira") => (name.to_string(), Role::Subject),
             (false, _) => (name.to_string(), Role::Peer),
         };
-        Bar { name, value, role }
+        Bar { name, value, part: None, role }
     };
     let panel = |variant: &str| BarPanel {
         name: variant.to_string(),
         bars: data.iter().filter(|datum| datum.variant == variant).map(bar).collect(),
     };
     let panels = variants.into_iter().map(panel).collect();
-    BarChart { title: report.title.clone(), across: measure, panels }
+    BarChart { title: report.title.clone(), across: measure, panels, ..BarChart::default() }
 }
 
 fn spread(known: &Measurement) -> Spread {

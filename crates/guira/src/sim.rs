@@ -1,12 +1,18 @@
 //! `guira sim`: the simulator of clusters.
 
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
 use guira_sim::{
     Failed, RUN, SCENARIOS, Scenario, Summary, campaign,
-    load::{LoadScenario, experiments::experiments},
+    load::{
+        LoadScenario, Row,
+        aims::verdicts,
+        experiments::{experiments, repeated},
+        kept,
+    },
 };
 use guira_switched::Mutant;
 
@@ -34,13 +40,27 @@ pub(crate) struct Arguments {
     /// With --load: rates are divided by this
     #[arg(long, default_value_t = 20.0)]
     scale: f64,
+    /// With --load: each run with so many seeds, from --seed on
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    seeds: u64,
+    /// With --load: where NAME.jsonl and the figures are written, instead of rows to standard output
+    #[arg(long, value_name = "FOLDER", requires = "load")]
+    out: Option<PathBuf>,
+    /// Instead: draw the figures again of the rows that --out has kept in a folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "load")]
+    load_redraw: Option<PathBuf>,
 }
 
 /// Runs the seeds; one line says what happened, and one line the seed of what went wrong.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let Arguments { scenario: name, seed, hours, mutant, threads, load: experiments, scale } = arguments;
-    if let Some(experiments) = experiments {
-        return load(experiments, *seed, *scale);
+    let Arguments { scenario: name, seed, hours, mutant, threads, .. } = arguments;
+    if let Some(folder) = &arguments.load_redraw {
+        judge(&kept::redraw(folder).map_err(|error| error.to_string())?);
+        return Ok(());
+    }
+    if let Some(names) = &arguments.load {
+        let base = LoadScenario { seed: *seed, scale: arguments.scale, ..LoadScenario::default() };
+        return load(names, &base, arguments.seeds, arguments.out.as_deref());
     }
     if !(*hours > 0.0 && *hours <= 1e6) {
         return Err(format!("--hours {hours}: write a number above 0, up to a million"));
@@ -67,27 +87,40 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// Runs experiments, all of them if none is named; how long each has taken goes to standard error.
-fn load(names: &[String], seed: u64, scale: f64) -> Result<(), String> {
-    if !(1.0..=1_000.0).contains(&scale) {
-        return Err(format!("--scale {scale}: from 1 to 1000"));
+/// Runs experiments, all of them if none is named; what came of their aims, and how long each has taken, goes to standard error.
+fn load(names: &[String], base: &LoadScenario, seeds: u64, out: Option<&Path>) -> Result<(), String> {
+    if !(1.0..=1_000.0).contains(&base.scale) {
+        return Err(format!("--scale {}: from 1 to 1000", base.scale));
     }
     let all = experiments();
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("--load {name}: no such experiment, use some of {}", known.join(", ")));
     }
-    let base = LoadScenario { seed, scale, ..LoadScenario::default() };
     for (name, experiment) in
         all.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name))
     {
         let started = Instant::now();
-        for row in experiment(&base) {
-            println!("{}", serde_json::to_string(&row).map_err(|error| error.to_string())?);
+        let rows = repeated(experiment, base, seeds);
+        match out {
+            Some(folder) => {
+                kept::keep(folder, name, &rows).map_err(|error| error.to_string())?;
+            }
+            None => {
+                for row in &rows {
+                    println!("{}", serde_json::to_string(row).map_err(|error| error.to_string())?);
+                }
+            }
         }
+        judge(&rows);
         eprintln!("{name}: {:.1} s", started.elapsed().as_secs_f64());
     }
     Ok(())
+}
+
+/// What came of the aims that some rows tell of.
+fn judge(rows: &[Row]) {
+    verdicts(rows).iter().for_each(|verdict| eprintln!("{verdict}"));
 }
 
 fn print(summary: &Summary, elapsed_s: f64) {

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
 
 use crate::{scramble::Scramble, zipf::Zipf};
 
@@ -16,7 +17,8 @@ use crate::{scramble::Scramble, zipf::Zipf};
 const NAMED: u64 = 1 << 16;
 
 /// How popularity changes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Pattern {
     /// Cold keys become the hottest.
     HotIn,

@@ -56,6 +56,15 @@ impl Spread {
     pub fn exactly(value: f64) -> Self {
         Self { low: value, median: value, high: value }
     }
+
+    /// Of some values in whatever order, the median being the mean of the two in the middle; NaN if there are none.
+    pub fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(low), Some(high)) = (sorted.first(), sorted.last()) else { return Self::exactly(f64::NAN) };
+        let len = sorted.len();
+        Self { low: *low, median: f64::midpoint(sorted[(len - 1) / 2], sorted[len / 2]), high: *high }
+    }
 }
 
 /// A number as people read it in a table: three digits and k, M or G.
@@ -89,6 +98,13 @@ fn tick(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn medians_need_no_order() {
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread { low: 1.0, median: 2.0, high: 3.0 });
+        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert!(Spread::of(&[]).median.is_nan());
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -9,6 +9,7 @@
 //!   Clients   ask, and write down what they were told
 //! register    what one key may do: for the histories, which must be linearizable
 //! campaign    many runs, on all processors
+//! load        how much a cluster serves: nothing goes wrong, but nodes are as fast as they are
 //! ```
 //! Always true: a run is a function of its scenario and its seed; nothing here reads a clock or draws from anything else.
 #![forbid(unsafe_code)]

@@ -20,23 +20,33 @@
 //! requests a segment has, the more of what trackers see in it is chance: at a twentieth periodic reports bring hundreds of keys a second
 //! that are no hotter than what they replace, and whose rules take all that the switch can do; at a quarter, some dozens.
 //!
+//! ```text
+//! experiments (a figure's scenarios) --> measure --> Row --> kept (NAME.jsonl) --> figures (SVG, PNG)
+//!                                                     \----> aims (met, missed)
+//! ```
 //! Always true: a run is a function of its scenario; every request is answered once.
 
+pub mod aims;
 mod cluster;
 pub mod experiments;
+mod figures;
+pub mod kept;
 mod key_name;
 mod measuring;
 mod members;
 mod pace;
+mod row;
 mod station;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod warming;
 
 use guira_item::Span;
 pub use guira_loadgen::changing::Pattern;
 use guira_switched::{CacheMode, backend::Reports};
-use serde::Serialize;
+pub use row::{Changing, Row};
+use serde::{Deserialize, Serialize};
 
 /// How much is asked.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -63,6 +73,17 @@ pub struct Writes {
     pub share: f64,
     /// By the popularity of keys; or any key, each as likely.
     pub by_popularity: bool,
+}
+
+/// Which rules a switch is given first, and how many are asked of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleOrder {
+    /// Guira's: those of the hottest keys, and reports leave a quarter of the switch's time to bursts.
+    #[default]
+    HottestFirst,
+    /// The paper's: those that came first, and reports take what they want.
+    AsTheyCome,
 }
 
 /// A change of popularity.
@@ -111,6 +132,8 @@ pub struct LoadScenario {
     pub rules_per_s: u32,
     /// How long a rule may stay after its key has left the cache.
     pub rule_deletion_delay: Span,
+    /// Which rules come first.
+    pub rule_order: RuleOrder,
     /// How popularity changes.
     pub change: Option<Change>,
     /// From one node to another.
@@ -151,6 +174,7 @@ impl Default for LoadScenario {
             reports: Reports::Both,
             rules_per_s: 400,
             rule_deletion_delay: Span::from_s(2),
+            rule_order: RuleOrder::HottestFirst,
             change: None,
             hop: Span::from_us(10),
             backend_queue_len_max: 64,
@@ -165,7 +189,7 @@ impl Default for LoadScenario {
 }
 
 /// What happened in one stretch of time; rates are the paper's.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// When it ends, from the beginning of measuring.
     pub at_s: f64,
@@ -178,7 +202,7 @@ pub struct Sample {
 }
 
 /// What came of it; rates are the paper's.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LoadReport {
     /// Requests asked, each second.
     pub asked_per_s: f64,

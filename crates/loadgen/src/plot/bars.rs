@@ -14,6 +14,10 @@ const HALF: f64 = 10.0;
 /// Between two panels.
 const GAP: f64 = 30.0;
 const GREY: RGBColor = RGBColor(150, 150, 150);
+/// Parts of bars, and the side of their box in the legend.
+const DARK_BLUE: RGBColor = RGBColor(0, 60, 100);
+const DARK_GREY: RGBColor = RGBColor(85, 85, 85);
+const SAMPLE: f64 = 14.0;
 
 /// A chart of bars.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +26,8 @@ pub struct BarChart {
     pub title: String,
     /// What the bars show, with its unit.
     pub across: String,
+    /// What their darker parts are; may be empty.
+    pub part: String,
     /// Panels, from left to right.
     pub panels: Vec<BarPanel>,
 }
@@ -42,6 +48,8 @@ pub struct Bar {
     pub name: String,
     /// Its length.
     pub value: Spread,
+    /// So much of it is darker.
+    pub part: Option<f64>,
     /// Whose it is.
     pub role: Role,
 }
@@ -68,10 +76,14 @@ impl BarChart {
     pub fn sheet(&self) -> Sheet {
         let rows = self.panels.iter().map(|panel| panel.bars.len()).max().unwrap_or(0) as f64;
         let has_names = self.panels.iter().any(|panel| !panel.name.is_empty());
-        let top = if has_names { 76.0 } else { 50.0 };
+        let legend = if self.part.is_empty() { 0.0 } else { 28.0 };
+        let top = legend + if has_names { 76.0 } else { 50.0 };
         let bottom = top + rows * ROW;
         let mut sheet = Sheet::new(WIDTH, bottom + 64.0);
         sheet.text(&self.title, (WIDTH / 2.0, 22.0), TITLE, Anchor::Middle);
+        if !self.part.is_empty() {
+            self.draw_legend(&mut sheet);
+        }
         // A panel has names of its own unless they are those of the panel on its left.
         let is_named = |number: usize| number == 0 || !self.panels[number].names().eq(self.panels[number - 1].names());
         let name_width = |number: usize| match is_named(number) {
@@ -105,6 +117,16 @@ impl BarChart {
         sheet.text(&self.across, (middle, bottom + 44.0), LABEL, Anchor::Middle);
         sheet
     }
+
+    fn draw_legend(&self, sheet: &mut Sheet) {
+        let (width, middle) = (2.0 * (SAMPLE + 4.0) + width_of(&self.part, LABEL), 54.0);
+        let left = (WIDTH - width) / 2.0;
+        for (number, colour) in [(0.0, DARK_BLUE), (1.0, DARK_GREY)] {
+            let left = left + number * (SAMPLE + 2.0);
+            sheet.boxed((left, middle - SAMPLE / 2.0), (left + SAMPLE, middle + SAMPLE / 2.0), colour);
+        }
+        sheet.text(&self.part, (left + 2.0 * (SAMPLE + 4.0), middle), LABEL, Anchor::Left);
+    }
 }
 
 /// The grid of one panel and what is written below it.
@@ -131,6 +153,10 @@ fn draw_bar(sheet: &mut Sheet, bar: &Bar, across: Scale, middle: f64) {
             sheet.line([(from.0, from.1), (to.0, from.1), (to.0, to.1), (from.0, to.1)], GREY, 1.5);
         }
     }
+    if let Some(part) = bar.part {
+        let colour = if bar.role == Role::Subject { DARK_BLUE } else { DARK_GREY };
+        sheet.boxed(from, (across.at(part), to.1), colour);
+    }
     if bar.value.high > bar.value.low {
         sheet.line([(across.at(bar.value.low), middle), (across.at(bar.value.high), middle)], INK, 1.0);
     }
@@ -142,19 +168,23 @@ mod tests {
 
     #[test]
     fn both_files_are_written_and_hold_their_text() {
-        let bar = |name: &str, value: f64, role| Bar { name: name.into(), value: Spread::exactly(value), role };
+        let bar = |name: &str, value: f64, role| {
+            let part = (role == Role::Subject).then_some(value / 4.0);
+            Bar { name: name.into(), value: Spread::exactly(value), part, role }
+        };
         let bars = vec![bar("guira", 8.1e6, Role::Subject), bar("memcached", 1.5e6, Role::Peer)];
         let more = vec![bar("guira", 1.6e7, Role::Subject), bar("the paper's", 1.5e6, Role::Published)];
         let panel = |name: &str, bars| BarPanel { name: name.into(), bars };
         let chart = BarChart {
             title: "Multiget".into(),
             across: "throughput (keys/s)".into(),
+            part: "of which new".into(),
             panels: vec![panel("1 thread", bars.clone()), panel("2 threads", bars), panel("4 threads", more)],
         };
         let folder = tempfile::tempdir().expect("a folder");
         let [svg, png] = chart.sheet().save(&folder.path().join("multiget")).expect("draws");
         let svg = std::fs::read_to_string(svg).expect("an svg");
-        for text in ["Multiget", "8.10M", "throughput (keys/s)", "4 threads"] {
+        for text in ["Multiget", "8.10M", "throughput (keys/s)", "of which new", "4 threads"] {
             assert!(svg.contains(text), "no '{text}'");
         }
         assert_eq!(svg.matches("memcached").count(), 1, "names are written once for panels that share them");

@@ -1,13 +1,14 @@
 //! Lines over a quantity: threads, occupancy, memory.
 //!
 //! A line keeps its colour and the shape of its points in all panels. What somebody else measured is drawn hollow and without a
-//! line, in the colour of the line that has its name. The range of the rounds is a light band.
+//! line, in the colour of the line that has its name. The range of the rounds is a light band. A line through many values has points only
+//! here and there, and an axis of many values has round ones below it.
 
 use std::f64::consts::TAU;
 
 use plotters::style::{RGBColor, WHITE};
 
-use super::scale::Scale;
+use super::scale::{MANY, Scale};
 use super::sheet::{Anchor, LABEL, Place, Sheet, TITLE, widest, width_of};
 use super::{COLOURS, INK, Spread, WIDTH, tick};
 
@@ -25,6 +26,8 @@ const GAP: f64 = 22.0;
 const POINTS: [(u32, f64); 8] =
     [(24, 0.0), (4, 0.125), (3, -0.25), (4, 0.0), (3, 0.25), (5, -0.25), (6, 0.0), (24, 0.0)];
 const POINT_RADIUS: f64 = 5.0;
+/// How far apart the points of a line are at least that goes through many.
+const POINT_GAP: f64 = 60.0;
 /// Length of a line in the legend.
 const SAMPLE: f64 = 28.0;
 
@@ -72,7 +75,7 @@ struct Entry {
 impl LineChart {
     /// Draws it.
     pub fn sheet(&self) -> Sheet {
-        let entries = self.legend();
+        let (entries, choices) = (self.legend(), self.choices());
         let legend_rows = legend_rows(&entries);
         let legend_end = LEGEND_TOP + (legend_rows.len() as f64 - 1.0) * ROW + 16.0;
         let has_names = self.panels.iter().any(|panel| !panel.name.is_empty());
@@ -104,11 +107,11 @@ impl LineChart {
                     sheet.text(tick(*value), (left - 8.0, up.at(*value)), LABEL, Anchor::Right);
                 }
             }
-            let across = Scale::of_choices(points().map(|(x, _)| *x), left, left + width);
+            let across = Scale::of_choices(&choices, left, left + width);
             sheet.text(&panel.name, (left + width / 2.0, top - 12.0), LABEL, Anchor::Middle);
             ticks.iter().for_each(|value| sheet.grid((left, up.at(*value)), (left + width, up.at(*value))));
             sheet.line([(left, top), (left, top + panel_height), (left + width, top + panel_height)], INK, 1.0);
-            self.draw_choices(&mut sheet, across, top + panel_height);
+            draw_choices(&mut sheet, &choices, across, top + panel_height);
             draw_lines(&mut sheet, &panel.lines, &entries, across, up);
         }
         sheet.text(&self.across, (f64::midpoint(left, WIDTH - MARGIN), height - 16.0), LABEL, Anchor::Middle);
@@ -135,22 +138,13 @@ impl LineChart {
         entries
     }
 
-    /// Marks what was chosen below a panel, and names it where there is room.
-    fn draw_choices(&self, sheet: &mut Sheet, across: Scale, bottom: f64) {
+    /// What the lines run over, each value once.
+    fn choices(&self) -> Vec<f64> {
         let lines = self.panels.iter().flat_map(|panel| &panel.lines);
         let mut choices: Vec<f64> = lines.flat_map(|line| &line.points).map(|(x, _)| *x).collect();
         choices.sort_by(f64::total_cmp);
         choices.dedup();
-        let mut free_from = f64::NEG_INFINITY;
-        for x in choices {
-            let (at, text) = (across.at(x), tick(x));
-            sheet.line([(at, bottom), (at, bottom + 5.0)], INK, 1.0);
-            let half = width_of(&text, LABEL) / 2.0;
-            if at - half >= free_from {
-                sheet.text(text, (at, bottom + 17.0), LABEL, Anchor::Middle);
-                free_from = at + half + 6.0;
-            }
-        }
+        choices
     }
 }
 
@@ -183,6 +177,24 @@ impl Entry {
             sheet.line(points, self.colour(), 2.0);
         } else {
             sheet.area(points, self.colour());
+        }
+    }
+}
+
+/// Marks what was chosen below a panel, or round values if that is much, and names it where there is room.
+fn draw_choices(sheet: &mut Sheet, choices: &[f64], across: Scale, bottom: f64) {
+    let marked: Vec<f64> = match choices.len() {
+        0..=MANY => choices.to_vec(),
+        _ => across.ticks(8).into_iter().filter(|value| across.holds(*value)).collect(),
+    };
+    let mut free_from = f64::NEG_INFINITY;
+    for x in marked {
+        let (at, text) = (across.at(x), tick(x));
+        sheet.line([(at, bottom), (at, bottom + 5.0)], INK, 1.0);
+        let half = width_of(&text, LABEL) / 2.0;
+        if at - half >= free_from {
+            sheet.text(text, (at, bottom + 17.0), LABEL, Anchor::Middle);
+            free_from = at + half + 6.0;
         }
     }
 }
@@ -243,7 +255,14 @@ fn draw_line(sheet: &mut Sheet, line: &Line, entry: &Entry, across: Scale, up: S
     if !entry.is_hollow && places.len() > 1 {
         sheet.line(places.clone(), entry.colour(), 2.0);
     }
-    places.into_iter().for_each(|place| entry.draw_point(sheet, place));
+    let gap = if places.len() > MANY { POINT_GAP } else { 0.0 };
+    let mut free_from = f64::NEG_INFINITY;
+    for place in places {
+        if place.0 >= free_from {
+            entry.draw_point(sheet, place);
+            free_from = place.0 + gap;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -275,6 +294,20 @@ mod tests {
             assert!(svg.contains(text), "no '{text}'");
         }
         assert!(std::fs::metadata(png).expect("a png").len() > 5_000);
+    }
+
+    #[test]
+    fn an_axis_of_many_values_has_round_ones_below_it() {
+        let points = (1..=87).map(|tenth| (f64::from(tenth) / 10.0, Spread::exactly(5e6))).collect();
+        let line = Line { name: "guira".into(), points, source: None };
+        let panels = vec![LinePanel { name: String::new(), lines: vec![line] }];
+        let folder = tempfile::tempdir().expect("a folder");
+        let chart = LineChart { panels, ..LineChart::default() };
+        let [svg, _] = chart.sheet().save(&folder.path().join("many")).expect("draws");
+        let svg = std::fs::read_to_string(svg).expect("an svg");
+        let texts: Vec<&str> = svg.lines().map(str::trim).filter(|line| line.parse::<f64>().is_ok()).collect();
+        // Not logarithmic: they are as far from each other everywhere.
+        assert!(["2", "4", "6", "8"].iter().all(|text| texts.contains(text)) && !texts.contains(&"0.1"), "{texts:?}");
     }
 
     #[test]

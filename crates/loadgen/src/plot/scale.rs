@@ -8,6 +8,9 @@ const LINEAR_RATIO_MAX: f64 = 20.0;
 /// The same for what was chosen, which often doubles from one to the next.
 const LINEAR_CHOICES_MAX: f64 = 64.0;
 
+/// Values beyond which they are many: then they are moments or places in a row, as far from each other everywhere.
+pub const MANY: usize = 24;
+
 /// An axis from one pixel to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
@@ -37,11 +40,11 @@ impl Scale {
         linear
     }
 
-    /// An axis for what was chosen, with some room at both ends; logarithmic if the choices lie very far apart.
-    pub fn of_choices(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
-        let (low, high) =
-            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        if low > 0.0 && high / low > LINEAR_CHOICES_MAX {
+    /// An axis for what was chosen, with some room at both ends; logarithmic if the choices are few and lie very far apart.
+    pub fn of_choices(choices: &[f64], from: f64, to: f64) -> Self {
+        let wider = |(low, high): (f64, f64), value: &f64| (low.min(*value), high.max(*value));
+        let (low, high) = choices.iter().fold((f64::INFINITY, f64::NEG_INFINITY), wider);
+        if choices.len() <= MANY && low > 0.0 && high / low > LINEAR_CHOICES_MAX {
             return Self { low: low / 1.3, high: high * 1.3, is_logarithmic: true, from, to };
         }
         let room = if high > low { (high - low) * 0.06 } else { 1.0 };
@@ -57,6 +60,11 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
+    /// Whether a value lies on it.
+    pub fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// Round values within the axis, about `count` of them if it is linear.
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         let decades = |mantissas: &'static [f64], from: f64, to: f64| {
@@ -65,8 +73,7 @@ impl Scale {
         };
         if self.is_logarithmic {
             let mantissas: &[f64] = if self.high / self.low > 1e3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-            let inside = |value: &f64| (self.low..=self.high).contains(value);
-            return decades(mantissas, self.low, self.high).filter(inside).collect();
+            return decades(mantissas, self.low, self.high).filter(|value| self.holds(*value)).collect();
         }
         let least = self.high / count as f64;
         let step = decades(&[1.0, 2.0, 5.0], least, least * 10.0).find(|step| *step >= least).unwrap_or(least);
@@ -93,6 +100,6 @@ mod tests {
     #[test]
     fn nothing_measured_is_an_axis_too() {
         assert!(Scale::of_points(std::iter::empty(), 0.0, 100.0).at(0.0).abs() < 1e-9);
-        assert_eq!(Scale::of_choices([1.0].into_iter(), 0.0, 100.0).at(1.0), 50.0);
+        assert_eq!(Scale::of_choices(&[1.0], 0.0, 100.0).at(1.0), 50.0);
     }
 }

@@ -17,9 +17,9 @@ use guira_item::{
     store::{Generation, Record, Written},
 };
 use guira_loadgen::{changing::ChangingKeys, latency::Latencies};
-use guira_routing::{NodeId, PartitionMap};
+use guira_routing::{Load, NodeId, PartitionMap};
 use guira_switched::{
-    AskId, CacheMode, Happened, Message, Outbox, StoreCall,
+    AskId, Body, CacheMode, Happened, Message, Outbox, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -28,7 +28,7 @@ use guira_switched::{
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use super::{
-    Asked, LoadScenario, Offer,
+    Asked, LoadScenario, Offer, RuleOrder,
     key_name::{KEY_LEN, KeyName, name_of},
     members::{BEGINS, Core, GATEWAY, Members, SEGMENT},
     pace::{ADJUSTED_EVERY, Pace},
@@ -371,7 +371,10 @@ impl Cluster {
         let now = self.now;
         self.steps += 1;
         match Core::of(to) {
-            Core::Controller => self.controller.step(now, Happened::Message(from, message), &mut out),
+            Core::Controller => {
+                let message = in_order(self.scenario.rule_order, message);
+                self.controller.step(now, Happened::Message(from, message), &mut out);
+            }
             Core::Gateway => self.gateway.step(now, gateway::Happened::Message(from, message), &mut out),
             Core::Cache(at) => self.caches[at].step(now, Happened::Message(from, message), &mut out),
             Core::Backend(at) => self.backends[at].step(now, backend::Happened::Message(from, message), &mut out),
@@ -536,6 +539,14 @@ impl Cluster {
             ..self.tally
         }
     }
+}
+
+/// What a controller is told, for it to make rules in that order: those of keys without a load are made as they came.
+fn in_order(order: RuleOrder, mut message: Message<'_>) -> Message<'_> {
+    if let (RuleOrder::AsTheyCome, Message::Told { body: Some(Body::Rules(rules)), .. }) = (order, &mut message) {
+        rules.iter_mut().filter_map(|(_, load)| load.as_mut()).for_each(|load| *load = Load::default());
+    }
+    message
 }
 
 /// What a store says that has every key, and keeps nothing.

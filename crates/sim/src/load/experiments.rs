@@ -4,65 +4,8 @@
 
 use guira_item::Span;
 use guira_switched::{CacheMode, backend::Reports};
-use serde::Serialize;
 
-use super::{Asked, Change, LoadReport, LoadScenario, Offer, Pattern, Writes, measure};
-
-/// One run: what was varied, and what came of it. Rates are the paper's.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// Which experiment it belongs to.
-    pub experiment: &'static str,
-    /// Who is asked first.
-    pub cache_mode: CacheMode,
-    /// Backends.
-    pub backends: u16,
-    /// What each can do, requests a second.
-    pub backend_per_s: f64,
-    /// Cache nodes.
-    pub caches: u16,
-    /// What each can do, requests a second.
-    pub cache_per_s: f64,
-    /// Items of all cache nodes together.
-    pub cache_items: usize,
-    /// Of the zipf distribution; 0 is uniform.
-    pub exponent: f64,
-    /// The share of writes.
-    pub write_share: f64,
-    /// Which keys are asked for and written, what is told of hot keys, what changes: as they are written in Rust.
-    pub setting: String,
-    /// Rates were divided by this in the simulation; latencies are those of that scale.
-    pub scale: f64,
-    /// Everything was drawn from it.
-    pub seed: u64,
-    /// What came of it.
-    pub report: LoadReport,
-}
-
-impl Row {
-    fn run(experiment: &'static str, scenario: &LoadScenario) -> Self {
-        let LoadScenario { asked, writes, reports, change, rule_deletion_delay, offer, .. } = scenario;
-        let setting = format!(
-            "{offer:?}, {asked:?}, {writes:?}, {reports:?}, {change:?}, rules deleted within {} ms",
-            rule_deletion_delay.ns() / 1_000_000
-        );
-        Self {
-            experiment,
-            cache_mode: scenario.cache_mode,
-            backends: scenario.backends,
-            backend_per_s: scenario.backend_per_s,
-            caches: if scenario.cache_mode == CacheMode::None { 0 } else { scenario.caches },
-            cache_per_s: scenario.cache_per_s,
-            cache_items: if scenario.cache_mode == CacheMode::None { 0 } else { scenario.cache_items },
-            exponent: scenario.exponent,
-            write_share: scenario.writes.map_or(0.0, |writes| writes.share),
-            setting,
-            scale: scenario.scale,
-            seed: scenario.seed,
-            report: measure(scenario),
-        }
-    }
-}
+use super::{Asked, Change, LoadScenario, Offer, Pattern, Row, RuleOrder, Writes};
 
 /// An experiment: its name, and what runs it around a scenario.
 pub type Experiment = (&'static str, fn(&LoadScenario) -> Vec<Row>);
@@ -70,7 +13,6 @@ pub type Experiment = (&'static str, fn(&LoadScenario) -> Vec<Row>);
 /// All experiments.
 pub fn experiments() -> Vec<Experiment> {
     vec![
-        ("backends", backends),
         ("skew", skew),
         ("cache-size", cache_size),
         ("writes", writes),
@@ -82,23 +24,24 @@ pub fn experiments() -> Vec<Experiment> {
         ("rule-buffer", rule_buffer),
         ("hot-out", hot_out),
         ("random", random),
+        ("change-rates", change_rates),
     ]
+}
+
+/// An experiment with so many seeds, from the scenario's on.
+pub fn repeated(experiment: fn(&LoadScenario) -> Vec<Row>, base: &LoadScenario, seeds: u64) -> Vec<Row> {
+    let of_seed = |number| experiment(&LoadScenario { seed: base.seed.wrapping_add(number), ..base.clone() });
+    (0..seeds).flat_map(of_seed).collect()
 }
 
 const EXPONENTS: [f64; 4] = [0.0, 0.9, 0.95, 0.99];
 const CACHED: [CacheMode; 3] = [CacheMode::Switched, CacheMode::LookAside, CacheMode::LookThrough];
 
-/// Figure 9: what each backend does without a cache, by skew.
-pub fn backends(base: &LoadScenario) -> Vec<Row> {
-    let scenario = |exponent| LoadScenario { cache_mode: CacheMode::None, exponent, ..base.clone() };
-    EXPONENTS.into_iter().map(|exponent| Row::run("backends", &scenario(exponent))).collect()
-}
-
-/// Figure 10: throughput with and without a cache, by skew.
+/// Figures 9 and 10: what each backend does, and throughput, with and without a cache, by skew.
 pub fn skew(base: &LoadScenario) -> Vec<Row> {
     let mut rows = Vec::new();
     for exponent in EXPONENTS {
-        for cache_mode in CACHED {
+        for cache_mode in CACHED.into_iter().chain([CacheMode::None]) {
             rows.push(Row::run("skew", &LoadScenario { cache_mode, exponent, ..base.clone() }));
         }
     }
@@ -283,12 +226,37 @@ pub fn random(base: &LoadScenario) -> Vec<Row> {
         .collect()
 }
 
+/// Figure 19: keys change every second, so many at once; hot-in with the paper's order of rules as well. All are measured without a cache, too.
+pub fn change_rates(base: &LoadScenario) -> Vec<Row> {
+    const PER_MILLE: [usize; 7] = [5, 20, 100, 200, 500, 1_000, 2_000];
+    const TIMES: u64 = 6;
+    let mut rows = Vec::new();
+    for pattern in [Pattern::HotIn, Pattern::HotOut, Pattern::Random { of: base.cache_items }] {
+        for per_mille in PER_MILLE {
+            let keys = (base.cache_items * per_mille / 1_000).max(1);
+            // As soon as it is measured.
+            let change = Some(Change { pattern, keys, first: Span::from_us(1), every: base.measure });
+            let (measure, sample_every) = (base.measure.times(TIMES), base.measure);
+            let scenario = LoadScenario { change, measure, sample_every, ..base.clone() };
+            rows.push(Row::run("change-rates", &scenario));
+            if pattern == Pattern::HotIn {
+                let rule_order = RuleOrder::AsTheyCome;
+                rows.push(Row::run("change-rates", &LoadScenario { rule_order, ..scenario.clone() }));
+            }
+            let cache_mode = CacheMode::None;
+            rows.push(Row::run("change-rates", &LoadScenario { cache_mode, ..scenario }));
+        }
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::kept;
     use super::*;
 
     #[test]
-    fn every_experiment_runs() {
+    fn every_experiment_runs_is_kept_and_drawn_again() {
         let tiny = LoadScenario {
             backends: 4,
             cache_items: 50,
@@ -298,14 +266,29 @@ mod tests {
             measure: Span::from_ms(60),
             ..LoadScenario::default()
         };
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut all = Vec::new();
         for (name, experiment) in experiments() {
-            for row in experiment(&tiny) {
+            let rows = repeated(experiment, &tiny, 2);
+            for row in &rows {
                 let report = &row.report;
                 assert!(report.answered_per_s > 0.0, "{name}: {row:?}");
                 assert_eq!(report.wrong_answers, 0, "{name}: {row:?}");
                 assert_eq!(report.requests, report.requests_answered + report.requests_lost, "{name}: {row:?}");
             }
+            let (first, second) = rows.split_at(rows.len() / 2);
+            assert!(first.iter().all(|row| row.seed == 1) && second.iter().all(|row| row.seed == 2), "{name}");
+            let written = kept::keep(folder.path(), name, &rows).expect("writes");
+            // What is told of changes takes a longer run than this.
+            assert!(written.len() >= 3, "{name}: rows, and a figure as SVG and PNG: {written:?}");
+            all.extend(rows);
         }
+        let is_plot = |path: &std::path::Path| path.extension().is_some_and(|ending| ending != "jsonl");
+        let files = || std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").path());
+        let drawn: Vec<_> = files().filter(|path| is_plot(path)).collect();
+        drawn.iter().for_each(|path| std::fs::remove_file(path).expect("goes"));
+        assert_eq!(kept::redraw(folder.path()).expect("draws").len(), all.len());
+        assert_eq!(files().filter(|path| is_plot(path)).count(), drawn.len());
     }
 
     #[test]

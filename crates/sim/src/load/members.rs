@@ -16,7 +16,7 @@ use guira_switched::{
     gateway::{Gateway, GatewayConfig},
 };
 
-use super::LoadScenario;
+use super::{LoadScenario, RuleOrder};
 use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind};
 
 pub(super) const GATEWAY: NodeId = NodeId(2);
@@ -38,6 +38,9 @@ const LEASE: Span = Span::from_s(2);
 
 /// Clocks are perfect; leases do not know it.
 const DRIFT: Drift = Drift { ppm: 1_000 };
+
+/// More than anything.
+const UNBOUNDED_PER_S: f64 = 1e12;
 
 /// Rules that a table has room for beyond those it needs: a rule of a key that makes room for another may be wanted a moment longer.
 const SPARE_RULES: usize = 64;
@@ -186,7 +189,10 @@ fn cache(
         segment: SEGMENT,
         alpha: Alpha::new(0.5).expect("between 0 and 1"),
         threshold_rank: 0.1,
-        exchanges_per_s: CacheConfig::exchanges(scenario.rules_per_s, scenario.caches.into()),
+        exchanges_per_s: match scenario.rule_order {
+            RuleOrder::HottestFirst => CacheConfig::exchanges(scenario.rules_per_s, scenario.caches.into()),
+            RuleOrder::AsTheyCome => UNBOUNDED_PER_S,
+        },
         seed: scenario.seed.wrapping_add(at as u64),
         mutant: None,
     };

@@ -2,12 +2,13 @@
 
 use guira_hotkeys::{Alpha, BurstLog, Sampler, TopKeys};
 use guira_item::{Moment, Span};
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
 use crate::Loaded;
 
 /// What is told to cache nodes (SwitchKV, section 4.4; what is told of every query is its "traditional" method).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reports {
     /// Every key that is read, at once.
     EveryQuery,

@@ -1,0 +1,247 @@
+//! What is aimed at, beside what was measured.
+//!
+//! Always true: an aim that was not measured has no verdict; one that was, of several seeds, is judged by their median.
+
+use std::fmt;
+
+use guira_loadgen::plot::{Spread, short};
+use guira_switched::{CacheMode, backend::Reports};
+
+use super::{Row, RuleOrder};
+
+/// The most that may be lost for a latency to count.
+pub(super) const LOST_MAX: f64 = 0.01;
+
+/// Changed keys a second from which on they are as many as are cached (section 4.4).
+const ALL_CHANGE_PER_S: f64 = 10_000.0;
+
+/// A number that is aimed at.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// An aim, and how near the rows of one seed come.
+struct Aim {
+    experiment: &'static str,
+    what: &'static str,
+    bound: Bound,
+    unit: &'static str,
+    measured: fn(&[&Row]) -> Option<f64>,
+}
+
+const AIMS: [Aim; 10] = [
+    Aim {
+        experiment: "skew",
+        what: "throughput switched over without a cache, zipf 0.99",
+        bound: Bound::AtLeast(7.0),
+        unit: "times",
+        measured: |rows| largest(hottest_skew(rows).filter_map(|row| row.times(CacheMode::None, rows))),
+    },
+    Aim {
+        experiment: "skew",
+        what: "throughput switched, beside the sum of what backends can do and hits, at worst",
+        bound: Bound::AtLeast(90.0),
+        unit: "%",
+        measured: |rows| smallest(switched(rows).map(share_of_sum)).map(per_cent),
+    },
+    Aim {
+        experiment: "latency",
+        what: "mean latency of look-aside over switched, at best, where both answer",
+        bound: Bound::AtLeast(3.0),
+        unit: "times",
+        measured: |rows| largest(switched(rows).filter_map(|row| times_faster(row, rows))),
+    },
+    Aim {
+        experiment: "scaling",
+        what: "throughput switched over look-aside, at best",
+        bound: Bound::AtLeast(5.0),
+        unit: "times",
+        measured: |rows| largest(switched(rows).filter_map(|row| row.times(CacheMode::LookAside, rows))),
+    },
+    Aim {
+        experiment: "scaling",
+        what: "throughput a backend, beside that of the smallest cluster, at worst",
+        bound: Bound::AtLeast(90.0),
+        unit: "%",
+        measured: |rows| linearity(rows).map(per_cent),
+    },
+    Aim {
+        experiment: "hot-in",
+        what: "throughput back at 90 % after 200 keys have become hot",
+        bound: Bound::AtMost(0.5),
+        unit: "s",
+        measured: |rows| largest(both(rows).filter_map(Row::back_after_s)),
+    },
+    Aim {
+        experiment: "rule-buffer",
+        what: "throughput back at 90 % after 600 keys have become hot, deletions delayed",
+        bound: Bound::AtMost(1.5),
+        unit: "s",
+        measured: |rows| {
+            largest(both(rows).filter(|row| row.rule_deletion_delay_s > 0.0).filter_map(Row::back_after_s))
+        },
+    },
+    Aim {
+        experiment: "hot-out",
+        what: "throughput lost where the 200 hottest keys become cold every second",
+        bound: Bound::AtMost(5.0),
+        unit: "%",
+        measured: |rows| largest(both(rows).filter_map(Row::cost_of_changes)).map(per_cent),
+    },
+    Aim {
+        experiment: "random",
+        what: "throughput lost where 200 of the cache's keys change every second",
+        bound: Bound::AtMost(5.0),
+        unit: "%",
+        measured: |rows| largest(both(rows).filter_map(Row::cost_of_changes)).map(per_cent),
+    },
+    Aim {
+        experiment: "change-rates",
+        what: "throughput switched over without a cache, 10,000 changed keys a second and more, at worst",
+        bound: Bound::AtLeast(3.0),
+        unit: "times",
+        measured: |rows| {
+            let all_change = |row: &&Row| row.changes_per_s() >= ALL_CHANGE_PER_S;
+            smallest(ours(rows).filter(all_change).filter_map(|row| row.times(CacheMode::None, rows)))
+        },
+    },
+];
+
+/// What came of an aim.
+pub struct Verdict {
+    aim: &'static Aim,
+    measured: Spread,
+    seeds: usize,
+}
+
+impl Verdict {
+    /// Whether the median is as it is meant to be.
+    pub fn is_met(&self) -> bool {
+        match self.aim.bound {
+            Bound::AtLeast(bound) => self.measured.median >= bound,
+            Bound::AtMost(bound) => self.measured.median <= bound,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { aim: Aim { what, bound, unit, .. }, measured: Spread { low, median, high }, seeds } = self;
+        let verdict = if self.is_met() { "met" } else { "missed" };
+        let bound = match bound {
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+        };
+        write!(f, "aim {verdict}: {what}: {bound} {unit}; measured {}", short(*median))?;
+        if *seeds > 1 {
+            write!(f, " ({} to {}, {seeds} seeds)", short(*low), short(*high))?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of the aims that some rows tell of.
+pub fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut seeds: Vec<u64> = rows.iter().map(|row| row.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let judged = |aim: &'static Aim| {
+        let of_seed = |seed: &u64| {
+            let is_meant = |row: &&Row| row.seed == *seed && row.experiment == aim.experiment;
+            (aim.measured)(&rows.iter().filter(is_meant).collect::<Vec<_>>())
+        };
+        let measured: Vec<f64> = seeds.iter().filter_map(of_seed).collect();
+        (!measured.is_empty()).then(|| Verdict { aim, measured: Spread::of(&measured), seeds: measured.len() })
+    };
+    AIMS.iter().filter_map(judged).collect()
+}
+
+fn smallest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.min_by(f64::total_cmp)
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.max_by(f64::total_cmp)
+}
+
+fn per_cent(share: f64) -> f64 {
+    share * 100.0
+}
+
+fn switched<'rows>(rows: &[&'rows Row]) -> impl Iterator<Item = &'rows Row> {
+    rows.iter().copied().filter(|row| row.cache_mode == CacheMode::Switched)
+}
+
+fn ours<'rows>(rows: &[&'rows Row]) -> impl Iterator<Item = &'rows Row> {
+    switched(rows).filter(|row| row.rule_order == RuleOrder::HottestFirst)
+}
+
+fn both<'rows>(rows: &[&'rows Row]) -> impl Iterator<Item = &'rows Row> {
+    ours(rows).filter(|row| row.reports == Reports::Both)
+}
+
+fn hottest_skew<'rows>(rows: &[&'rows Row]) -> impl Iterator<Item = &'rows Row> {
+    switched(rows).filter(|row| row.exponent == 0.99)
+}
+
+fn share_of_sum(row: &Row) -> f64 {
+    row.report.answered_per_s / (f64::from(row.backends) * row.backend_per_s + row.report.hits_per_s)
+}
+
+fn times_faster(row: &Row, rows: &[&Row]) -> Option<f64> {
+    let other = row.beside(CacheMode::LookAside, rows)?;
+    let is_answered = row.report.lost <= LOST_MAX && other.report.lost <= LOST_MAX;
+    is_answered.then(|| other.report.mean_us / row.report.mean_us)
+}
+
+/// Of clusters with as many cache nodes as are needed.
+fn linearity(rows: &[&Row]) -> Option<f64> {
+    let each = |row: &Row| row.report.answered_per_s / f64::from(row.backends);
+    let best = |backends: u16| largest(switched(rows).filter(|row| row.backends == backends).map(each));
+    let fewest = switched(rows).map(|row| row.backends).min().and_then(best)?;
+    smallest(switched(rows).filter_map(|row| best(row.backends)).map(|best| best / fewest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::example;
+    use super::*;
+
+    fn told(rows: &[Row]) -> Vec<String> {
+        verdicts(rows).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_aim_is_judged_by_the_median_of_its_seeds() {
+        let of_seed = |(seed, per_s): (u64, f64)| {
+            let ours = Row { seed, ..example::answering("skew", per_s) };
+            let theirs = Row { cache_mode: CacheMode::None, seed, ..example::answering("skew", 1.0) };
+            [ours, theirs]
+        };
+        let rows: Vec<Row> = [(1, 8.0), (2, 6.0), (3, 7.5)].into_iter().flat_map(of_seed).collect();
+        let first = "aim met: throughput switched over without a cache, zipf 0.99: at least 7 times; measured 7.50 \
+                     (6.00 to 8.00, 3 seeds)";
+        assert_eq!(told(&rows)[0], first);
+        assert!(told(&rows[2..4])[0].starts_with("aim missed"), "{:?}", told(&rows[2..4]));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_verdict() {
+        assert!(told(&[]).is_empty());
+        assert!(told(&[example::answering("hot-in", 1.0)]).is_empty(), "nothing changed");
+        let told = told(&[example::changing("hot-in", &[100.0, 100.0, 20.0, 95.0, 99.0])]);
+        assert_eq!(
+            told,
+            ["aim met: throughput back at 90 % after 200 keys have become hot: at most 0.5 s; measured 0.2000"]
+        );
+    }
+
+    #[test]
+    fn scaling_is_linear_where_each_backend_does_what_it_does_in_the_smallest_cluster() {
+        let of = |backends, per_s| Row { backends, ..example::answering("scaling", per_s) };
+        let rows = [of(2, 8.0), of(4, 16.0), of(8, 20.0), of(8, 30.4)];
+        assert_eq!(linearity(&rows.iter().collect::<Vec<_>>()), Some(0.95));
+    }
+}
