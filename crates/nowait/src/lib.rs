@@ -89,6 +89,9 @@ mod tests {
         options
     }
 
+    /// Times that the system is asked to forget.
+    const FORGOTTEN_MAX: u32 = 20;
+
     /// Has the system forget files; says whether it did.
     fn forget(files: &[PathBuf]) -> bool {
         let mut all_are = true;
@@ -129,12 +132,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (db, files) = filled(folder.path());
         for number in (0..KEYS).step_by(50) {
-            let is_forgotten = forget(&files);
-            match db.get_opt(number.to_be_bytes(), &no_time()) {
-                // Perhaps it lies beside the one byte that was looked at.
-                Ok(found) => assert!(!is_forgotten || number < 50, "{}", found.is_some()),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
-            }
+            let mut was_forgotten = false;
+            // The system forgets what it likes to: a page that is in use elsewhere it keeps, and forgets it another time.
+            let has_timed_out = (0..FORGOTTEN_MAX).any(|_| {
+                was_forgotten |= forget(&files);
+                let found = db.get_opt(number.to_be_bytes(), &no_time());
+                found.is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+            });
+            // Perhaps it lies beside the one byte that was looked at.
+            assert!(has_timed_out || !was_forgotten || number < 50, "{number} was read");
             assert!(db.get(number.to_be_bytes()) == Ok(Some(value(number))), "who waits has {number}");
         }
     }
