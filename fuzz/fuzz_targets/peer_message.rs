@@ -10,7 +10,7 @@ use guira_item::store::Written;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{
-    Happened, Life, Member, Message, Outbox, Role, StaticFile, StoreCall,
+    CacheMode, Happened, Life, Member, Message, Outbox, Role, StaticFile, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -32,8 +32,11 @@ static CLUSTER: LazyLock<(StaticFile, Arc<PartitionMap>)> = LazyLock::new(|| {
         members: vec![
             member(CONTROLLER, Role::Controller),
             member(CACHE, Role::Cache),
-            member(BACKEND, Role::Backend { cache: Some(CACHE.0), store: "memory".into(), store_limit: None }),
-            member(GATEWAY, Role::Gateway { listen: here(11211) }),
+            member(
+                BACKEND,
+                Role::Backend { cache: Some(CACHE.0), store: "memory".into(), store_limit: None, request_limit: None },
+            ),
+            member(GATEWAY, Role::Gateway { listen: here(11211), cache_mode: CacheMode::default() }),
         ],
         ..StaticFile::default()
     };
