@@ -1,3 +1,5 @@
+//! That the relay loses, doubles, delays and cuts what it is told to, and nothing else.
+
 use std::{
     collections::BTreeMap,
     io::{ErrorKind, Read, Write},
