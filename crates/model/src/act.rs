@@ -2,13 +2,13 @@
 
 use crate::disk::Fate;
 
-/// Who has a clock that leases go by.
+/// A clock that leases go by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timed {
-    /// The backend.
+    /// The backend's.
     Backend,
-    /// The cache node.
-    Cache,
+    /// The cache nodes'.
+    Caches,
 }
 
 /// What becomes of a message, by its place among those that are under way.
@@ -31,14 +31,16 @@ pub enum Act {
     Datagram(usize, Way),
     /// Something becomes of a call of the disk.
     Disk(usize, Fate),
-    /// A clock goes on by a tick; its node has not looked at it yet.
+    /// A clock goes on by a tick; nobody has looked at it yet.
     ClockGoesOn(Timed),
-    /// A node does what is due.
-    DoesWhatIsDue(Timed),
+    /// The backend does what is due.
+    BackendIsDue,
+    /// A cache node does what is due.
+    CacheIsDue(usize),
     /// A gateway has waited for long enough.
     GatewayWaited(usize),
     /// The backend dies when so many calls of its disk have happened, and begins another life.
     BackendDies(usize),
-    /// The cache node dies and begins another life.
+    /// The first cache node dies and begins another life.
     CacheDies,
 }

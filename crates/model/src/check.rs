@@ -12,7 +12,7 @@ use crate::{
 
 const LINEARIZABLE: &str = "every answer is linearizable for its key";
 const ENDS: &str = "everything is answered once faults stop";
-const HITS: &str = "the cache node answers";
+const HITS: &str = "a cache node answers";
 const DONE: &str = "all clients are done";
 
 struct Checked {

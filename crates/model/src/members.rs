@@ -1,4 +1,4 @@
-//! Who is in a model: one backend, one cache node, gateways; what each begins a life as.
+//! Who is in a model: one backend, one or two cache nodes, gateways; what each begins a life as.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,8 +22,9 @@ use crate::{
 };
 
 pub(crate) const CONTROLLER: NodeId = NodeId(1);
-pub(crate) const CACHE: NodeId = NodeId(2);
-pub(crate) const BACKEND: NodeId = NodeId(3);
+/// As many of them as a model has.
+pub(crate) const CACHES: [NodeId; 2] = [NodeId(2), NodeId(3)];
+pub(crate) const BACKEND: NodeId = NodeId(4);
 pub(crate) const FIRST_GATEWAY: u16 = 10;
 
 /// Longer than anything that happens here.
@@ -120,7 +121,7 @@ impl Scenario {
         let config = BackendConfig {
             me: BACKEND,
             incarnation: incarnation(life),
-            caches: vec![CACHE],
+            caches: CACHES[..self.caches].into(),
             gateways: self.names_of_gateways().collect(),
             lease,
             drift,
@@ -134,11 +135,11 @@ impl Scenario {
         Backend::new(config, state, moment(ticks))
     }
 
-    pub(crate) fn cache(&self, life: u64, ticks: u64) -> CacheNode {
+    pub(crate) fn cache(&self, me: NodeId, life: u64, ticks: u64) -> CacheNode {
         let config = CacheConfig {
-            me: CACHE,
+            me,
             incarnation: incarnation(life),
-            backends: vec![BACKEND],
+            charge: vec![BACKEND],
             controller: CONTROLLER,
             partitions: Self::partitions(),
             hash_of: self.hash_of(),
@@ -156,7 +157,7 @@ impl Scenario {
         CacheNode::new(config, moment(ticks))
     }
 
-    /// A gateway; the first one has a rule for every key.
+    /// A gateway; the first one has a rule for every key, that leads to the first cache node, and so on.
     pub(crate) fn gateway(&self, name: NodeId) -> Gateway {
         let config = GatewayConfig {
             me: name,
@@ -176,12 +177,12 @@ impl Scenario {
             seed: 0,
         };
         let mut gateway = Gateway::new(config);
-        if name == NodeId(FIRST_GATEWAY) {
+        if let Some(cache) = CACHES[..self.caches].get(usize::from(name.0 - FIRST_GATEWAY)) {
             let (now, mut out) = (moment(FIRST_TICK), Outbox::default());
             let session = SessionId { incarnation: incarnation(1), opening: Opening::first_of(incarnation(1)) };
             let opened = Message::Opened { session, at: now, lease: FOR_EVER };
             gateway.step(now, Happened::Message(CONTROLLER, opened), &mut out);
-            let install = |key: &[u8; 1]| RuleUpdate::Install { hash: self.hash_of()(key), node: CACHE };
+            let install = |key: &[u8; 1]| RuleUpdate::Install { hash: self.hash_of()(key), choices: (*cache).into() };
             let Frame { ack, seq, body } =
                 Frame { ack: Seq(0), seq: Seq(1), body: Some(Body::Routes(KEYS.iter().map(install).collect())) };
             let told = Message::Told { session, ack, seq, body };

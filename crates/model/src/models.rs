@@ -35,11 +35,21 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 9] =
-    ["updates", "leases", "deaths", "cache-deaths", "failures", "requests", "fetches", "drops", "collisions"];
+pub const MODELS: [&str; 10] = [
+    "updates",
+    "leases",
+    "deaths",
+    "cache-deaths",
+    "failures",
+    "requests",
+    "fetches",
+    "drops",
+    "collisions",
+    "seconds",
+];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 8] = [
+pub const FINDS: [(Mutant, &str); 9] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R3, "requests"),
@@ -47,6 +57,7 @@ pub const FINDS: [(Mutant, &str); 8] = [
     (Mutant::R5, "fetches"),
     (Mutant::R6Drop, "drops"),
     (Mutant::R6Lapse, "updates"),
+    (Mutant::R7, "seconds"),
     (Mutant::R8, "collisions"),
 ];
 
@@ -63,6 +74,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         about: "a key that is cached is changed while it is read",
         clients: vec![client(0, &[(A, Set(1))]), reads(2)],
         gateways: 1,
+        caches: 1,
         begins: Begins::Cached(A),
         hashes_collide: false,
         items_max: 2,
@@ -167,6 +179,16 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             hashes_collide: true,
             ticks_max: bounds.of(Some(0), Some(1), Some(2)),
             sessions_max: 0,
+            ..base.clone()
+        },
+        Scenario {
+            name: "seconds",
+            about: "a key that two cache nodes have is changed while it is read at both",
+            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2)), client(1, &[(A, Get)])],
+            gateways: 2,
+            caches: 2,
+            ticks_max: bounds.of(Some(0), Some(2), None),
+            sessions_max: bounds.of(0, 1, 1),
             ..base
         },
     ]

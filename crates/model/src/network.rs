@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::fingerprint::{TICK, fingerprint};
 
-/// A moment of the cache node's clock that is told in a message makes no difference any more once it is as old as its lease is long.
+/// A moment of the cache nodes' clock that is told in a message makes no difference any more once it is as old as its lease is long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Age {
-    /// The cache node's clock.
+    /// The cache nodes' clock.
     pub(crate) now: Moment,
     /// Ticks, at most.
     pub(crate) max: u64,
@@ -87,7 +87,7 @@ impl Network {
         }
     }
 
-    /// The cache node's clock has gone on.
+    /// The cache nodes' clock has gone on.
     pub(crate) fn grow_older(&mut self, age: Age) {
         for datagram in &mut self.datagrams {
             datagram.age = datagram.told_at.map(|at| age.of(at));

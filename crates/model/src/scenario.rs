@@ -16,7 +16,7 @@ pub struct KeyNumber(pub usize);
 /// A client: asks one thing after the other, of one gateway.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Which, from 0: the first has a rule for every key, so it asks the cache node first; the others have none.
+    /// Which, from 0: the first has a rule for every key, so it asks the first cache node first, and so on; those beyond have none.
     pub gateway: usize,
     /// What.
     pub wishes: Vec<(KeyNumber, Wish)>,
@@ -31,7 +31,7 @@ pub struct Faults {
     pub doublings: Option<u8>,
     /// Times that the backend dies and begins another life.
     pub backend_deaths: u8,
-    /// Times that the cache node does.
+    /// Times that the first cache node does.
     pub cache_deaths: u8,
     /// Times that a gateway asks again what was not answered yet; `None`: any number.
     pub resends: Option<u8>,
@@ -44,7 +44,7 @@ pub struct Faults {
 pub enum Begins {
     /// Nothing.
     Empty,
-    /// A key has the value 0, and is in the cache node.
+    /// A key has the value 0, and is in every cache node.
     Cached(KeyNumber),
     /// A key that is not there was asked for and reported, and the cache node has just asked for it.
     Fetching(KeyNumber),
@@ -61,11 +61,13 @@ pub struct Scenario {
     pub clients: Vec<Client>,
     /// Gateways.
     pub gateways: u16,
+    /// Cache nodes: at most two, all in charge of the backend, with one clock.
+    pub caches: usize,
     /// What there is when it begins, beside sessions.
     pub begins: Begins,
     /// Keys have the same hash.
     pub hashes_collide: bool,
-    /// Keys that the cache node has room for.
+    /// Keys that a cache node has room for.
     pub items_max: usize,
     /// What was read in a tick is reported at its end, too; without, what is read is told of at once, and no more.
     pub reports: bool,
@@ -73,7 +75,7 @@ pub struct Scenario {
     pub lease_ticks: u64,
     /// Ticks that a clock goes on at most; `None`: for ever.
     pub ticks_max: Option<u64>,
-    /// Sessions that the cache node begins at most beside the first; what comes after is not looked at.
+    /// Sessions that cache nodes begin at most beside the first; what comes after is not looked at.
     pub sessions_max: u8,
     /// What goes from and to gateways comes at once, and is neither lost nor doubled.
     pub gateways_are_near: bool,
@@ -113,7 +115,7 @@ impl fmt::Display for Scenario {
             self.room,
         )?;
         let counts = [(losses, "losses"), (doublings, "doublings"), (resends, "resends")];
-        let deaths = [(backend_deaths, "deaths of the backend"), (cache_deaths, "deaths of the cache node")];
+        let deaths = [(backend_deaths, "deaths of the backend"), (cache_deaths, "deaths of a cache node")];
         let failures = deaths.into_iter().chain([(disk_failures, "failures of the disk")]);
         for (count, of) in counts.into_iter().chain(failures.map(|(count, of)| (Some(count), of))) {
             if count != Some(0) {

@@ -23,7 +23,7 @@ use crate::{
     act::{Act, Timed, Way},
     disk::{Disk, Fate},
     fingerprint::fingerprint,
-    members::{BACKEND, CACHE, CONTROLLER, FIRST_GATEWAY, Node},
+    members::{BACKEND, CACHES, CONTROLLER, FIRST_GATEWAY, Node},
     network::{Age, Network},
     orders::{Number, Orders, Seen, Wish},
     scenario::{Begins, Faults, KEYS, KeyNumber, Scenario},
@@ -45,7 +45,7 @@ struct Waiting {
 #[derive(Clone, Debug)]
 pub struct World {
     backend: Node<Backend>,
-    cache: Node<CacheNode>,
+    caches: Vec<Node<CacheNode>>,
     gateways: Vec<Node<Gateway>>,
     disk: Disk,
     pub(crate) network: Network,
@@ -54,8 +54,8 @@ pub struct World {
     clients: Vec<Waiting>,
     orders: Vec<Orders>,
     left: Faults,
-    /// The last session that the cache node has begun, and how many.
-    opening: Opening,
+    /// The last session that each cache node has begun, and how many all have.
+    openings: Vec<Opening>,
     sessions: u8,
     /// What it began with.
     first_tick: u64,
@@ -82,7 +82,7 @@ impl Hash for World {
 #[derive(Serialize)]
 struct Print<'w> {
     backend: &'w Node<Backend>,
-    cache: &'w Node<CacheNode>,
+    caches: &'w [Node<CacheNode>],
     /// How far their clocks are apart.
     skew: i64,
     /// How far they have gone, if that is bounded.
@@ -99,12 +99,15 @@ impl World {
     /// What a scenario begins with: sessions are there, and what is to be cached is.
     pub(crate) fn first(scenario: &Scenario) -> Self {
         let gateways = scenario.names_of_gateways().map(|name| Node::new(scenario.gateway(name))).collect();
-        let cache = Node::new(scenario.cache(1, 0));
-        let backend = Node::new(scenario.backend(1, cache.ticks, StoreState::default()));
+        let caches: Vec<_> =
+            CACHES[..scenario.caches].iter().map(|cache| Node::new(scenario.cache(*cache, 1, 0))).collect();
+        let first_tick = caches[0].ticks;
+        let backend = Node::new(scenario.backend(1, first_tick, StoreState::default()));
         let mut world = Self {
-            first_tick: cache.ticks,
+            first_tick,
             backend,
-            cache,
+            openings: vec![Opening(0); caches.len()],
+            caches,
             gateways,
             disk: Disk::default(),
             network: Network::default(),
@@ -112,7 +115,6 @@ impl World {
             clients: Vec::new(),
             orders: KEYS.map(|_| Orders::new()).into(),
             left: Faults::default(),
-            opening: Opening(0),
             sessions: 0,
             told: Vec::new(),
             print: 0,
@@ -133,16 +135,16 @@ impl World {
             assert!(world.settles(&calm), "what is asked before a model begins is answered");
         }
         if let Begins::Fetching(_) = scenario.begins {
-            world.happen(&calm, Act::ClockGoesOn(Timed::Cache));
+            world.happen(&calm, Act::ClockGoesOn(Timed::Caches));
             world.happen(&calm, Act::ClockGoesOn(Timed::Backend));
-            world.happen(&calm, Act::DoesWhatIsDue(Timed::Backend));
-            while let Some(at) = world.network.datagrams.iter().position(|datagram| datagram.to == CACHE) {
+            world.happen(&calm, Act::BackendIsDue);
+            while let Some(at) = world.network.datagrams.iter().position(|datagram| CACHES.contains(&datagram.to)) {
                 world.happen(&calm, Act::Datagram(at, Way::Comes));
             }
         }
         world.clients = vec![Waiting { next: 0, asked: None }; scenario.clients.len()];
         world.left = scenario.faults;
-        world.first_tick = world.cache.ticks.min(world.backend.ticks);
+        world.first_tick = world.cache_ticks().min(world.backend.ticks);
         world.told.clear();
         world.sessions = 0;
         world.see(scenario);
@@ -175,19 +177,21 @@ impl World {
                 acts.extend(fates.map(|fate| Act::Disk(at, fate)));
             }
         }
-        let (of_backend, of_cache) = (self.backend.ticks, self.cache.ticks);
+        let (of_backend, of_caches) = (self.backend.ticks, self.cache_ticks());
         let may_go_on = |ticks: u64| scenario.ticks_max.is_none_or(|max| ticks < self.first_tick + max);
-        if of_backend <= of_cache && may_go_on(of_backend) {
+        if of_backend <= of_caches && may_go_on(of_backend) {
             acts.push(Act::ClockGoesOn(Timed::Backend));
         }
-        if of_cache <= of_backend && may_go_on(of_cache) {
-            acts.push(Act::ClockGoesOn(Timed::Cache));
+        if of_caches <= of_backend && may_go_on(of_caches) {
+            acts.push(Act::ClockGoesOn(Timed::Caches));
         }
         if self.backend.core.wake_at().is_some_and(|at| at <= self.backend.now()) {
-            acts.push(Act::DoesWhatIsDue(Timed::Backend));
+            acts.push(Act::BackendIsDue);
         }
-        if self.cache.core.wake_at().is_some_and(|at| at <= self.cache.now()) {
-            acts.push(Act::DoesWhatIsDue(Timed::Cache));
+        for (at, cache) in self.caches.iter().enumerate() {
+            if cache.core.wake_at().is_some_and(|at| at <= cache.now()) {
+                acts.push(Act::CacheIsDue(at));
+            }
         }
         for (at, gateway) in self.gateways.iter().enumerate() {
             if gateway.core.pending() > 0 && self.left.resends != Some(0) {
@@ -227,7 +231,10 @@ impl World {
     fn hear(&mut self, scenario: &Scenario, from: NodeId, to: NodeId, message: Message<'_>) {
         match to {
             BACKEND => self.on_backend(scenario, backend::Happened::Message(from, message)),
-            CACHE => self.on_cache(scenario, Happened::Message(from, message)),
+            NodeId(name) if name < FIRST_GATEWAY => {
+                let at = CACHES.iter().position(|cache| *cache == to).expect("one of the cache nodes");
+                self.on_cache(scenario, at, Happened::Message(from, message));
+            }
             NodeId(name) => {
                 let at = usize::from(name - FIRST_GATEWAY);
                 self.on_gateway(scenario, at, gateway::Happened::Message(from, message));
@@ -268,13 +275,15 @@ impl World {
                 self.backend.ticks += 1;
                 self.backend.changed();
             }
-            Act::ClockGoesOn(Timed::Cache) => {
-                self.cache.ticks += 1;
-                self.cache.changed();
+            Act::ClockGoesOn(Timed::Caches) => {
+                for cache in &mut self.caches {
+                    cache.ticks += 1;
+                    cache.changed();
+                }
                 self.network.grow_older(self.age(scenario));
             }
-            Act::DoesWhatIsDue(Timed::Backend) => self.on_backend(scenario, backend::Happened::Tick),
-            Act::DoesWhatIsDue(Timed::Cache) => self.on_cache(scenario, Happened::Tick),
+            Act::BackendIsDue => self.on_backend(scenario, backend::Happened::Tick),
+            Act::CacheIsDue(at) => self.on_cache(scenario, at, Happened::Tick),
             Act::GatewayWaited(at) => {
                 take_one(&mut self.left.resends);
                 self.gateways[at].ticks += 1;
@@ -290,9 +299,10 @@ impl World {
             }
             Act::CacheDies => {
                 self.left.cache_deaths -= 1;
-                self.cache.life += 1;
-                self.cache.core = Arc::new(scenario.cache(self.cache.life, self.cache.ticks));
-                self.on_cache(scenario, Happened::Tick);
+                let cache = &mut self.caches[0];
+                cache.life += 1;
+                cache.core = Arc::new(scenario.cache(CACHES[0], cache.life, cache.ticks));
+                self.on_cache(scenario, 0, Happened::Tick);
             }
         }
     }
@@ -313,12 +323,13 @@ impl World {
         self.send(scenario, BACKEND, &out);
     }
 
-    fn on_cache(&mut self, scenario: &Scenario, happened: Happened<'_>) {
+    fn on_cache(&mut self, scenario: &Scenario, at: usize, happened: Happened<'_>) {
         let mut out = Outbox::default();
-        let now = self.cache.now();
-        Arc::make_mut(&mut self.cache.core).step(now, happened, &mut out);
-        self.cache.changed();
-        self.send(scenario, CACHE, &out);
+        let cache = &mut self.caches[at];
+        let now = cache.now();
+        Arc::make_mut(&mut cache.core).step(now, happened, &mut out);
+        cache.changed();
+        self.send(scenario, CACHES[at], &out);
     }
 
     fn on_gateway(&mut self, scenario: &Scenario, at: usize, happened: gateway::Happened<'_>) {
@@ -350,27 +361,33 @@ impl World {
                 continue;
             }
             if let Ok(Message::Open { opening, .. }) = Message::decode(bytes)
-                && opening > self.opening
+                && let Some(last) = CACHES.iter().position(|cache| *cache == from).map(|at| &mut self.openings[at])
+                && opening > *last
             {
-                (self.opening, self.sessions) = (opening, self.sessions + 1);
+                (*last, self.sessions) = (opening, self.sessions + 1);
             }
             self.network.send((from, to), bytes, scenario.room, age);
         }
     }
 
     fn age(&self, scenario: &Scenario) -> Age {
-        Age { now: self.cache.now(), max: scenario.lease_ticks - 1 }
+        Age { now: self.caches[0].now(), max: scenario.lease_ticks - 1 }
+    }
+
+    /// The clock of the cache nodes.
+    fn cache_ticks(&self) -> u64 {
+        self.caches[0].ticks
     }
 
     /// Finds its number.
     fn see(&mut self, scenario: &Scenario) {
         let Faults { losses, doublings, backend_deaths, cache_deaths, resends, disk_failures } = self.left;
-        let now = self.cache.now();
+        let now = self.caches[0].now();
         let print = Print {
             backend: &self.backend,
-            cache: &self.cache,
-            skew: self.backend.ticks as i64 - self.cache.ticks as i64,
-            ticks: scenario.ticks_max.map(|_| self.cache.ticks - self.first_tick),
+            caches: &self.caches,
+            skew: self.backend.ticks as i64 - self.cache_ticks() as i64,
+            ticks: scenario.ticks_max.map(|_| self.cache_ticks() - self.first_tick),
             gateways: &self.gateways,
             disk: &self.disk,
             network: self.network.print(now),
@@ -397,9 +414,9 @@ impl World {
         all.all(|(client, wanted)| client.asked.is_none() && client.next == wanted.wishes.len())
     }
 
-    /// Reads that the cache node has answered.
+    /// Reads that cache nodes have answered.
     pub(crate) fn hits(&self) -> u64 {
-        self.cache.core.counts().hits
+        self.caches.iter().map(|cache| cache.core.counts().hits).sum()
     }
 
     /// The state's number.
@@ -407,7 +424,7 @@ impl World {
         self.print
     }
 
-    /// Whether what was asked is answered, and the session is there, once no more faults come.
+    /// Whether what was asked is answered, and sessions are there, once no more faults come.
     pub(crate) fn settles_after(&self, scenario: &Scenario) -> bool {
         let calm = Scenario { room: usize::MAX, ..scenario.clone() };
         self.clone().settles(&calm)
@@ -424,14 +441,14 @@ impl World {
                     break;
                 }
             }
-            let has_session = self.cache.core.sessions(self.cache.now()) == 1;
-            if has_session && self.clients.iter().all(|client| client.asked.is_none()) {
+            let have_sessions = self.caches.iter().all(|cache| cache.core.sessions(cache.now()) == 1);
+            if have_sessions && self.clients.iter().all(|client| client.asked.is_none()) {
                 return true;
             }
-            for timed in [Timed::Backend, Timed::Cache] {
-                self.happen(calm, Act::ClockGoesOn(timed));
-                self.happen(calm, Act::DoesWhatIsDue(timed));
-            }
+            self.happen(calm, Act::ClockGoesOn(Timed::Backend));
+            self.happen(calm, Act::BackendIsDue);
+            self.happen(calm, Act::ClockGoesOn(Timed::Caches));
+            (0..self.caches.len()).for_each(|at| self.happen(calm, Act::CacheIsDue(at)));
             (0..self.gateways.len()).for_each(|at| self.happen(calm, Act::GatewayWaited(at)));
         }
         false
@@ -441,7 +458,8 @@ impl World {
     pub(crate) fn tell(&self, scenario: &Scenario, act: Act) -> String {
         let name = |NodeId(name): NodeId| match name {
             2 => "cache node".to_owned(),
-            3 => "backend".to_owned(),
+            3 => "second cache node".to_owned(),
+            4 => "backend".to_owned(),
             other => format!("gateway {}", other - FIRST_GATEWAY),
         };
         match act {
@@ -462,8 +480,10 @@ impl World {
                 format!("{from} -> {to} {way}: {:?}", datagram.message())
             }
             Act::Disk(at, fate) => format!("the disk: {:?} is {fate:?}", self.disk.calls()[at]),
-            Act::ClockGoesOn(timed) => format!("a tick goes by for the {timed:?}"),
-            Act::DoesWhatIsDue(timed) => format!("the {timed:?} does what is due"),
+            Act::ClockGoesOn(Timed::Backend) => "a tick goes by for the backend".to_owned(),
+            Act::ClockGoesOn(Timed::Caches) => "a tick goes by for cache nodes".to_owned(),
+            Act::BackendIsDue => "the backend does what is due".to_owned(),
+            Act::CacheIsDue(at) => format!("the {} does what is due", name(CACHES[at])),
             Act::GatewayWaited(at) => format!("gateway {at} has waited for long enough"),
             Act::BackendDies(through) => {
                 format!("the backend dies when {through} calls of its disk have happened, and begins another life")

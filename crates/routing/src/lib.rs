@@ -14,6 +14,7 @@
 //! backends and the seed know who owns a key. Memory is bounded by the rules and backends that there may be.
 #![forbid(unsafe_code)]
 
+mod choices;
 mod hash;
 mod node;
 mod partitions;
@@ -21,9 +22,10 @@ mod route_table;
 mod rule_plan;
 mod rule_sink;
 
+pub use choices::Choices;
 pub use hash::{HashSeed, KeyHash};
 pub use node::NodeId;
 pub use partitions::{BACKENDS_MAX, PARTITIONS, PartitionError, PartitionId, PartitionMap};
 pub use route_table::{RouteTable, TableFull};
-pub use rule_plan::{BudgetError, Load, RuleBudget, RulePlan, RuleUpdate, TooManyWanted};
+pub use rule_plan::{BudgetError, Load, RuleBudget, RuleChoices, RulePlan, RuleUpdate, TooManyWanted};
 pub use rule_sink::RuleSink;

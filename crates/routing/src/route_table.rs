@@ -1,4 +1,4 @@
-//! Which cache node a hash is routed to: what a switch has as its table of rules, or a gateway in a switch's stead.
+//! Which cache node, or which two, a hash is routed to: what a switch has as its table of rules, or a gateway in a switch's stead.
 //!
 //! Always true: there are no more rules than it was made for, and nothing is allocated after it was made.
 
@@ -10,7 +10,7 @@ use std::{
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-use crate::{KeyHash, NodeId};
+use crate::{Choices, KeyHash, NodeId};
 
 /// A table that is full: the rule was not installed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ impl std::error::Error for TableFull {}
 /// The rules, by hash.
 #[derive(Clone)]
 pub struct RouteTable {
-    nodes: HashMap<KeyHash, NodeId, Rehash>,
+    rules: HashMap<KeyHash, Choices, Rehash>,
     len_max: usize,
 }
 
@@ -45,51 +45,57 @@ impl RouteTable {
     /// alike.
     pub fn new(len_max: usize, seed: u64) -> Self {
         // For twice as many: then what removals leave behind is always cleared in place.
-        let nodes = HashMap::with_capacity_and_hasher(len_max.saturating_mul(2), Rehash(RapidSecrets::seed(seed)));
-        Self { nodes, len_max }
+        let rules = HashMap::with_capacity_and_hasher(len_max.saturating_mul(2), Rehash(RapidSecrets::seed(seed)));
+        Self { rules, len_max }
     }
 
-    /// Routes `hash` to `node`, and no longer to another.
-    pub fn install(&mut self, hash: KeyHash, node: NodeId) -> Result<(), TableFull> {
-        if let Some(installed) = self.nodes.get_mut(&hash) {
-            *installed = node;
+    /// Routes `hash` to these, and no longer to others.
+    pub fn install(&mut self, hash: KeyHash, choices: Choices) -> Result<(), TableFull> {
+        if let Some(installed) = self.rules.get_mut(&hash) {
+            *installed = choices;
             return Ok(());
         }
-        if self.nodes.len() >= self.len_max {
+        if self.rules.len() >= self.len_max {
             return Err(TableFull { len_max: self.len_max });
         }
-        self.nodes.insert(hash, node);
+        self.rules.insert(hash, choices);
         Ok(())
     }
 
     /// Routes `hash` to no cache node any more. Whether it was.
     pub fn remove(&mut self, hash: KeyHash) -> bool {
-        self.nodes.remove(&hash).is_some()
+        self.rules.remove(&hash).is_some()
     }
 
-    /// The cache node that a hash is routed to; `None`: to the owner of its partition.
-    pub fn lookup(&self, hash: KeyHash) -> Option<NodeId> {
-        self.nodes.get(&hash).copied()
+    /// The cache nodes that a hash is routed to, each as good as the other; `None`: to the owner of its partition.
+    pub fn lookup(&self, hash: KeyHash) -> Option<Choices> {
+        self.rules.get(&hash).copied()
     }
 
     /// Routes nothing to `node` any more. Looks at all rules.
     pub fn remove_node(&mut self, node: NodeId) {
-        self.nodes.retain(|_, there| *there != node);
+        self.rules.retain(|_, choices| match choices.without(node) {
+            Some(left) => {
+                *choices = left;
+                true
+            }
+            None => false,
+        });
     }
 
     /// Routes nothing to any cache node.
     pub fn clear(&mut self) {
-        self.nodes.clear();
+        self.rules.clear();
     }
 
     /// How many rules there are.
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.rules.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.rules.is_empty()
     }
 }
 
@@ -131,29 +137,29 @@ mod tests {
     #[test]
     fn a_full_table_takes_no_more_but_replaces() {
         let mut table = RouteTable::new(2, 1);
-        assert_eq!(table.install(KeyHash(1), NodeId(1)), Ok(()));
-        assert_eq!(table.install(KeyHash(2), NodeId(1)), Ok(()));
-        assert_eq!(table.install(KeyHash(3), NodeId(1)), Err(TableFull { len_max: 2 }));
-        assert_eq!(table.install(KeyHash(2), NodeId(3)), Ok(()));
-        assert_eq!((table.lookup(KeyHash(2)), table.lookup(KeyHash(3))), (Some(NodeId(3)), None));
+        assert_eq!(table.install(KeyHash(1), NodeId(1).into()), Ok(()));
+        assert_eq!(table.install(KeyHash(2), NodeId(1).into()), Ok(()));
+        assert_eq!(table.install(KeyHash(3), NodeId(1).into()), Err(TableFull { len_max: 2 }));
+        assert_eq!(table.install(KeyHash(2), NodeId(3).into()), Ok(()));
+        assert_eq!((table.lookup(KeyHash(2)), table.lookup(KeyHash(3))), (Some(NodeId(3).into()), None));
         assert!(table.remove(KeyHash(1)) && !table.remove(KeyHash(1)));
-        assert_eq!(table.install(KeyHash(3), NodeId(1)), Ok(()));
+        assert_eq!(table.install(KeyHash(3), NodeId(1).into()), Ok(()));
     }
 
     #[test]
     fn rules_that_come_and_go_allocate_nothing() {
         for len_max in [0, 1, 7, 28, 112, 448, 1_000] {
             let mut table = RouteTable::new(len_max, 2);
-            let capacity = table.nodes.capacity();
+            let capacity = table.rules.capacity();
             for hash in 0..20 * len_max as u64 {
-                table.install(KeyHash(hash), NodeId(1)).unwrap();
+                table.install(KeyHash(hash), NodeId(1).into()).unwrap();
                 if hash + 1 >= len_max as u64 {
                     assert_eq!(table.len(), len_max);
                     assert!(table.remove(KeyHash(hash + 1 - len_max as u64)));
                 }
             }
             // What removals have left behind counts against it, so that it may say less.
-            assert!(table.nodes.capacity() <= capacity, "for {len_max} rules");
+            assert!(table.rules.capacity() <= capacity, "for {len_max} rules");
         }
     }
 
@@ -166,23 +172,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn routes_are_the_last_ones_installed(acts in prop::collection::vec((0u8..12, 0u64..9, 0u16..3), 1..200)) {
+        fn routes_are_the_last_ones_installed(acts in prop::collection::vec((0u8..12, 0u64..9, 0u16..3, 0u16..3), 1..200)) {
             const LEN_MAX: usize = 5;
             let (mut table, mut model) = (RouteTable::new(LEN_MAX, 3), BTreeMap::new());
-            for (act, hash, node) in acts {
-                let (hash, node) = (KeyHash(hash), NodeId(node));
+            for (act, hash, node, other) in acts {
+                let (hash, node, choices) = (KeyHash(hash), NodeId(node), Choices::of(NodeId(node), NodeId(other)));
                 match act {
                     0..7 => {
                         let fits = model.len() < LEN_MAX || model.contains_key(&hash);
-                        prop_assert_eq!(table.install(hash, node).is_ok(), fits);
+                        prop_assert_eq!(table.install(hash, choices).is_ok(), fits);
                         if fits {
-                            model.insert(hash, node);
+                            model.insert(hash, choices);
                         }
                     }
                     7..10 => prop_assert_eq!(table.remove(hash), model.remove(&hash).is_some()),
                     10 => {
                         table.remove_node(node);
-                        model.retain(|_, there| *there != node);
+                        model = model.into_iter().filter_map(|(hash, to): (_, Choices)| Some((hash, to.without(node)?))).collect();
                     }
                     _ => {
                         table.clear();

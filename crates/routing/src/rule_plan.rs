@@ -7,8 +7,10 @@
 //!    |    unwant: no update           unwant, delay |  | want: no update
 //!    |                                              v  |
 //!    +---------------------------------------- deletion waits
-//!          next: when nothing else waits, or it has waited long enough, or there is no room
+//!          next: when nothing else waits, in turns with installs once it has waited long enough, or while there is no room
 //! ```
+//! Where a rule may lead to two nodes it may also be wanted to lead to one of them only: that waits with deletions, as a node that has its key no more
+//! costs a detour, as every rule does that stays too long.
 //! A switch takes few updates a second. When many keys become hot at once, their rules are what counts: so installs come first, those of the hottest before others, and rules
 //! that are no longer wanted stay for a while in a part of the table that is kept free for them. A rule that stays too long costs its key a
 //! detour.
@@ -20,7 +22,7 @@ use std::{cmp::Reverse, collections::BTreeMap, fmt};
 use guira_item::{Moment, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::{KeyHash, NodeId};
+use crate::{Choices, KeyHash, NodeId};
 
 /// What a switch can do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,18 @@ pub struct RuleBudget {
     pub table_len_max: usize,
     /// How long a rule may stay after its key has left the cache, while others are installed.
     pub deletion_delay: Span,
+    /// Cache nodes that a rule may lead to: one, or two if the router chooses between them.
+    pub choices: RuleChoices,
+}
+
+/// How many cache nodes a rule may lead to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RuleChoices {
+    /// One: a switch knows no better.
+    #[default]
+    One,
+    /// Two: the router goes to the less loaded.
+    Two,
 }
 
 impl RuleBudget {
@@ -92,12 +106,12 @@ impl std::error::Error for TooManyWanted {}
 /// What a switch is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RuleUpdate {
-    /// Route a hash to a cache node, and no longer to another.
+    /// Route a hash to these cache nodes, and no longer to others.
     Install {
         /// Of the key.
         hash: KeyHash,
         /// Where it is cached.
-        node: NodeId,
+        choices: Choices,
     },
     /// Route a hash to no cache node.
     Delete {
@@ -122,6 +136,8 @@ pub struct RulePlan {
     installed: usize,
     /// How many are to be installed.
     to_install: usize,
+    /// The last update came from the deletions: an install is next, if one waits.
+    last_was_deletion: bool,
     ticket_next: u64,
 }
 
@@ -148,8 +164,8 @@ struct Waiting {
 /// A hash's rule: in the table, wanted, or both.
 #[derive(Clone, Copy, Default, Debug)]
 struct Rule {
-    wanted: Option<NodeId>,
-    installed: Option<NodeId>,
+    wanted: Option<Choices>,
+    installed: Option<Choices>,
     /// Where it waits.
     place: Option<Place>,
 }
@@ -172,6 +188,7 @@ impl Rule {
     fn line(&self) -> Option<Line> {
         match (self.wanted, self.installed) {
             (wanted, installed) if wanted == installed => None,
+            (Some(wanted), Some(installed)) if wanted.are_among(&installed) => Some(Line::Deletions),
             (Some(_), _) => Some(Line::Installs),
             (None, _) => Some(Line::Deletions),
         }
@@ -197,50 +214,54 @@ impl RulePlan {
             wanted: 0,
             installed: 0,
             to_install: 0,
+            last_was_deletion: false,
             ticket_next: 0,
         })
     }
 
-    /// A key is cached at `node` now, and no longer at another: its rule is to be installed, before those of keys with less load. Costs no
-    /// update if it still is.
+    /// A key is cached at `node` now: its rule is to be installed, before those of keys with less load. Costs no update if it still is. Where a rule
+    /// leads to one node that is the last one; where it may lead to two, the first two.
     pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId, load: Load) -> Result<(), TooManyWanted> {
         let rule = self.rule(hash);
         let cached_max = self.budget.cached_max();
         if rule.wanted.is_none() && self.wanted >= cached_max {
             return Err(TooManyWanted { cached_max });
         }
-        self.set(now, hash, Rule { wanted: Some(node), ..rule }, load);
+        let wanted = match (rule.wanted, self.budget.choices) {
+            (Some(wanted), RuleChoices::Two) => wanted.with(node).unwrap_or(wanted),
+            _ => node.into(),
+        };
+        self.set(now, hash, Rule { wanted: Some(wanted), ..rule }, load);
         Ok(())
     }
 
-    /// A key is no longer cached at `node`: its rule is to be deleted, unless it is wanted to lead elsewhere. Costs no update if it was not
+    /// A key is no longer cached at `node`: its rule is to be deleted, unless it is wanted to lead elsewhere too. Costs no update if it was not
     /// installed yet.
     pub fn unwant(&mut self, now: Moment, hash: KeyHash, node: NodeId) {
         let rule = self.rule(hash);
-        if rule.wanted == Some(node) {
-            self.set(now, hash, Rule { wanted: None, ..rule }, Load(0));
+        if let Some(wanted) = rule.wanted.filter(|wanted| wanted.contains(node)) {
+            self.set(now, hash, Rule { wanted: wanted.without(node), ..rule }, Load(0));
         }
     }
 
     /// A cache node is dead: nothing is wanted to lead to it, and what does is deleted, or replaced, ahead of all else: such a deletion
     /// costs nobody a detour, and saves one. Looks at all rules.
     pub fn forget_node(&mut self, now: Moment, node: NodeId) {
-        let is_its = |rule: &Rule| rule.wanted == Some(node) || rule.installed == Some(node);
+        let leads_to = |choices: Option<Choices>| choices.is_some_and(|choices| choices.contains(node));
+        let is_its = |rule: &Rule| leads_to(rule.wanted) || leads_to(rule.installed);
         let its: Vec<_> =
             self.rules.iter().filter(|(_, rule)| is_its(rule)).map(|(hash, rule)| (*hash, *rule)).collect();
         for (hash, mut rule) in its {
-            if rule.wanted == Some(node) {
-                rule.wanted = None;
-            }
+            rule.wanted = rule.wanted.and_then(|wanted| wanted.without(node));
             self.set(now, hash, rule, Load(0));
-            if rule.installed == Some(node) {
+            if leads_to(rule.installed) {
                 self.stand(now, hash, Some(Line::Ahead), Load(0));
             }
         }
     }
 
-    /// The next update, if one may be made now; it counts as made. First what leads to a dead node, then deletions that have waited for as
-    /// long as they may, then installs, or the oldest deletion while there is no room for one, then deletions.
+    /// The next update, if one may be made now; it counts as made. First what leads to a dead node, then deletions that have waited for as long as
+    /// they may, in turns with installs, then installs, or the oldest deletion while there is no room for one, then deletions.
     pub fn next(&mut self, now: Moment) -> Option<RuleUpdate> {
         if self.tokens.wait(now) > Span::default() {
             return None;
@@ -248,9 +269,10 @@ impl RulePlan {
         let hash = self.first(now)?;
         self.tokens.take(now);
         let rule = self.rule(hash);
+        self.last_was_deletion = rule.place.is_some_and(|place| place.line == Line::Deletions);
         self.set(now, hash, Rule { installed: rule.wanted, ..rule }, Load(0));
         Some(match rule.wanted {
-            Some(node) => RuleUpdate::Install { hash, node },
+            Some(choices) => RuleUpdate::Install { hash, choices },
             None => RuleUpdate::Delete { hash },
         })
     }
@@ -278,13 +300,15 @@ impl RulePlan {
         if let Some(ahead) = front(&self.ahead) {
             return Some(ahead.hash);
         }
-        let deletion = front(&self.deletions);
-        if let Some(late) = deletion.filter(|deletion| now >= deletion.since + self.budget.deletion_delay) {
-            return Some(late.hash);
-        }
         let has_room = |hash| self.installed < self.budget.table_len_max || self.rule(hash).installed.is_some();
+        let install = front(&self.installs).filter(|install| has_room(install.hash));
+        let deletion = front(&self.deletions);
+        // All of the rate for what is late would leave none to what is hot: that would come once it is not any more.
+        let goes_first =
+            |deletion: &Waiting| now >= deletion.since + self.budget.deletion_delay && !self.last_was_deletion;
+        let late = deletion.filter(goes_first);
         // Where there is no room, a deletion waits: fewer rules are wanted than there is room for.
-        front(&self.installs).filter(|install| has_room(install.hash)).or(deletion).map(|waiting| waiting.hash)
+        late.or(install).or(deletion).map(|waiting| waiting.hash)
     }
 
     fn rule(&self, hash: KeyHash) -> Rule {

@@ -13,7 +13,7 @@ impl RuleSink for RouteTable {
     /// length never asks for one.
     fn update(&mut self, update: RuleUpdate) {
         match update {
-            RuleUpdate::Install { hash, node } => _ = self.install(hash, node),
+            RuleUpdate::Install { hash, choices } => _ = self.install(hash, choices),
             RuleUpdate::Delete { hash } => _ = self.remove(hash),
         }
     }

@@ -108,6 +108,8 @@ pub struct LoadScenario {
     pub backends: u16,
     /// Cache nodes; each has its share of the backends.
     pub caches: u16,
+    /// Their loads are made even: some have keys of others (two choices), and backends change theirs.
+    pub balances: bool,
     /// Requests a second that a backend can do.
     pub backend_per_s: f64,
     /// Requests a second that a cache node can do.
@@ -162,6 +164,7 @@ impl Default for LoadScenario {
             cache_mode: CacheMode::Switched,
             backends: 128,
             caches: 1,
+            balances: true,
             backend_per_s: 100e3,
             cache_per_s: 14e6,
             cache_items: 10_000,

@@ -1,12 +1,13 @@
 //! Who is in a simulated cluster, and what each begins a life as.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guira_cluster::{Incarnation, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{HashSeed, KeyHash, NodeId, RuleBudget};
+use guira_routing::{HashSeed, KeyHash, NodeId, RuleBudget, RuleChoices};
 use guira_switched::{
     Drift, ITEM_LEN_DEFAULT,
     backend::{Backend, BackendConfig, HotConfig},
@@ -71,10 +72,7 @@ impl World {
                 controller: CONTROLLER,
                 routes_max: 1_000,
                 cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
-                cache_of: caches
-                    .iter()
-                    .flat_map(|cache| self.backends_of(*cache).into_iter().map(|it| (it, *cache)))
-                    .collect(),
+                cache_of: self.homes(),
                 drift,
                 resend_after: Span::from_ms(20),
                 answer_within: Span::from_s(5),
@@ -84,7 +82,6 @@ impl World {
                 seed,
             }))),
             FIRST_BACKEND.. => {
-                let cache = usize::from(number - FIRST_BACKEND) % caches.len();
                 let hot = HotConfig {
                     segment: Span::from_s(1),
                     burst_log: 20,
@@ -96,7 +93,7 @@ impl World {
                 let config = BackendConfig {
                     me: name,
                     incarnation,
-                    caches: vec![caches[cache]],
+                    caches,
                     gateways,
                     lease: scenario.lease,
                     drift,
@@ -113,7 +110,7 @@ impl World {
                 CacheConfig {
                     me: name,
                     incarnation,
-                    backends: self.backends_of(name),
+                    charge: self.backends_of(name),
                     controller: CONTROLLER,
                     partitions,
                     hash_of,
@@ -131,20 +128,40 @@ impl World {
                 now,
             ))),
             _ => {
-                let budget = RuleBudget { updates_per_s: 400, table_len_max: 1_000, deletion_delay: Span::from_s(1) };
-                let config =
-                    ControllerConfig { me: name, incarnation, caches, gateways, budget, lease: Span::from_s(2) };
+                let budget = RuleBudget {
+                    updates_per_s: 400,
+                    table_len_max: 1_000,
+                    deletion_delay: Span::from_s(1),
+                    choices: RuleChoices::Two,
+                };
+                let homes = if scenario.balances { self.homes() } else { BTreeMap::new() };
+                let config = ControllerConfig {
+                    me: name,
+                    incarnation,
+                    caches,
+                    gateways,
+                    budget,
+                    lease: Span::from_s(2),
+                    homes,
+                    balance_load_min: 0.0,
+                };
                 Core::Controller(Box::new(Controller::new(config).expect("the budget leaves room")))
             }
         }
     }
 
-    /// The backends whose keys a cache node may have.
+    /// The backends that are in a cache node's charge at first.
     pub(crate) fn backends_of(&self, cache: NodeId) -> Vec<NodeId> {
         let (at, caches) = (cache.0 - FIRST_CACHE, self.scenario.caches);
         (0..self.scenario.backends)
             .filter(|backend| backend % caches == at)
             .map(|at| NodeId(FIRST_BACKEND + at))
             .collect()
+    }
+
+    /// The cache nodes of backends, at first.
+    fn homes(&self) -> BTreeMap<NodeId, NodeId> {
+        let of = |cache: NodeId| self.backends_of(cache).into_iter().map(move |backend| (backend, cache));
+        of_kind(FIRST_CACHE, self.scenario.caches).into_iter().flat_map(of).collect()
     }
 }

@@ -20,6 +20,8 @@ pub struct Scenario {
     pub backends: u16,
     /// Cache nodes; each has its share of the backends.
     pub caches: u16,
+    /// Cache nodes' loads are made even: some have keys of others, and backends change theirs.
+    pub balances: bool,
     /// Gateways.
     pub gateways: u16,
     /// Who the gateways ask first, each the next of these, from the beginning again.
@@ -58,6 +60,7 @@ impl Default for Scenario {
         Self {
             backends: 3,
             caches: 2,
+            balances: true,
             gateways: 2,
             cache_modes: &[CacheMode::Switched],
             clients: 8,
@@ -95,7 +98,10 @@ impl Scenario {
             // Few hashes for all keys.
             "colliding" => Some(Self { hashes_collide: true, ..usual }),
             // Gateways that ask the cache first, whether a rule says so or not.
-            "aside" => Some(Self { cache_modes: &[CacheMode::LookAside, CacheMode::LookThrough], ..usual }),
+            "aside" => {
+                let cache_modes = &[CacheMode::LookAside, CacheMode::LookThrough];
+                Some(Self { cache_modes, balances: false, ..usual })
+            }
             // Two large values are as many as fit anywhere.
             "large" => {
                 let disk_takes_max = Span::from_ms(20);

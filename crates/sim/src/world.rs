@@ -486,7 +486,7 @@ impl World {
             let now = node.clock.local(self.now);
             let is_well = match &node.core {
                 Some(Core::Backend(core)) => core.serves() && core.under_way() == 0,
-                Some(Core::Cache(core)) => core.sessions(now) == self.backends_of(*name).len(),
+                Some(Core::Cache(core)) => core.sessions(now) == usize::from(self.scenario.backends),
                 Some(Core::Controller(_)) => true,
                 Some(Core::Gateway(core)) => core.pending() == 0,
                 None => false,

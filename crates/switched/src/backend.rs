@@ -8,6 +8,7 @@
 //! - what is on its way for a key takes effect in the order it came, and is answered when the store has it *and* no cache node can serve
 //!   anything older (R4); reads and fetches of the key wait behind it (R5);
 //! - a cache node may have a key only if the key is in the set of one of its sessions whose lease may still run (R6);
+//! - a key that several cache nodes may have is changed in two phases: no one is told the new item before all have ceased to serve the old (R7);
 //! - a request acts once (R3): its gateway's session is with this life of the backend, and what was answered is kept until nobody asks again;
 //! - a backend that begins serves nothing until no cache node serves what it gave in an earlier life (R2);
 //! - versions and generations are reserved in the store before they are used.
@@ -54,8 +55,7 @@ pub struct BackendConfig {
     pub me: NodeId,
     /// This life's number.
     pub incarnation: Incarnation,
-    /// Who may cache its keys: one at most, until a key that two have is updated in two phases (R7). The same in every life, or a lease has passed in
-    /// between.
+    /// Who may cache its keys. The same in every life, or a lease has passed in between.
     pub caches: Vec<NodeId>,
     /// Who may ask.
     pub gateways: Vec<NodeId>,
@@ -99,6 +99,8 @@ enum ReplyTo {
     Request { asked: Asked, is_hot: bool, value_len: usize },
     /// A cache node's fetch.
     Fetch { cache: NodeId, session: SessionId },
+    /// A cache node that is to have a key too.
+    Second { cache: NodeId, per_s: f32 },
 }
 
 /// Numbers about a backend.
@@ -118,6 +120,10 @@ pub struct BackendCounts {
     pub bursts: u64,
     /// Updates of cached items.
     pub updates: u64,
+    /// Keys that another cache node was told of too, because one had too much to do.
+    pub spreads: u64,
+    /// Changes in two phases, of keys that several cache nodes may have had.
+    pub two_phased: u64,
     /// Changes that have waited for a lease to run out.
     pub lease_waits: u64,
     /// Messages that mean nothing here.
@@ -161,9 +167,8 @@ impl Backend {
     /// A backend that begins at `now`, with what its store has as its state.
     ///
     /// # Panics
-    /// More than one cache node; items that do not fit into a message, or reports that do not fit into a datagram.
+    /// Items that do not fit into a message, or reports that do not fit into a datagram.
     pub fn new(config: BackendConfig, state: StoreState, now: Moment) -> Self {
-        assert!(config.caches.len() <= 1, "{} cache nodes for one backend", config.caches.len());
         assert!(config.item_len_max <= ITEM_LEN_MAX, "items of {} bytes", config.item_len_max);
         assert!(config.hot.reported <= REPORTED_MAX, "reports of {} keys", config.hot.reported);
         let until = now + config.drift.granter(config.lease);
@@ -205,7 +210,7 @@ impl Backend {
             Message::Join { opening } => self.on_join(from, opening, out),
             Message::Request(ask) => self.on_request(now, from, &ask, out),
             Message::Flush(asker) => self.on_flush(&asker, out),
-            Message::Open { opening, at } => self.on_open(now, from, opening, at, out),
+            Message::Open { opening, at, in_charge } => self.on_open(now, from, opening, at, in_charge, out),
             Message::AskLease { session, at } => self.on_ask_lease(now, from, session, at, out),
             Message::Voided { incarnation, up_to } => self.on_voided(now, from, incarnation, up_to, out),
             Message::Told { session, ack, seq, body } => {

@@ -9,12 +9,13 @@
 //! Always true:
 //! - an item is served only under the lease of the session in which it was told (R6), which is looked at after the request has come (R1), and not
 //!   once its backend may hold it for over;
+//! - what another cache node may have too is not served from when its backend says so until it tells the item again (R7);
 //! - the whole key is compared: two with one hash share a rule and nothing else (R8);
 //! - what is not kept is told to its backend, with what had been told by then.
 
 mod items;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use guira_cluster::{Frame, Incarnation, NodeClock, Opening, SessionId};
@@ -37,8 +38,8 @@ pub struct CacheConfig {
     pub me: NodeId,
     /// This life's number.
     pub incarnation: Incarnation,
-    /// The backends whose keys it caches.
-    pub backends: Vec<NodeId>,
+    /// The backends that are in its charge, until the controller says otherwise: they report their hot keys to it.
+    pub charge: Vec<NodeId>,
     /// Who makes rules.
     pub controller: NodeId,
     /// Who has which keys.
@@ -94,6 +95,18 @@ const TOO_LARGE_FOR: u32 = 16;
 /// Rules in one message.
 const RULES_AT_ONCE: usize = 1_000;
 
+/// How much more than the mean, as a part of it, a cache node has to do before other cache nodes are to have some of its keys too.
+const SPREAD_OVER: f64 = 0.1;
+
+/// Keys that it looks at for that, the hottest: if many more are too much, another cache node has to have some backends in its charge.
+const SPREAD_AMONG: usize = 64;
+
+/// The load of a key that is worth it, as a part of all that is too much.
+const SPREAD_LOAD_MIN: f64 = 1.0 / 256.0;
+
+/// How long until the same key is wanted spread again.
+const SPREAD_AGAIN_AFTER: Span = Span::from_s(8);
+
 /// Numbers about a cache node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounts {
@@ -107,6 +120,8 @@ pub struct CacheCounts {
     pub evicted: u64,
     /// Items that were replaced by newer ones.
     pub updated: u64,
+    /// Items that were not to be served until they were told again.
+    pub held: u64,
     /// Sessions that were void in the end.
     pub voided: u64,
     /// Messages that mean nothing here.
@@ -118,7 +133,10 @@ pub struct CacheCounts {
 pub struct CacheNode {
     #[serde(skip)]
     config: CacheConfig,
+    /// All backends: each may have it take over a key from another cache node.
     sources: BTreeMap<NodeId, Initiator>,
+    /// Those that report to it.
+    charge: BTreeSet<NodeId>,
     controller: Initiator,
     items: Items,
     fetching: HashMap<KeyBytes, Fetching>,
@@ -151,8 +169,12 @@ impl CacheNode {
     pub fn new(config: CacheConfig, now: Moment) -> Self {
         let opening = Opening::first_of(config.incarnation);
         let initiator = |peer| Initiator::new(peer, opening, config.drift, config.mutant);
+        let backends = config.partitions.backends();
+        let charge: BTreeSet<NodeId> = config.charge.iter().copied().filter(|it| backends.contains(it)).collect();
+        let source = |backend: &NodeId| (*backend, initiator(*backend).in_charge(charge.contains(backend)));
         Self {
-            sources: config.backends.iter().map(|backend| (*backend, initiator(*backend))).collect(),
+            sources: backends.iter().map(source).collect(),
+            charge,
             controller: initiator(config.controller),
             items: Items::default(),
             fetching: HashMap::new(),
@@ -219,16 +241,17 @@ impl CacheNode {
                 Turn::None
             }
         };
-        self.on_turn(from, turn);
+        self.on_turn(now, from, turn);
     }
 
     /// A session has begun, or is void.
-    fn on_turn(&mut self, peer: NodeId, turn: Turn) {
+    fn on_turn(&mut self, now: Moment, peer: NodeId, turn: Turn) {
         match turn {
             Turn::None => {}
             Turn::Opened if peer == self.config.controller => {
                 // It knows nothing of this session yet.
                 self.rules = self.items.hashes().map(|(hash, per_s)| (hash, Some(load(per_s)))).collect();
+                self.tell_loads(now);
             }
             Turn::Opened => {}
             Turn::Void if peer == self.config.controller => {}
@@ -262,7 +285,7 @@ impl CacheNode {
         }?;
         let is_valid = self.sources.get(&cached.source)?.is_valid(now);
         let is_over = cached.item.serve_until.is_some_and(|until| now >= until);
-        if !is_valid || is_over {
+        if !is_valid || is_over || cached.is_held {
             return None;
         }
         cached.load.see();
@@ -306,6 +329,14 @@ impl CacheNode {
                 (_, None) => {}
             },
             Some(Body::Update(key, item)) => self.on_update(now, from, key, item),
+            Some(Body::Hold(key)) => {
+                if let Some(cached) = self.items.get(&key.0).filter(|cached| cached.source == from) {
+                    cached.is_held = true;
+                    self.counts.held += 1;
+                }
+            }
+            Some(Body::Charge(backends)) if is_controller => self.take_charge(now, &backends),
+            Some(Body::MeanLoad(mean)) if is_controller => self.spread(now, f64::from(mean.0)),
             Some(_) => self.counts.ignored += 1,
         }
         if let Some(initiator) = self.sources.get_mut(&from) {
@@ -408,7 +439,7 @@ impl CacheNode {
         if open.link.send(Body::Drop { key, seen }).is_err() {
             // It would take the key for cached for ever: rather begin again.
             let turn = initiator.end(now);
-            self.on_turn(backend, turn);
+            self.on_turn(now, backend, turn);
         }
     }
 
@@ -438,13 +469,14 @@ impl CacheNode {
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
         let turns: Vec<(NodeId, Turn)> =
             self.sources.iter_mut().map(|(backend, initiator)| (*backend, initiator.tick(now, out))).collect();
-        turns.into_iter().for_each(|(backend, turn)| self.on_turn(backend, turn));
+        turns.into_iter().for_each(|(backend, turn)| self.on_turn(now, backend, turn));
         let turn = self.controller.tick(now, out);
-        self.on_turn(self.config.controller, turn);
+        self.on_turn(now, self.config.controller, turn);
         let elapsed = now.since(self.segment_from);
         if elapsed >= self.config.segment {
             self.segment_from = now;
             self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
+            self.tell_loads(now);
             self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);
             self.set_threshold();
             self.too_large_since += 1;
@@ -452,6 +484,53 @@ impl CacheNode {
                 self.too_large_since = 0;
                 self.too_large.clear();
             }
+        }
+    }
+
+    /// Tells the controller what there is to do here, and for whom.
+    fn tell_loads(&mut self, now: Moment) {
+        let mut loads = self.items.loads();
+        let charge = self.charge.iter().map(|backend| (*backend, load(loads.remove(backend).unwrap_or(0.0))));
+        let charge = charge.collect();
+        let others = load(loads.values().sum());
+        if let Some(open) = self.controller.valid(now) {
+            // If there is no room, they are told again with the next segment.
+            let _ = open.link.send(Body::Loads(charge, others));
+        }
+    }
+
+    /// From here on these backends are in its charge. What it had of those that come or go is dropped: their sessions begin again.
+    fn take_charge(&mut self, now: Moment, backends: &[NodeId]) {
+        let charge: BTreeSet<NodeId> =
+            backends.iter().copied().filter(|backend| self.sources.contains_key(backend)).collect();
+        for backend in self.charge.symmetric_difference(&charge).copied().collect::<Vec<_>>() {
+            let Some(initiator) = self.sources.get_mut(&backend) else { continue };
+            let turn = initiator.reopen(now, charge.contains(&backend));
+            self.on_turn(now, backend, turn);
+        }
+        self.charge = charge;
+        self.tell_loads(now);
+    }
+
+    /// Has other cache nodes take over a part of what is more than each has to do: of the hottest keys.
+    fn spread(&mut self, now: Moment, mean: f64) {
+        let too_much = self.items.loads().values().sum::<f64>() - mean;
+        if too_much <= mean * SPREAD_OVER {
+            return;
+        }
+        let mut left = too_much;
+        for (key, per_s) in self.items.hottest(SPREAD_AMONG) {
+            if left <= 0.0 || per_s < too_much * SPREAD_LOAD_MIN {
+                return;
+            }
+            let Some(cached) = self.items.get(&key) else { continue };
+            if cached.spread_at.is_some_and(|at| now.since(at) < SPREAD_AGAIN_AFTER) {
+                continue;
+            }
+            cached.spread_at = Some(now);
+            let source = cached.source;
+            left -= per_s / 2.0;
+            self.tell(now, source, Body::Spread(Loaded { key: KeyBytes(key), per_s: per_s as f32 }));
         }
     }
 
@@ -496,6 +575,11 @@ impl CacheNode {
     /// Backends whose items may be served now.
     pub fn sessions(&self, now: Moment) -> usize {
         self.sources.values().filter(|initiator| initiator.is_valid(now)).count()
+    }
+
+    /// Backends in its charge.
+    pub fn charge(&self) -> usize {
+        self.charge.len()
     }
 
     /// Items there are.

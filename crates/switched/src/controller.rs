@@ -1,15 +1,20 @@
 //! The controller: makes rules of what cache nodes have, at the rate that a switch takes them, and brings them to who routes.
 //!
+//! It also says which cache node is in charge of which backend ([`balance`]).
+//!
 //! Always true: no answer depends on a rule, so none is waited for; what a router was told in a session is the table as it was when that began,
 //! and all that has changed since; a cache node that has not been heard of for some time has no rules.
+
+mod balance;
 
 use std::collections::BTreeMap;
 
 use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
-use guira_routing::{BudgetError, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
+use guira_routing::{BudgetError, Choices, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
 
 use crate::{Body, Happened, Message, Outbox, told};
+use balance::{Balance, Order};
 
 /// Updates in one message.
 const UPDATES_AT_ONCE: usize = 1_000;
@@ -29,6 +34,11 @@ pub struct ControllerConfig {
     pub budget: RuleBudget,
     /// How long the lease of a session is: who has not been heard of for this long is taken for dead.
     pub lease: Span,
+    /// The cache nodes of backends, if nothing speaks against them: these are in charge of them at first. For other backends, and if there are none,
+    /// nothing is ever said of who is in charge, or of loads.
+    pub homes: BTreeMap<NodeId, NodeId>,
+    /// Reads a second of a cache node, on average, below which loads need not be even.
+    pub balance_load_min: f64,
 }
 
 /// A controller.
@@ -36,8 +46,9 @@ pub struct ControllerConfig {
 pub struct Controller {
     config: ControllerConfig,
     plan: RulePlan,
+    balance: Balance,
     /// The rules that are made.
-    table: BTreeMap<KeyHash, NodeId>,
+    table: BTreeMap<KeyHash, Choices>,
     peers: BTreeMap<NodeId, Peer>,
     /// Of those that are gone, too: a session does not begin twice.
     last_openings: BTreeMap<NodeId, Opening>,
@@ -51,6 +62,8 @@ pub struct ControllerCounts {
     pub installs: u64,
     /// Rules taken back.
     pub deletions: u64,
+    /// Times that a cache node was told to be in charge of other backends than it was.
+    pub charges: u64,
     /// Rules for which there was no room.
     pub refused: u64,
     /// Messages that mean nothing here.
@@ -72,6 +85,7 @@ impl Controller {
     pub fn new(config: ControllerConfig) -> Result<Self, BudgetError> {
         Ok(Self {
             plan: RulePlan::new(config.budget)?,
+            balance: Balance::new(config.homes.clone(), config.balance_load_min),
             table: BTreeMap::new(),
             peers: BTreeMap::new(),
             last_openings: BTreeMap::new(),
@@ -86,6 +100,8 @@ impl Controller {
             self.on_message(now, from, message, out);
         }
         self.forget_the_silent(now);
+        let orders = self.balance.go_on(now);
+        self.order(orders);
         self.update(now);
         for (node, peer) in &mut self.peers {
             let session = peer.id;
@@ -103,7 +119,7 @@ impl Controller {
             return;
         }
         match message {
-            Message::Open { opening, at } => self.on_open(now, from, opening, at, out),
+            Message::Open { opening, at, .. } => self.on_open(now, from, opening, at, out),
             Message::AskLease { session, at } => {
                 if let Some(peer) = self.peer(now, from, session, out) {
                     peer.heard_at = now;
@@ -115,6 +131,10 @@ impl Controller {
                 match peer.link.hear(now, Frame { ack, seq, body }) {
                     None => {}
                     Some(Body::Rules(rules)) => self.on_rules(now, from, &rules),
+                    Some(Body::Loads(charge, others)) => {
+                        let orders = self.balance.on_loads(from, &charge, others);
+                        self.order(orders);
+                    }
                     Some(_) => self.counts.ignored += 1,
                 }
             }
@@ -152,7 +172,7 @@ impl Controller {
             let mut link = Link::default();
             if self.is_gateway(from) {
                 let all: Vec<RuleUpdate> =
-                    self.table.iter().map(|(hash, node)| RuleUpdate::Install { hash: *hash, node: *node }).collect();
+                    self.table.iter().map(|(hash, to)| RuleUpdate::Install { hash: *hash, choices: *to }).collect();
                 for some in all.chunks(UPDATES_AT_ONCE) {
                     // A table has fewer pieces than a link takes.
                     let _ = link.send(Body::Routes(some.to_vec()));
@@ -160,10 +180,29 @@ impl Controller {
             } else {
                 // It tells all that it has.
                 self.plan.forget_node(now, from);
+                self.balance.opened(from);
             }
             self.peers.insert(from, Peer { id, link, heard_at: now });
         }
         out.send(from, &Message::Opened { session: id, at, lease: self.config.lease });
+    }
+
+    /// Tells cache nodes what they are to do.
+    fn order(&mut self, orders: Vec<(NodeId, Order)>) {
+        for (cache, order) in orders {
+            let Some(peer) = self.peers.get_mut(&cache) else { continue };
+            let body = match order {
+                Order::Charge(backends) => {
+                    self.counts.charges += 1;
+                    Body::Charge(backends)
+                }
+                Order::MeanLoad(mean) => Body::MeanLoad(mean),
+            };
+            if peer.link.send(body).is_err() {
+                // It has fallen too far behind, and begins again.
+                self.forget(cache);
+            }
+        }
     }
 
     fn on_rules(&mut self, now: Moment, node: NodeId, rules: &[(KeyHash, Option<Load>)]) {
@@ -180,9 +219,14 @@ impl Controller {
         let silent: Vec<NodeId> =
             self.peers.iter().filter(|(_, peer)| now.since(peer.heard_at) > lease).map(|(node, _)| *node).collect();
         for node in silent {
-            self.peers.remove(&node);
+            self.forget(node);
             self.plan.forget_node(now, node);
         }
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        self.peers.remove(&node);
+        self.balance.lost(node);
     }
 
     /// Makes the updates that may be made by now.
@@ -190,8 +234,8 @@ impl Controller {
         let mut updates = Vec::new();
         while let Some(update) = self.plan.next(now) {
             match update {
-                RuleUpdate::Install { hash, node } => {
-                    self.table.insert(hash, node);
+                RuleUpdate::Install { hash, choices } => {
+                    self.table.insert(hash, choices);
                     self.counts.installs += 1;
                 }
                 RuleUpdate::Delete { hash } => {
@@ -213,7 +257,7 @@ impl Controller {
     pub fn wake_at(&self, now: Moment) -> Option<Moment> {
         let links = self.peers.values().filter_map(|peer| peer.link.wake_at());
         let silences = self.peers.values().map(|peer| peer.heard_at + self.config.lease + Span::from_ms(1));
-        links.chain(silences).chain(self.plan.wake_at(now)).min()
+        links.chain(silences).chain(self.plan.wake_at(now)).chain(self.balance.wake_at()).min()
     }
 
     /// Numbers.

@@ -6,12 +6,14 @@
 //!           v
 //!         backend of the partition                         retried there, under the same number
 //! ```
+//! Where a rule leads to two cache nodes, the request goes to the one of which this gateway waits for fewer answers.
 //! In the other [`CacheMode`]s every plain read goes to the cache node, or none.
 //!
 //! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
 //! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere. A read that may change something (who wins
 //! by it) is both: a cache node is probed for it, and once its backend may have been asked only that answers.
 
+mod awaited;
 mod pending;
 mod upstream;
 
@@ -21,13 +23,14 @@ use std::sync::Arc;
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Key, Moment, Operation, Span};
-use guira_routing::{KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
+use guira_routing::{Choices, KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
 use serde::Serialize;
 
 use crate::{
     AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said,
     initiator::{Initiator, Turn},
 };
+use awaited::Awaited;
 use pending::{Pending, What};
 use upstream::Upstream;
 
@@ -122,6 +125,7 @@ pub struct Gateway {
     /// When what is to be looked at again.
     timers: BTreeSet<(Moment, Number)>,
     suspects: BTreeMap<NodeId, Suspect>,
+    awaited: Awaited,
     flushes: BTreeMap<AskId, Flush>,
     #[serde(skip)]
     counts: GatewayCounts,
@@ -159,6 +163,7 @@ impl Gateway {
             last_number: Number(0),
             timers: BTreeSet::new(),
             suspects: BTreeMap::new(),
+            awaited: Awaited::default(),
             flushes: BTreeMap::new(),
             counts: GatewayCounts::default(),
             config,
@@ -188,15 +193,21 @@ impl Gateway {
         self.begin(now, id, backend, what, only_reads, cache, out);
     }
 
-    /// The cache node that is asked first, unless it has fallen silent.
+    /// The cache node that is asked first; of two the one with less to do, as far as this gateway knows, or one after the other. None that has fallen
+    /// silent.
     fn route(&self, now: Moment, backend: NodeId, hash: KeyHash) -> Option<NodeId> {
-        let cache = match self.config.cache_mode {
+        let choices = match self.config.cache_mode {
             CacheMode::Switched => self.routes.lookup(hash),
-            CacheMode::LookAside | CacheMode::LookThrough => self.config.cache_of.get(&backend).copied(),
+            CacheMode::LookAside | CacheMode::LookThrough => {
+                self.config.cache_of.get(&backend).copied().map(Choices::from)
+            }
             CacheMode::None => None,
         }?;
-        let is_silent = self.suspects.get(&cache).is_some_and(|suspect| now < suspect.until);
-        (!is_silent).then_some(cache)
+        let is_silent = |cache: &NodeId| self.suspects.get(cache).is_some_and(|suspect| now < suspect.until);
+        // Which of two is the first: each every other time.
+        let turn = |at: usize| (at as u64 + self.last_number.0) % Choices::MAX as u64;
+        let heard_of = choices.iter().enumerate().filter(|(_, cache)| !is_silent(cache));
+        heard_of.min_by_key(|(at, cache)| (self.awaited.of(*cache), turn(*at))).map(|(_, cache)| cache)
     }
 
     /// All items that are there now are to be gone, at every backend.
@@ -227,7 +238,10 @@ impl Gateway {
             return;
         }
         match cache {
-            Some(_) => self.counts.to_caches += 1,
+            Some(cache) => {
+                self.counts.to_caches += 1;
+                self.awaited.add(cache);
+            }
             None => self.counts.to_backends += 1,
         }
         self.last_number = Number(self.last_number.0 + 1);
@@ -299,6 +313,7 @@ impl Gateway {
             if suspect.unanswered >= SUSPECT_AFTER {
                 *suspect = Suspect { unanswered: 0, until: now + SUSPECT_FOR };
             }
+            self.awaited.remove(cache);
         }
         pending.resend_after = pending.resend_after.times(2).min(RESEND_AFTER_MAX);
         self.counts.resent += u64::from(pending.is_sent);
@@ -309,6 +324,7 @@ impl Gateway {
     fn finish(&mut self, number: Number, reply: Reply, out: &mut Outbox) {
         let Some(pending) = self.pending.remove(&number) else { return };
         self.timers.remove(&(pending.look_at, number));
+        pending.cache.into_iter().for_each(|cache| self.awaited.remove(cache));
         if let Some(upstream) = self.upstreams.get_mut(&pending.backend) {
             upstream.open.remove(&number);
             upstream.open_len -= pending.what.value_len();
@@ -416,6 +432,7 @@ impl Gateway {
         };
         if self.upstreams.get(&pending.backend).and_then(Upstream::session) == Some(session) {
             (pending.cache, pending.sent_at) = (None, None);
+            self.awaited.remove(from);
             self.send(now, number, out);
         }
     }

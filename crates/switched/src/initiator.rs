@@ -20,6 +20,8 @@ pub(crate) struct Initiator {
     #[serde(skip)]
     drift: Drift,
     opening: Opening,
+    /// What the other end is told with an opening.
+    in_charge: bool,
     /// Sessions up to here are void.
     floor: SessionId,
     state: State,
@@ -55,10 +57,16 @@ pub(crate) enum Turn {
 }
 
 impl Initiator {
-    /// Begins a session with `peer` at the next tick. `opening` is above all openings of earlier lives with it.
+    /// Begins a session with `peer` at the next tick, of which this end is not in charge. `opening` is above all openings of earlier lives with it.
     pub(crate) fn new(peer: NodeId, opening: Opening, drift: Drift, mutant: Option<Mutant>) -> Self {
         let floor = SessionId { incarnation: Incarnation(0), opening: Opening(0) };
-        Self { peer, drift, opening, floor, state: State::Opening { again_at: Moment::default() }, mutant }
+        let state = State::Opening { again_at: Moment::default() };
+        Self { peer, drift, opening, in_charge: false, floor, state, mutant }
+    }
+
+    /// The same, in charge of the other end or not.
+    pub(crate) fn in_charge(self, in_charge: bool) -> Self {
+        Self { in_charge, ..self }
     }
 
     /// The session, if it may be gone by at `now`.
@@ -88,13 +96,25 @@ impl Initiator {
         }
     }
 
+    /// Says with another opening whether this end is in charge of the other: a session in which it said otherwise is void.
+    pub(crate) fn reopen(&mut self, now: Moment, in_charge: bool) -> Turn {
+        self.in_charge = in_charge;
+        let turn = self.end(now);
+        if turn == Turn::None {
+            self.opening = self.opening.next();
+            self.state = State::Opening { again_at: now };
+        }
+        turn
+    }
+
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Moment, out: &mut Outbox) -> Turn {
         let turn = if self.is_lapsed(now) { self.end(now) } else { Turn::None };
         match &mut self.state {
             State::Opening { again_at } if *again_at <= now => {
                 *again_at = now + OPEN_AGAIN_AFTER;
-                out.send(self.peer, &Message::Open { opening: self.opening, at: now });
+                let (opening, in_charge) = (self.opening, self.in_charge);
+                out.send(self.peer, &Message::Open { opening, at: now, in_charge });
             }
             State::Opening { .. } => {}
             State::Open(open) => {

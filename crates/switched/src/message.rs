@@ -71,6 +71,8 @@ pub enum Message<'m> {
         opening: Opening,
         /// When, by the sender's clock.
         at: Moment,
+        /// A backend is to report its hot keys to this cache node.
+        in_charge: bool,
     },
     /// It is there, and so is its first lease.
     Opened {
@@ -214,6 +216,16 @@ pub enum Body {
     Rules(Vec<(KeyHash, Option<Load>)>),
     /// Controller to gateway: what changes in its table.
     Routes(Vec<RuleUpdate>),
+    /// Backend to cache node: the item is not to be served until it is told again (R7).
+    Hold(KeyBytes),
+    /// Cache node to backend: a key that another cache node is to have too, so that each has half of its load.
+    Spread(Loaded),
+    /// Cache node to controller: the backends in its charge, with the load of their items; and that of all other items.
+    Loads(Vec<(NodeId, Load)>, Load),
+    /// Controller to cache node: the backends that are to be in its charge.
+    Charge(Vec<NodeId>),
+    /// Controller to cache node: the load of a cache node, on average.
+    MeanLoad(Load),
 }
 
 /// What is said about an item beside key and value, or about anything in a list, at most.
@@ -227,9 +239,14 @@ impl Weigh for Body {
             Self::Value(key, item) | Self::Update(key, item) => {
                 key.0.len() + item.as_ref().map_or(0, |item| item.value.len()) + ABOUT_LEN
             }
-            Self::Fetch(key) | Self::Drop { key, .. } => key.0.len() + ABOUT_LEN,
+            Self::Fetch(key) | Self::Drop { key, .. } | Self::Hold(key) | Self::Spread(Loaded { key, .. }) => {
+                key.0.len() + ABOUT_LEN
+            }
             Self::Rules(rules) => rules.len() * ABOUT_LEN / 4,
             Self::Routes(updates) => updates.len() * ABOUT_LEN / 4,
+            Self::Loads(loads, _) => ABOUT_LEN + loads.len() * ABOUT_LEN / 8,
+            Self::Charge(backends) => ABOUT_LEN + backends.len() * ABOUT_LEN / 16,
+            Self::MeanLoad(_) => ABOUT_LEN,
         }
     }
 }

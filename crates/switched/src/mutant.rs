@@ -17,14 +17,16 @@ pub enum Mutant {
     R6Drop,
     /// A session goes on after its lease has lapsed.
     R6Lapse,
+    /// Two cache nodes that have a key are given a new item at once, without both having ceased to serve the old one.
+    R7,
     /// A cache node takes what has the same hash for the same key.
     R8,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::R1, Self::R2, Self::R3, Self::R4, Self::R5, Self::R6Drop, Self::R6Lapse, Self::R8];
+    pub const ALL: [Self; 9] =
+        [Self::R1, Self::R2, Self::R3, Self::R4, Self::R5, Self::R6Drop, Self::R6Lapse, Self::R7, Self::R8];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Mutant {
             Self::R5 => "r5",
             Self::R6Drop => "r6-drop",
             Self::R6Lapse => "r6-lapse",
+            Self::R7 => "r7",
             Self::R8 => "r8",
         }
     }

@@ -37,7 +37,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZero, sync::Arc};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::Span;
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, RuleBudget};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, RuleBudget, RuleChoices};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -150,7 +150,7 @@ pub enum Role {
     Cache,
     /// Has a part of all keys.
     Backend {
-        /// Who may cache them.
+        /// Who caches its hot keys, as long as that has not too much to do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cache: Option<u16>,
         /// Where they last: `memory` or `rocksdb:PATH`.
@@ -390,7 +390,9 @@ impl StaticFile {
 
     fn budget(&self) -> RuleBudget {
         let deletion_delay = Span::from_ms(self.rule_deletion_delay_ms);
-        let empty = RuleBudget { updates_per_s: self.rules_per_s, table_len_max: 0, deletion_delay };
+        // Gateways route.
+        let choices = RuleChoices::Two;
+        let empty = RuleBudget { updates_per_s: self.rules_per_s, table_len_max: 0, deletion_delay, choices };
         // Room for all that may be cached, and for what is yet to be deleted.
         let cached_max = self.items_max.saturating_mul(self.caches().len().max(1));
         RuleBudget { table_len_max: empty.buffer_len().saturating_add(cached_max), ..empty }
@@ -409,7 +411,17 @@ impl StaticFile {
             gateways: self.gateways(),
             budget: self.budget(),
             lease: self.lease(),
+            homes: self.homes(),
+            balance_load_min: self.burst_load_min,
         }
+    }
+
+    /// The cache nodes of backends, where these may change: a gateway that goes by them, and not by rules, would look for items in vain.
+    fn homes(&self) -> BTreeMap<NodeId, NodeId> {
+        let goes_by_homes = |role: &Role| {
+            matches!(role, Role::Gateway { cache_mode: CacheMode::LookAside | CacheMode::LookThrough, .. })
+        };
+        if self.of(goes_by_homes).is_empty() { self.cache_of() } else { BTreeMap::new() }
     }
 
     /// What a cache node is.
@@ -419,7 +431,7 @@ impl StaticFile {
         CacheConfig {
             me,
             incarnation: life.incarnation,
-            backends: self.of(is_mine),
+            charge: self.of(is_mine),
             controller: self.controller(),
             partitions: Arc::clone(partitions),
             hash_of,
@@ -438,14 +450,10 @@ impl StaticFile {
 
     /// What a backend is.
     pub fn backend_config(&self, me: NodeId, life: Life) -> BackendConfig {
-        let cache = match self.member(me).map(|member| &member.role) {
-            Some(Role::Backend { cache, .. }) => *cache,
-            _ => None,
-        };
         BackendConfig {
             me,
             incarnation: life.incarnation,
-            caches: cache.map(NodeId).into_iter().collect(),
+            caches: self.caches(),
             gateways: self.gateways(),
             lease: self.lease(),
             drift: Drift::default(),

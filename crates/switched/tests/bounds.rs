@@ -220,7 +220,8 @@ fn an_item_of_a_larger_limit_is_given_to_no_cache_and_one_that_no_message_carrie
     setting.now = setting.now + Span::from_s(600);
     setting.step(Happened::Tick);
     setting.settle();
-    setting.step(Happened::Message(CACHE, Message::Open { opening: SESSION.opening, at: setting.now }));
+    setting
+        .step(Happened::Message(CACHE, Message::Open { opening: SESSION.opening, at: setting.now, in_charge: true }));
     for ((key, _), seq) in records.iter().zip(1..) {
         let key = KeyBytes(key.as_bytes().into());
         let (ack, body) = (Seq(seq - 1), Some(Body::Fetch(key.clone())));

@@ -37,7 +37,7 @@ impl Setting {
         let (mut cache, mut out) = (CacheNode::new(config, now), Outbox::default());
         cache.step(now, Happened::Tick, &mut out);
         let begun = out.sends().find_map(|(to, bytes)| match Message::decode(bytes) {
-            Ok(Message::Open { opening, at }) if to == BACKEND => Some((opening, at)),
+            Ok(Message::Open { opening, at, .. }) if to == BACKEND => Some((opening, at)),
             _ => None,
         });
         let (opening, at) = begun.expect("a session is begun");

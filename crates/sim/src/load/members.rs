@@ -7,7 +7,7 @@ use std::time::Duration;
 use guira_cluster::{Incarnation, LinkBounds, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{NodeId, PartitionMap, RuleBudget};
+use guira_routing::{NodeId, PartitionMap, RuleBudget, RuleChoices};
 use guira_switched::{
     Drift,
     backend::{Backend, BackendConfig, HotConfig},
@@ -79,6 +79,9 @@ impl Members {
         let caches = of_kind(FIRST_CACHE, scenario.caches);
         let partitions = Arc::new(PartitionMap::over(&backends).expect("there are some backends, and not too many"));
         let budget = budget(scenario);
+        let home = |at: usize| caches.get(at % caches.len().max(1)).copied();
+        let of = |(at, backend): (usize, &NodeId)| Some((*backend, home(at)?));
+        let cache_of: BTreeMap<NodeId, NodeId> = backends.iter().enumerate().filter_map(of).collect();
         let controller = Controller::new(ControllerConfig {
             me: CONTROLLER,
             incarnation: INCARNATION,
@@ -86,17 +89,16 @@ impl Members {
             gateways: vec![GATEWAY],
             budget,
             lease: LEASE,
+            homes: if scenario.balances { cache_of.clone() } else { BTreeMap::new() },
+            balance_load_min: 0.0,
         });
-        let cache_of = |at: usize| caches.get(at % caches.len().max(1)).copied();
-        let of = |(at, backend): (usize, &NodeId)| Some((*backend, cache_of(at)?));
-        let caches_of = backends.iter().enumerate().filter_map(of).collect();
         let sources = |at: usize| backends.iter().copied().skip(at).step_by(caches.len()).collect();
         let cache = |(at, me): (usize, &NodeId)| cache(scenario, at, *me, sources(at), Arc::clone(&partitions));
         Self {
-            gateway: gateway(scenario, Arc::clone(&partitions), caches_of, budget.table_len_max),
+            gateway: gateway(scenario, Arc::clone(&partitions), cache_of, budget.table_len_max),
             controller: controller.expect("some rules a second, and room for them"),
             caches: caches.iter().enumerate().map(cache).collect(),
-            backends: backends.iter().enumerate().map(|(at, me)| backend(scenario, at, *me, cache_of(at))).collect(),
+            backends: backends.iter().enumerate().map(|(at, me)| backend(scenario, at, *me, &caches)).collect(),
             partitions,
         }
     }
@@ -108,6 +110,7 @@ fn budget(scenario: &LoadScenario) -> RuleBudget {
         updates_per_s: scenario.rules_per_s,
         table_len_max: 0,
         deletion_delay: scenario.rule_deletion_delay,
+        choices: RuleChoices::Two,
     };
     RuleBudget { table_len_max: scenario.cache_items + budget.buffer_len() + SPARE_RULES, ..budget }
 }
@@ -141,12 +144,12 @@ fn gateway(
     })
 }
 
-fn backend(scenario: &LoadScenario, at: usize, me: NodeId, cache: Option<NodeId>) -> Backend {
+fn backend(scenario: &LoadScenario, at: usize, me: NodeId, caches: &[NodeId]) -> Backend {
     let usual = HotConfig::default();
     let config = BackendConfig {
         me,
         incarnation: INCARNATION,
-        caches: cache.into_iter().collect(),
+        caches: caches.into(),
         gateways: vec![GATEWAY],
         lease: LEASE,
         drift: DRIFT,
@@ -172,13 +175,13 @@ fn cache(
     scenario: &LoadScenario,
     at: usize,
     me: NodeId,
-    backends: Vec<NodeId>,
+    charge: Vec<NodeId>,
     partitions: Arc<PartitionMap>,
 ) -> CacheNode {
     let config = CacheConfig {
         me,
         incarnation: INCARNATION,
-        backends,
+        charge,
         controller: CONTROLLER,
         partitions,
         hash_of,

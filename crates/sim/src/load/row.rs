@@ -21,6 +21,9 @@ pub struct Row {
     pub backend_per_s: f64,
     /// Cache nodes.
     pub caches: u16,
+    /// Their loads are made even: some have keys of others, and backends change theirs.
+    #[serde(default)]
+    pub balances: bool,
     /// What each can do, requests a second.
     pub cache_per_s: f64,
     /// Items of all cache nodes together.
@@ -83,6 +86,7 @@ impl Row {
             backends: scenario.backends,
             backend_per_s: scenario.backend_per_s,
             caches: if is_cached { scenario.caches } else { 0 },
+            balances: is_cached && scenario.balances,
             cache_per_s: scenario.cache_per_s,
             cache_items: if is_cached { scenario.cache_items } else { 0 },
             exponent: scenario.exponent,
@@ -143,6 +147,7 @@ pub(super) mod example {
             backends: 2,
             backend_per_s: 4.0,
             caches: 1,
+            balances: true,
             cache_per_s: 100.0,
             cache_items: 10,
             exponent: 0.99,

@@ -3,6 +3,9 @@
 //! Always true (R6): a key is put into the set before its item is told, and taken out only by a drop that has seen what was told last; what is
 //! told in a session is heard in order; a session that is ended keeps its set until its lease has run out; no lease goes on while an update
 //! has waited for a part of one; a lease is counted from after it was granted (R1).
+//!
+//! Any number of cache nodes may have a key. Those whose sessions are in charge of this backend are told who is hot: one, but for moments in which
+//! that changes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,11 +13,11 @@ use std::sync::Arc;
 use guira_chain::Item;
 use guira_cluster::{Frame, Link, Opening, Seq, SessionId};
 use guira_item::{Key, Moment, Span, store::StoreState};
-use guira_routing::NodeId;
+use guira_routing::{HashSeed, KeyHash, NodeId};
 use serde::Serialize;
 
-use super::{Backend, BackendConfig, Reports};
-use crate::{Body, ItemCopy, Loaded, Message, Mutant, Outbox, told};
+use super::{Backend, BackendConfig, ReplyTo, Reports, work::LOOK};
+use crate::{Body, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, told};
 
 /// Keys that are remembered for not having been kept.
 const DECLINED_MAX: usize = 1_000;
@@ -35,6 +38,8 @@ pub(super) struct CachePeer {
 #[derive(Clone, Debug, Serialize)]
 struct Session {
     id: SessionId,
+    /// It is to be told of hot keys.
+    in_charge: bool,
     link: Link<Body>,
     /// Keys it may have, with the message that told it of each last.
     keys: HashMap<Box<[u8]>, Seq>,
@@ -52,6 +57,17 @@ struct Wait {
     seq: Seq,
     since: Moment,
     key: Box<[u8]>,
+}
+
+/// What cache nodes are told of a key.
+#[derive(Clone, Copy)]
+enum Telling<'i> {
+    /// That it is not to be served.
+    Hold,
+    /// What it is now.
+    New(Option<&'i Item>),
+    /// What it is now, to those that do not serve it.
+    Held(Option<&'i Item>),
 }
 
 impl Session {
@@ -86,7 +102,15 @@ impl CachePeer {
 }
 
 impl Backend {
-    pub(super) fn on_open(&mut self, now: Moment, from: NodeId, opening: Opening, at: Moment, out: &mut Outbox) {
+    pub(super) fn on_open(
+        &mut self,
+        now: Moment,
+        from: NodeId,
+        opening: Opening,
+        at: Moment,
+        in_charge: bool,
+        out: &mut Outbox,
+    ) {
         let is_busy = self.start.is_some() || self.state_work.is_flushing();
         let Some(peer) = self.caches.get_mut(&from).filter(|_| !is_busy) else { return };
         let incarnation = self.config.incarnation;
@@ -103,6 +127,7 @@ impl Backend {
             peer.last_opening = opening;
             peer.live = Some(Session {
                 id: session,
+                in_charge,
                 link: Link::new(self.config.link),
                 keys: HashMap::new(),
                 lease_until: Moment::default(),
@@ -160,6 +185,7 @@ impl Backend {
                 }
                 Err(_) => self.counts.ignored += 1,
             },
+            Some(Body::Spread(loaded)) => self.on_spread(now, from, &loaded, out),
             Some(Body::Drop { key, seen }) => {
                 let is_sure = self.config.mutant != Some(Mutant::R6Drop);
                 let Some(peer) = self.caches.get_mut(&from) else { return };
@@ -190,38 +216,99 @@ impl Backend {
         }
     }
 
+    /// A cache node has too much to do because of a key: of the others one is told of it too, by a hash of its own (DistCache, FAST 2019), behind what
+    /// is on its way for the key. One that several have already, or that the other did not keep, goes to nobody.
+    fn on_spread(&mut self, now: Moment, from: NodeId, loaded: &Loaded, out: &mut Outbox) {
+        let Loaded { key: KeyBytes(bytes), per_s } = loaded;
+        let Ok(key) = Key::new(bytes) else {
+            self.counts.ignored += 1;
+            return;
+        };
+        let drawn_to = |NodeId(cache)| KeyHash::of(bytes, HashSeed(cache.into()));
+        let others = self.caches.iter().filter(|(cache, peer)| **cache != from && peer.live.is_some());
+        let Some((cache, other)) = others.max_by_key(|(cache, _)| drawn_to(**cache)) else { return };
+        if self.holders(bytes) == 1 && !other.declined.contains(&**bytes) {
+            let second = ReplyTo::Second { cache: *cache, per_s: per_s / 2.0 };
+            self.ask(now, key, &LOOK, second, out);
+        }
+    }
+
+    /// Tells a cache node of a key that another has too.
+    pub(super) fn tell_second(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) {
+        self.counts.spreads += u64::from(self.offer(now, key, item, cache, per_s));
+    }
+
     /// Tells cache nodes of a key that has just become hot.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
         let per_s = self.hot.burst_load(now);
-        for peer in self.caches.values_mut().filter(|peer| !peer.declined.contains(key)) {
-            let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { continue };
-            let Some(copy) = copy_of(&self.config, &self.state, now, key, item, live.heard_at) else { continue };
-            if let Ok(seq) = live.link.send(Body::Burst(Loaded { key: key.into(), per_s }, copy)) {
-                live.keys.insert(key.into(), seq);
-                self.counts.bursts += 1;
-            }
+        let in_charge = self.caches.iter().filter(|(_, peer)| peer.live.as_ref().is_some_and(|live| live.in_charge));
+        for cache in in_charge.map(|(cache, _)| *cache).collect::<Vec<_>>() {
+            self.counts.bursts += u64::from(self.offer(now, key, item, cache, per_s));
         }
+    }
+
+    /// Tells a cache node of a key with its item, unless it may have it, or did not keep it; whether it is told.
+    fn offer(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) -> bool {
+        let Some(peer) = self.caches.get_mut(&cache).filter(|peer| !peer.declined.contains(key)) else { return false };
+        let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { return false };
+        let Some(copy) = copy_of(&self.config, &self.state, now, key, item, live.heard_at) else { return false };
+        let told = live.link.send(Body::Burst(Loaded { key: key.into(), per_s }, copy));
+        told.is_ok_and(|seq| live.keys.insert(key.into(), seq).is_none())
+    }
+
+    /// In how many sessions a key may be served.
+    pub(super) fn holders(&self, key: &[u8]) -> usize {
+        let sessions = self.caches.values().flat_map(|peer| peer.live.iter().chain(&peer.ended));
+        sessions.filter(|session| session.keys.contains_key(key)).count()
+    }
+
+    /// Has every cache node that may have a key cease to serve it until it is told what it is (R7); how many have to hear of it.
+    pub(super) fn hold(&mut self, now: Moment, key: &[u8]) -> usize {
+        self.counts.two_phased += 1;
+        self.tell_each(now, key, Telling::Hold)
     }
 
     /// Tells every cache node that may have a key what it is now (`None`: nothing, or nobody knows); how many have to hear of it.
     pub(super) fn tell_caches(&mut self, now: Moment, key: &[u8], item: Option<&Item>) -> usize {
+        self.tell_each(now, key, Telling::New(item))
+    }
+
+    /// Tells every cache node that has ceased to serve a key what it is now. Nobody waits for it: from here on the new item alone is served.
+    pub(super) fn tell_held(&mut self, now: Moment, key: &[u8], item: Option<&Item>) {
+        self.tell_each(now, key, Telling::Held(item));
+    }
+
+    /// Tells every cache node that may have a key something about it; how many have to hear of it, if that is awaited.
+    fn tell_each(&mut self, now: Moment, key: &[u8], telling: Telling<'_>) -> usize {
+        let is_awaited = !matches!(telling, Telling::Held(_));
         let mut left = 0;
         for peer in self.caches.values_mut() {
             if let Some(live) = peer.live.as_mut().filter(|live| live.keys.contains_key(key)) {
-                self.counts.updates += 1;
-                let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, key, item, live.heard_at));
-                let is_there = copy.is_some();
-                match live.link.send(Body::Update(key.into(), copy)) {
+                let body = match telling {
+                    Telling::Hold => Body::Hold(key.into()),
+                    Telling::New(item) | Telling::Held(item) => {
+                        self.counts.updates += 1;
+                        let copy = |item| copy_of(&self.config, &self.state, now, key, item, live.heard_at);
+                        Body::Update(key.into(), item.and_then(copy))
+                    }
+                };
+                let is_item = matches!(body, Body::Update(_, Some(_)));
+                match live.link.send(body) {
                     Ok(seq) => {
-                        if is_there {
+                        if is_item {
                             // Only a drop that has seen this one is meant by it.
                             live.keys.insert(key.into(), seq);
                         }
-                        live.waits.push_back(Wait { seq, since: now, key: key.into() });
-                        left += 1;
+                        if is_awaited {
+                            live.waits.push_back(Wait { seq, since: now, key: key.into() });
+                            left += 1;
+                        }
                     }
                     Err(_) => peer.end(),
                 }
+            }
+            if !is_awaited {
+                continue;
             }
             for ended in peer.ended.iter_mut().filter(|ended| ended.keys.contains_key(key)) {
                 // Nothing is acknowledged in it any more.
@@ -271,7 +358,7 @@ impl Backend {
         if hottest.is_empty() || self.config.hot.reports == Reports::Instant {
             return;
         }
-        for live in self.caches.values_mut().filter_map(|peer| peer.live.as_mut()) {
+        for live in self.caches.values_mut().filter_map(|peer| peer.live.as_mut()).filter(|live| live.in_charge) {
             // If there is no room, the next report is soon.
             let _ = live.link.send(Body::Report(hottest.clone()));
         }

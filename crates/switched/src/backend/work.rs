@@ -31,10 +31,13 @@ struct Told {
     outcome: Result<(), StoreError>,
     /// Sessions that have to hear of it, or end.
     left: usize,
+    /// They have to cease to serve what there was, and are told the new item once all have (R7).
+    is_held: bool,
 }
 
 /// What asks for what is there, and nothing else.
-const LOOK: Get = Get { value: false, bump: false, tells: true, ..Get::PLAIN };
+pub(super) const LOOK: Operation<'static> =
+    Operation::Get(Get { value: false, bump: false, tells: true, ..Get::PLAIN });
 
 impl Backend {
     /// Carries out an operation behind what is on its way for its key.
@@ -68,7 +71,7 @@ impl Backend {
             self.give(now, key.as_bytes(), Some(&item), cache, session);
             return;
         }
-        self.ask(now, key, &Operation::Get(LOOK), ReplyTo::Fetch { cache, session }, out);
+        self.ask(now, key, &LOOK, ReplyTo::Fetch { cache, session }, out);
     }
 
     /// Goes on with a key for as long as nothing has to be waited for.
@@ -160,13 +163,20 @@ impl Backend {
     ) {
         let Some(mut work) = self.keys.remove(&key) else { return };
         let outcome = written.map(|written| assert_eq!(written, Written::All, "written under no condition"));
+        let item = present(work.chain.written());
+        // Nothing is a new item to nobody: it is enough that all hear of it.
+        let is_held = outcome.is_ok()
+            && item.is_some()
+            && self.holders(&key) > 1
+            && !matches!(self.config.mutant, Some(Mutant::R4 | Mutant::R7));
         let left = match &outcome {
             _ if self.config.mutant == Some(Mutant::R4) => 0,
-            Ok(()) => self.tell_caches(now, &key, present(work.chain.written())),
+            Ok(()) if is_held => self.hold(now, &key),
+            Ok(()) => self.tell_caches(now, &key, item),
             Err(error) if error.unknown => self.tell_caches(now, &key, None),
             Err(_) => 0,
         };
-        work.told = Some(Told { outcome, left });
+        work.told = Some(Told { outcome, left, is_held });
         self.finish_if_told(now, key, work, out);
     }
 
@@ -183,6 +193,9 @@ impl Backend {
         match work.told.take_if(|told| told.left == 0) {
             None => drop(self.keys.insert(key, work)),
             Some(told) => {
+                if told.is_held {
+                    self.tell_held(now, &key, present(work.chain.written()));
+                }
                 let mut replies = std::mem::take(&mut self.replies);
                 work.chain.on_written(told.outcome.as_ref().copied(), &mut replies);
                 self.answer(now, &key, &work, &mut replies, out);
@@ -206,6 +219,11 @@ impl Backend {
                 }
                 ReplyTo::Fetch { cache, session } => {
                     self.give(now, key, present(work.chain.base()), cache, session);
+                }
+                ReplyTo::Second { cache, per_s } => {
+                    if let Some(item) = present(work.chain.base()) {
+                        self.tell_second(now, key, item, cache, per_s);
+                    }
                 }
             }
         }

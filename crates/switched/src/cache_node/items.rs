@@ -2,9 +2,10 @@
 //!
 //! Always true: the places of the items are 0 to `len`, so that one may be drawn; what they take is counted.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use guira_hotkeys::{Alpha, KeyLoad};
+use guira_item::Moment;
 use guira_routing::{KeyHash, NodeId};
 use rand::{Rng, RngExt};
 use serde::{Serialize, Serializer};
@@ -22,6 +23,10 @@ pub(super) struct Cached {
     pub(super) item: ItemCopy,
     #[serde(serialize_with = "load_per_s")]
     pub(super) load: KeyLoad,
+    /// It is not to be served until it is told again.
+    pub(super) is_held: bool,
+    /// When another cache node was to have it too.
+    pub(super) spread_at: Option<Moment>,
 }
 
 fn load_per_s<S: Serializer>(load: &KeyLoad, to: S) -> Result<S::Ok, S::Error> {
@@ -30,7 +35,7 @@ fn load_per_s<S: Serializer>(load: &KeyLoad, to: S) -> Result<S::Ok, S::Error> {
 
 impl Cached {
     pub(super) fn new(source: NodeId, hash: KeyHash, item: ItemCopy, per_s: f64) -> Self {
-        Self { source, hash, item, load: KeyLoad::reported(per_s) }
+        Self { source, hash, item, load: KeyLoad::reported(per_s), is_held: false, spread_at: None }
     }
 }
 
@@ -74,12 +79,13 @@ impl Items {
         self.items.push((key.0, cached));
     }
 
-    /// Replaces the item of a key that is there; its load stays.
+    /// Replaces the item of a key that is there, to be served; its load stays.
     pub(super) fn replace(&mut self, key: &[u8], item: ItemCopy) {
         let Some(place) = self.places.get(key) else { return };
         let cached = &mut self.items[*place].1;
         self.bytes = self.bytes - cached.item.value.len() + item.value.len();
         cached.item = item;
+        cached.is_held = false;
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<(KeyBytes, Cached)> {
@@ -97,6 +103,15 @@ impl Items {
         let gone: Vec<Box<[u8]>> =
             self.items.iter().filter(|(_, cached)| cached.source == source).map(|(key, _)| key.clone()).collect();
         gone.iter().filter_map(|key| self.remove(key)).map(|(_, cached)| cached.hash).collect()
+    }
+
+    /// The loads of the keys of each backend together.
+    pub(super) fn loads(&self) -> BTreeMap<NodeId, f64> {
+        let mut loads = BTreeMap::new();
+        for (_, cached) in &self.items {
+            *loads.entry(cached.source).or_insert(0.0) += cached.load.per_s();
+        }
+        loads
     }
 
     /// All hashes, with the loads of their keys.

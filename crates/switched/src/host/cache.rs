@@ -17,6 +17,8 @@ pub struct CacheStatus {
     pub counts: CacheCounts,
     /// Items there are.
     pub items: usize,
+    /// Backends in its charge.
+    pub backends: usize,
     /// The socket's numbers.
     pub wire: Wire,
 }
@@ -33,7 +35,12 @@ impl CacheHost {
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<CacheStatus> {
-        self.look(|PlainMachine { core, .. }, wire| CacheStatus { counts: core.counts(), items: core.items(), wire })
+        self.look(|PlainMachine { core, .. }, wire| CacheStatus {
+            counts: core.counts(),
+            items: core.items(),
+            backends: core.charge(),
+            wire,
+        })
     }
 
     /// See [`CacheNode::hottest`]; nothing if it has ended.

@@ -1,0 +1,216 @@
+//! Who is in charge of which backend: of its hot keys, that is, which it reports to that cache node (SwitchKV, section 3.2).
+//!
+//! ```text
+//! cache nodes --(in charge of these, with so much load)--> owners --(be in charge of these)--> cache nodes
+//!                                     nobody's: to its home, or to who has fewest
+//!                                     one has too much for long: one backend, to who has least
+//! ```
+//! Always true: a cache node is told to take a backend only when no other says that it has it; so what one had of the backend is gone before the next
+//! begins. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same. So nothing of it is kept: a controller
+//! that begins goes by what cache nodes say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guira_item::{Moment, Span};
+use guira_routing::{Load, NodeId};
+
+/// How often it is looked whether loads are even: as often as they are told.
+const ROUND: Span = Span::from_s(1);
+
+/// Rounds after which a backend that nobody is in charge of is given to somebody: those that are have said so by then.
+const SETTLED_AFTER: u32 = 3;
+
+/// A cache node has too much with more than so many times the mean, for so many rounds in a row. What can be spread key by key is by then.
+const TOO_MUCH: f64 = 1.25;
+const TOO_MUCH_FOR: u32 = 4;
+
+/// Rounds after a backend has gone elsewhere in which no other does: loads are smoothed, and what is to be cached again takes a while.
+const REST_FOR: u32 = 6;
+
+/// What is known of cache nodes, and who is to be in charge of what.
+#[derive(Debug)]
+pub(super) struct Balance {
+    /// The cache node of a backend, if nothing speaks against it.
+    homes: BTreeMap<NodeId, NodeId>,
+    /// The mean load of a cache node below which all is well.
+    load_min: f64,
+    /// Those with a session.
+    caches: BTreeMap<NodeId, Cache>,
+    /// Who is to be in charge of a backend.
+    owners: BTreeMap<NodeId, NodeId>,
+    round_at: Moment,
+    rounds: u32,
+    /// Rounds in a row in which somebody had too much.
+    uneven_for: u32,
+    /// Rounds in which nothing is moved.
+    rest: u32,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    /// What it has said last: nothing yet.
+    told: Option<Told>,
+    /// What it was told last to be in charge of.
+    ordered: Option<BTreeSet<NodeId>>,
+}
+
+#[derive(Debug)]
+struct Told {
+    /// With their loads.
+    charge: BTreeMap<NodeId, f64>,
+    load: f64,
+}
+
+/// What a cache node is to be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// Be in charge of these.
+    Charge(Vec<NodeId>),
+    /// So much a cache node has to do, on average.
+    MeanLoad(Load),
+}
+
+impl Balance {
+    pub(super) fn new(homes: BTreeMap<NodeId, NodeId>, load_min: f64) -> Self {
+        Self {
+            homes,
+            load_min,
+            caches: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            round_at: Moment::default(),
+            rounds: 0,
+            uneven_for: 0,
+            rest: 0,
+        }
+    }
+
+    /// A session with a cache node has begun.
+    pub(super) fn opened(&mut self, cache: NodeId) {
+        self.caches.insert(cache, Cache::default());
+    }
+
+    /// A cache node is silent: others take what it had.
+    pub(super) fn lost(&mut self, cache: NodeId) {
+        if self.caches.remove(&cache).is_some() {
+            self.owners.retain(|_, owner| *owner != cache);
+        }
+    }
+
+    /// A cache node says what it is in charge of and what there is to do; what cache nodes are to be told because of it.
+    pub(super) fn on_loads(&mut self, cache: NodeId, charge: &[(NodeId, Load)], others: Load) -> Vec<(NodeId, Order)> {
+        let Some(known) = self.caches.get_mut(&cache) else { return Vec::new() };
+        let is_first = known.told.is_none();
+        let managed = charge.iter().filter(|(backend, _)| self.homes.contains_key(backend));
+        let charge: BTreeMap<NodeId, f64> = managed.map(|(backend, load)| (*backend, load.0.into())).collect();
+        for backend in charge.keys() {
+            let is_home = self.homes.get(backend) == Some(&cache);
+            // Who comes back has what is its own, whoever took it over meanwhile.
+            if !self.owners.contains_key(backend) || (is_first && is_home) {
+                self.owners.insert(*backend, cache);
+            }
+        }
+        let load = charge.values().sum::<f64>() + f64::from(others.0);
+        known.told = Some(Told { charge, load });
+        self.orders()
+    }
+
+    /// What cache nodes are to be told by now.
+    pub(super) fn go_on(&mut self, now: Moment) -> Vec<(NodeId, Order)> {
+        if now < self.round_at {
+            return Vec::new();
+        }
+        self.round_at = now + ROUND;
+        self.rounds = self.rounds.saturating_add(1);
+        if self.rounds > SETTLED_AFTER {
+            self.house();
+        }
+        let mean = self.mean();
+        self.even_out(mean);
+        let mut orders = self.orders();
+        if let Some(mean) = mean {
+            orders.extend(self.caches.keys().map(|cache| (*cache, Order::MeanLoad(Load(mean as u32)))));
+        }
+        orders
+    }
+
+    /// When [`Self::go_on`] has something to do; `None` while there is nobody.
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        (!self.caches.is_empty()).then_some(self.round_at)
+    }
+
+    /// Gives what nobody is in charge of to somebody.
+    fn house(&mut self) {
+        let mut counts: BTreeMap<NodeId, usize> = self.caches.keys().map(|cache| (*cache, 0)).collect();
+        self.owners.values().for_each(|owner| *counts.entry(*owner).or_default() += 1);
+        for (backend, home) in &self.homes {
+            if self.owners.contains_key(backend) {
+                continue;
+            }
+            let fewest = counts.iter().min_by_key(|(_, count)| **count).map(|(cache, _)| *cache);
+            let Some(owner) = Some(*home).filter(|home| counts.contains_key(home)).or(fewest) else { return };
+            self.owners.insert(*backend, owner);
+            *counts.entry(owner).or_default() += 1;
+        }
+    }
+
+    /// What a cache node has to do on average, if several have said so, and it is worth speaking of.
+    fn mean(&self) -> Option<f64> {
+        let loads: Option<Vec<f64>> = self.caches.values().map(|cache| Some(cache.told.as_ref()?.load)).collect();
+        let loads = loads.filter(|loads| loads.len() > 1)?;
+        Some(loads.iter().sum::<f64>() / loads.len() as f64).filter(|mean| *mean >= self.load_min)
+    }
+
+    /// If one cache node has had too much for long, one of its backends goes to who has least: the one that leaves both with the most even loads.
+    fn even_out(&mut self, mean: Option<f64>) {
+        self.rest = self.rest.saturating_sub(1);
+        let told = self.caches.iter().filter_map(|(cache, known)| Some((*cache, known.told.as_ref()?)));
+        let by_load = |a: &(NodeId, &Told), b: &(NodeId, &Told)| a.1.load.total_cmp(&b.1.load);
+        let (Some(mean), Some((most, loaded)), Some((least, idle))) =
+            (mean, told.clone().max_by(by_load), told.min_by(by_load))
+        else {
+            self.uneven_for = 0;
+            return;
+        };
+        let is_uneven = loaded.load > mean * TOO_MUCH;
+        self.uneven_for = if is_uneven { self.uneven_for + 1 } else { 0 };
+        if self.uneven_for < TOO_MUCH_FOR || self.rest > 0 {
+            return;
+        }
+        let gap = loaded.load - idle.load;
+        let is_its = |backend: &NodeId| self.owners.get(backend) == Some(&most);
+        let movable = loaded.charge.iter().filter(|(backend, load)| is_its(backend) && **load > 0.0 && **load < gap);
+        let off_half = |load: f64| (load - gap / 2.0).abs();
+        let best = movable.min_by(|a, b| off_half(*a.1).total_cmp(&off_half(*b.1))).map(|(backend, _)| *backend);
+        if let Some(backend) = best {
+            self.owners.insert(backend, least);
+            (self.uneven_for, self.rest) = (0, REST_FOR);
+        }
+    }
+
+    /// What cache nodes are to be in charge of, if it is not what they are, or were told already.
+    fn orders(&mut self) -> Vec<(NodeId, Order)> {
+        let mut claims: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let told = self.caches.values().filter_map(|cache| cache.told.as_ref());
+        told.flat_map(|told| told.charge.keys()).for_each(|backend| *claims.entry(*backend).or_default() += 1);
+        let mut orders = Vec::new();
+        for (name, cache) in &mut self.caches {
+            let Some(told) = &cache.told else { continue };
+            let is_free = |backend: &NodeId| {
+                let own = usize::from(told.charge.contains_key(backend));
+                claims.get(backend).copied().unwrap_or(0) == own
+            };
+            let its = self.owners.iter().filter(|(_, owner)| *owner == name).map(|(backend, _)| *backend);
+            let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();
+            let as_told = || told.charge.keys().copied().collect();
+            if cache.ordered.clone().unwrap_or_else(as_told) != wanted {
+                orders.push((*name, Order::Charge(wanted.iter().copied().collect())));
+                cache.ordered = Some(wanted);
+            }
+        }
+        orders
+    }
+}
+
+#[cfg(test)]
+#[path = "balance_tests.rs"]
+mod tests;

@@ -1,0 +1,197 @@
+//! Cache nodes that do as they are told, or die.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const A: NodeId = NodeId(100);
+const B: NodeId = NodeId(101);
+const C: NodeId = NodeId(102);
+
+/// Backends, whose homes are A, B, C, A, ...
+fn homes(len: u16) -> BTreeMap<NodeId, NodeId> {
+    (0..len).map(|at| (NodeId(1_000 + at), NodeId(100 + at % 3))).collect()
+}
+
+fn backend(at: u16) -> NodeId {
+    NodeId(1_000 + at)
+}
+
+/// Cache nodes, and who speaks with them.
+struct Fleet {
+    balance: Balance,
+    now: Moment,
+    loads: BTreeMap<NodeId, u32>,
+    charges: BTreeMap<NodeId, BTreeSet<NodeId>>,
+    /// What each has yet to hear, in order.
+    orders: Vec<(NodeId, Vec<NodeId>)>,
+    means: Vec<u32>,
+}
+
+impl Fleet {
+    fn new(backends: u16) -> Self {
+        let homes = homes(backends);
+        let loads = homes.keys().map(|backend| (*backend, 10)).collect();
+        let balance = Balance::new(homes, 1.0);
+        let now = Moment::default();
+        Self { balance, now, loads, charges: BTreeMap::new(), orders: Vec::new(), means: Vec::new() }
+    }
+
+    fn take(&mut self, orders: Vec<(NodeId, Order)>) {
+        for (cache, order) in orders {
+            match order {
+                Order::Charge(backends) => {
+                    for backend in &backends {
+                        let others = self.charges.iter().filter(|(other, _)| **other != cache);
+                        let has_it = others.filter(|(_, charge)| charge.contains(backend)).count();
+                        let had_it = self.charges[&cache].contains(backend);
+                        assert!(has_it == 0 || had_it, "{cache:?} is to take {backend:?}, which another has");
+                    }
+                    self.orders.push((cache, backends));
+                }
+                Order::MeanLoad(mean) => self.means.push(mean.0),
+            }
+        }
+    }
+
+    /// A cache node begins a life, in charge of what is its own.
+    fn begins(&mut self, cache: NodeId) {
+        let its = self.balance.homes.iter().filter(|(_, home)| **home == cache).map(|(backend, _)| *backend);
+        let charge = its.collect();
+        self.charges.insert(cache, charge);
+        self.balance.opened(cache);
+        self.tells(cache);
+    }
+
+    fn dies(&mut self, cache: NodeId) {
+        self.charges.remove(&cache);
+        self.orders.retain(|(other, _)| *other != cache);
+        self.balance.lost(cache);
+    }
+
+    fn tells(&mut self, cache: NodeId) {
+        let charge: Vec<_> = self.charges[&cache].iter().map(|backend| (*backend, Load(self.loads[backend]))).collect();
+        let orders = self.balance.on_loads(cache, &charge, Load(0));
+        self.take(orders);
+    }
+
+    /// Whoever was told something does it, one after the other.
+    fn obey(&mut self) {
+        while !self.orders.is_empty() {
+            let (cache, backends) = self.orders.remove(0);
+            self.charges.insert(cache, backends.into_iter().collect());
+            self.tells(cache);
+        }
+    }
+
+    fn round(&mut self) {
+        self.now = self.now + ROUND;
+        let caches: Vec<NodeId> = self.charges.keys().copied().collect();
+        caches.into_iter().for_each(|cache| self.tells(cache));
+        let orders = self.balance.go_on(self.now);
+        self.take(orders);
+        self.obey();
+    }
+
+    fn charge(&self, cache: NodeId) -> Vec<NodeId> {
+        self.charges[&cache].iter().copied().collect()
+    }
+}
+
+#[test]
+fn who_is_in_charge_of_what_is_its_own_is_told_nothing_but_the_mean() {
+    let mut fleet = Fleet::new(6);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    (0..20).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(B), [backend(1), backend(4)]);
+    assert!(fleet.balance.caches.values().all(|cache| cache.ordered.is_none()));
+    assert!(!fleet.means.is_empty() && fleet.means.iter().all(|mean| *mean == 20));
+}
+
+#[test]
+fn what_a_dead_one_had_goes_to_who_has_fewest_and_comes_back_with_it() {
+    let mut fleet = Fleet::new(6);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    (0..5).for_each(|_| fleet.round());
+    fleet.dies(B);
+    fleet.round();
+    assert_eq!((fleet.charge(A).len(), fleet.charge(C).len()), (3, 3));
+    fleet.begins(B);
+    fleet.obey();
+    assert_eq!(fleet.charge(A), [backend(0), backend(3)]);
+    assert_eq!(fleet.charge(B), [backend(1), backend(4)]);
+    assert_eq!(fleet.charge(C), [backend(2), backend(5)]);
+}
+
+#[test]
+fn a_backend_of_who_has_too_much_for_long_goes_to_who_has_least() {
+    let mut fleet = Fleet::new(9);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    // A has 100, 30 and 10; B has 30, C 15.
+    fleet.loads.extend([(backend(0), 100), (backend(3), 30)]);
+    fleet.loads.extend([2, 5, 8].map(|at| (backend(at), 5)));
+    (1..TOO_MUCH_FOR).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(A).len(), 3, "not for long yet");
+    fleet.round();
+    // Half the gap is 62: the hottest takes C to 115, the next to 45.
+    assert_eq!(fleet.charge(A), [backend(0), backend(6)]);
+    assert!(fleet.charge(C).contains(&backend(3)));
+    // The other one follows after a rest; the hottest alone is too much for anybody else, too.
+    (0..60).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(A), [backend(0)]);
+}
+
+#[test]
+fn a_controller_that_begins_goes_by_what_cache_nodes_say() {
+    let mut fleet = Fleet::new(6);
+    fleet.charges.insert(A, [0, 1, 3].map(backend).into());
+    fleet.charges.insert(C, [2, 4, 5].map(backend).into());
+    for cache in [A, C] {
+        fleet.balance.opened(cache);
+        fleet.tells(cache);
+    }
+    (0..10).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(A), [0, 1, 3].map(backend));
+    assert_eq!(fleet.charge(C), [2, 4, 5].map(backend));
+}
+
+#[test]
+fn loads_that_are_not_worth_it_are_left_alone() {
+    let mut fleet = Fleet::new(6);
+    fleet.balance.load_min = 1_000.0;
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    fleet.loads.insert(backend(0), 500);
+    (0..20).for_each(|_| fleet.round());
+    assert_eq!((fleet.charge(A), fleet.means.len()), (vec![backend(0), backend(3)], 0));
+}
+
+proptest! {
+    /// Whatever happens, nobody is told to take what another has ([`Fleet::take`]), and in the end each backend is somebody's.
+    #[test]
+    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..8, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
+        let mut fleet = Fleet::new(8);
+        for (act, at, backend_at, load) in acts {
+            let cache = NodeId(100 + at);
+            match act {
+                0 | 1 if !fleet.charges.contains_key(&cache) => fleet.begins(cache),
+                2 if fleet.charges.contains_key(&cache) => fleet.dies(cache),
+                // Cut off from the controller alone: it goes on with what it has.
+                3 if fleet.charges.contains_key(&cache) => {
+                    fleet.orders.retain(|(other, _)| *other != cache);
+                    fleet.balance.lost(cache);
+                    fleet.balance.opened(cache);
+                }
+                4 => drop(fleet.loads.insert(backend(backend_at), load)),
+                _ => fleet.round(),
+            }
+        }
+        if fleet.charges.is_empty() {
+            fleet.begins(A);
+        }
+        (0..8).for_each(|_| fleet.round());
+        for at in 0..8 {
+            let holders = fleet.charges.values().filter(|charge| charge.contains(&backend(at))).count();
+            prop_assert_eq!(holders, 1, "{:?} of {:?}", backend(at), &fleet.charges);
+        }
+    }
+}
