@@ -12,7 +12,8 @@
 //! Where a rule may lead to two nodes it may also be wanted to lead to one of them only: that waits with deletions, as a node that has its key no more
 //! costs a detour, as every rule does that stays too long.
 //! A switch takes few updates a second. When many keys become hot at once, their rules are what counts: so installs come first, those of the hottest before others, and rules
-//! that are no longer wanted stay for a while in a part of the table that is kept free for them. A rule that stays too long costs its key a
+//! that are no longer wanted stay for a while in a part of the table that is kept free for them. What was hot when its rule was wanted may not be any
+//! more: of what waits, a load counts half with each second. A rule that stays too long costs its key a
 //! detour.
 //! Always true: a rule waits in one queue if it is not as it is wanted, and in none if it is; no update is made that changes nothing; no
 //! more rules are wanted than may be cached, and no more are in the table than it has room for, so that what waits is bounded by both.
@@ -147,8 +148,24 @@ type Queue = BTreeMap<Turn, Waiting>;
 /// When somebody's turn is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Turn {
-    load: Reverse<Load>,
+    rank: Reverse<Rank>,
     ticket: u64,
+}
+
+/// How soon a turn comes: by the logarithm of a load that halves with each second (forward decay), in 1,024ths.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+struct Rank(u64);
+
+impl Rank {
+    const ONE: u64 = 1_024;
+
+    fn of(load: Load, since: Moment) -> Self {
+        let load = u64::from(load.0) + 1;
+        let (whole, part) = (load.ilog2(), (load * Self::ONE) >> load.ilog2());
+        // The part above a power of two counts in a straight line: it is off by less than a tenth, and goes up with the load.
+        let log2 = u64::from(whole) * Self::ONE + part - Self::ONE;
+        Self(log2 + since.ns() / (NS_PER_S / Self::ONE))
+    }
 }
 
 /// The load of a key, queries a second, as far as it decides whose rule is installed first.
@@ -342,8 +359,8 @@ impl RulePlan {
         let ticket = self.ticket_next;
         self.ticket_next += 1;
         // Only installs differ: a deletion is as old as it is.
-        let load = Reverse(if line == Some(Line::Installs) { load } else { Load(0) });
-        let turn = Turn { load, ticket };
+        let rank = if line == Some(Line::Installs) { Rank::of(load, now) } else { Rank::default() };
+        let turn = Turn { rank: Reverse(rank), ticket };
         rule.place = line.map(|line| Place { line, turn });
         if let Some(place) = before {
             self.queue(place.line).remove(&place.turn);

@@ -424,3 +424,20 @@ fn a_rule_leads_to_two_nodes_at_most_and_to_one_where_that_is_all_a_switch_knows
     want(&mut plan, ms(0), 1, OTHER);
     assert_eq!(drain(&mut plan, ms(0)), [(ms(0), install(1, OTHER))]);
 }
+
+#[test]
+fn of_what_waits_the_load_counts_half_with_each_second() {
+    let mut plan = RulePlan::new(budget(1, Span::from_s(9), 1_000)).unwrap();
+    let order = |plan: &mut RulePlan, now| {
+        drain(plan, now).into_iter().map(|(_, update)| match update {
+            RuleUpdate::Install { hash, .. } => hash.0,
+            RuleUpdate::Delete { hash } => panic!("{hash:?}"),
+        })
+    };
+    for (hash, load, at_ms) in
+        [(1, 800, 0), (2, 900, 0), (3, 500, 1_000), (4, 350, 1_000), (5, 0, 1_000), (6, 150, 3_000)]
+    {
+        plan.want(ms(at_ms), KeyHash(hash), NODE, Load(load)).unwrap();
+    }
+    assert_eq!(order(&mut plan, ms(9_000)).collect::<Vec<_>>(), [6, 3, 2, 1, 4, 5]);
+}

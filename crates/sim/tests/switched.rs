@@ -15,8 +15,11 @@ fn simulate(scenario: &Scenario, seed: u64) -> Report {
 fn all_answers_are_linearizable_whatever_goes_wrong() {
     for name in SCENARIOS {
         for seed in 1..3 {
-            let report = simulate(&named(name), seed);
+            let scenario = named(name);
+            let report = simulate(&scenario, seed);
             assert!(report.cache_hits > 1_000 && report.cache_updates > 100, "{name}: {report:?}");
+            let is_shared = report.two_phased > 20 && report.charges > 5;
+            assert!(is_shared == scenario.balances, "{name}: {report:?}");
         }
     }
 }

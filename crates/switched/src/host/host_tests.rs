@@ -20,7 +20,7 @@ use guira_persist::{Fault, MemoryStore};
 
 use super::{
     GatewayService, GatewayWorker,
-    local::{LocalCluster, LocalConfig},
+    local::{LocalCluster, LocalConfig, LocalStatus},
 };
 use crate::{ITEM_LEN_MAX, backend::HotConfig};
 
@@ -379,15 +379,10 @@ fn a_key_that_is_asked_for_often_is_cached_and_a_change_of_it_is_seen_at_once() 
     assert!(cluster.stop().is_ok());
 }
 
-#[test]
-fn readers_of_a_cached_key_never_go_back_in_time() {
-    let (cluster, service) = start(quick());
-    let mut client = Client::of(&service);
-    assert!(client.ask("hot", set(b"0")).is_stored());
-    make_hot(&cluster, &mut client, "hot");
+/// One client writes a key a few hundred times, while another reads it.
+fn write_while_it_is_read(service: &GatewayService, client: &mut Client<'_>) {
     let (told, hear) = channel::<u64>();
     thread::scope(|scope| {
-        let service = &service;
         scope.spawn(move || {
             let mut writer = Client::of(service);
             for round in 1..=500u64 {
@@ -404,6 +399,31 @@ fn readers_of_a_cached_key_never_go_back_in_time() {
         }
         assert_eq!(written, 500);
     });
+}
+
+#[test]
+fn readers_of_a_cached_key_never_go_back_in_time() {
+    let (cluster, service) = start(quick());
+    let mut client = Client::of(&service);
+    assert!(client.ask("hot", set(b"0")).is_stored());
+    make_hot(&cluster, &mut client, "hot");
+    write_while_it_is_read(&service, &mut client);
+}
+
+#[test]
+fn a_key_that_is_too_much_for_one_cache_node_is_had_by_two_and_stays_one_key() {
+    let (cluster, service) = start(LocalConfig { backends: 1, caches: 2, ..quick() });
+    let mut client = Client::of(&service);
+    assert!(client.ask("hot", set(b"0")).is_stored());
+    let deadline = Instant::now() + PATIENCE;
+    let answer = |status: &LocalStatus| status.caches.iter().all(|cache| cache.is_some_and(|it| it.counts.hits > 100));
+    while !answer(&cluster.status()) {
+        assert!(Instant::now() < deadline, "two do not have it: {:#?}", cluster.status());
+        (0..100).for_each(|_| drop(client.ask("hot", GET)));
+    }
+    write_while_it_is_read(&service, &mut client);
+    let counts = cluster.status().backends[0].expect("it runs").counts;
+    assert!(counts.spreads > 0 && counts.two_phased > 0, "{counts:?}");
 }
 
 #[test]
