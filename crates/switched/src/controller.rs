@@ -101,7 +101,7 @@ impl Controller {
         }
         self.forget_the_silent(now);
         let orders = self.balance.go_on(now);
-        self.order(orders);
+        self.order(now, orders);
         self.update(now);
         for (node, peer) in &mut self.peers {
             let session = peer.id;
@@ -133,7 +133,7 @@ impl Controller {
                     Some(Body::Rules(rules)) => self.on_rules(now, from, &rules),
                     Some(Body::Loads(charge, others)) => {
                         let orders = self.balance.on_loads(from, &charge, others);
-                        self.order(orders);
+                        self.order(now, orders);
                     }
                     Some(_) => self.counts.ignored += 1,
                 }
@@ -188,7 +188,7 @@ impl Controller {
     }
 
     /// Tells cache nodes what they are to do.
-    fn order(&mut self, orders: Vec<(NodeId, Order)>) {
+    fn order(&mut self, now: Moment, orders: Vec<(NodeId, Order)>) {
         for (cache, order) in orders {
             let Some(peer) = self.peers.get_mut(&cache) else { continue };
             let body = match order {
@@ -200,7 +200,7 @@ impl Controller {
             };
             if peer.link.send(body).is_err() {
                 // It has fallen too far behind, and begins again.
-                self.forget(cache);
+                self.forget(now, cache);
             }
         }
     }
@@ -219,13 +219,13 @@ impl Controller {
         let silent: Vec<NodeId> =
             self.peers.iter().filter(|(_, peer)| now.since(peer.heard_at) > lease).map(|(node, _)| *node).collect();
         for node in silent {
-            self.forget(node);
-            self.plan.forget_node(now, node);
+            self.forget(now, node);
         }
     }
 
-    fn forget(&mut self, node: NodeId) {
+    fn forget(&mut self, now: Moment, node: NodeId) {
         self.peers.remove(&node);
+        self.plan.forget_node(now, node);
         self.balance.lost(node);
     }
 
