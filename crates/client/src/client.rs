@@ -27,7 +27,8 @@ use crate::{
 /// # Bounds
 /// 4,096 operations are under way at most, and in them 64 MiB of values to be stored, or 16 items of the longest if that is more: who asks for more
 /// waits until there is room. Answers of [`batch`](Self::batch) and [`get_many`](Self::get_many) may have 256 MiB of values, or 64 items of the
-/// longest, over all calls that are under way: what comes beyond that is [refused](Error::Refused).
+/// longest, over all calls that are under way: what comes beyond that is [refused](Error::Refused), or of unknown outcome if it may have changed
+/// something; so ask for fewer at a time. Who waits for room waits behind all who came before, also behind what a backend that is away has not answered.
 #[derive(Clone)]
 pub struct Client(Arc<Inside>);
 

@@ -24,7 +24,8 @@ pub enum Error {
     /// Nobody can say whether the change took place: its backend died, or fell silent, while it was under way. Who reads the item sees what there is
     /// now; a change that is still under way may come after that.
     Unknown,
-    /// The client is closed, or its thread has ended by itself, after telling why on the standard error.
+    /// The client is closed, or its thread has ended by itself, after telling why on the standard error. What was under way then may be told to be
+    /// refused, or of unknown outcome.
     Closed,
 }
 

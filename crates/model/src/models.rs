@@ -187,8 +187,9 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2)), client(1, &[(A, Get)])],
             gateways: 2,
             caches: 2,
-            ticks_max: bounds.of(Some(0), Some(2), None),
-            sessions_max: bounds.of(0, 1, 1),
+            ticks_max: bounds.of(Some(0), Some(0), Some(2)),
+            sessions_max: bounds.of(0, 0, 1),
+            faults: Faults { losses: bounds.of(Some(0), Some(1), None), ..base.faults },
             ..base
         },
     ]

@@ -232,6 +232,8 @@ impl RulePlan {
             (Some(wanted), RuleChoices::Two) => wanted.with(node).unwrap_or(wanted),
             _ => node.into(),
         };
+        // Of two nodes each tells what it sees.
+        let load = if rule.wanted.is_some() { rule.load.max(load) } else { load };
         self.set(now, hash, Rule { wanted: Some(wanted), load, ..rule });
         Ok(())
     }
@@ -333,24 +335,24 @@ impl RulePlan {
         }
     }
 
-    /// Has a rule wait in a line, behind those with as much load, unless it waits there already, or nowhere.
+    /// Has a rule wait in a line, behind those with as much load, or nowhere. Where it waits already it keeps its place among those.
     fn stand(&mut self, now: Moment, hash: KeyHash, line: Option<Line>) {
         let Some(rule) = self.rules.get_mut(&hash) else { return };
         let before = rule.place;
-        if before.map(|place| place.line) == line {
-            return;
-        }
-        let ticket = self.ticket_next;
-        self.ticket_next += 1;
         // Only installs differ: a deletion is as old as it is.
         let load = Reverse(if line == Some(Line::Installs) { rule.load } else { Load(0) });
+        let stays = before.filter(|place| Some(place.line) == line);
+        if stays.map_or(line.is_none() && before.is_none(), |place| place.turn.load == load) {
+            return;
+        }
+        let ticket = stays.map_or(self.ticket_next, |place| place.turn.ticket);
+        self.ticket_next += u64::from(stays.is_none());
         let turn = Turn { load, ticket };
         rule.place = line.map(|line| Place { line, turn });
-        if let Some(place) = before {
-            self.queue(place.line).remove(&place.turn);
-        }
+        let waited = before.and_then(|place| self.queue(place.line).remove(&place.turn));
         if let Some(line) = line {
-            self.queue(line).insert(turn, Waiting { hash, since: now });
+            let since = waited.filter(|_| stays.is_some()).map_or(now, |waited| waited.since);
+            self.queue(line).insert(turn, Waiting { hash, since });
         }
     }
 

@@ -482,6 +482,14 @@ impl World {
         if self.clients.waiting() > 0 || tally.failed > failed.failed || tally.unknown > failed.unknown {
             return Err(Failure::Stuck("a read failed though everything is well".into()));
         }
+        let charges = self.nodes.values().filter_map(|node| match &node.core {
+            Some(Core::Cache(core)) => Some(core.charge()),
+            _ => None,
+        });
+        let charged: usize = charges.sum();
+        if charged != usize::from(self.scenario.backends) {
+            return Err(Failure::Stuck(format!("cache nodes are in charge of {charged} backends")));
+        }
         for (name, node) in &self.nodes {
             let now = node.clock.local(self.now);
             let is_well = match &node.core {

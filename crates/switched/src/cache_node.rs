@@ -343,7 +343,13 @@ impl CacheNode {
             Some(Body::Report(loaded)) => loaded.into_iter().for_each(|loaded| self.on_report(now, from, loaded)),
             Some(Body::Burst(Loaded { key, per_s }, item)) => self.admit(now, from, key, per_s, item),
             Some(Body::Value(key, item)) => match (self.fetching.remove(&key), item) {
-                (Some(Fetching { per_s, .. }), Some(item)) => self.admit(now, from, key, per_s, item),
+                (Some(Fetching { per_s, .. }), Some(item)) => {
+                    self.admit(now, from, key.clone(), per_s, item);
+                    if !self.charge.contains(&from) {
+                        // It was on its way when the charge went elsewhere.
+                        self.items.set_leaving(&key.0, Leaving::Soon);
+                    }
+                }
                 // It was asked for twice: the key may be here from the first time.
                 (None, Some(item)) => self.update_or_drop(now, from, key, item),
                 (_, None) => {}
@@ -370,7 +376,7 @@ impl CacheNode {
         let Loaded { key, per_s } = loaded;
         if let Some(cached) = self.items.get(&key.0).filter(|cached| cached.source == from) {
             // Who asks its backend knows of no rule: it may have been lost among others.
-            self.rules.push((cached.hash, Some(load(per_s.into()))));
+            self.rules.push((cached.hash, Some(load(cached.load.per_s().max(per_s.into())))));
         }
         let is_wanted = f64::from(per_s) > self.threshold
             && self.items.get(&key.0).is_none()
@@ -552,9 +558,10 @@ impl CacheNode {
             self.remove(now, &key);
         }
         for (key, source, per_s) in self.items.leaving(HANDED_OVER_AT_ONCE) {
-            self.tell(now, source, Body::Spread(Loaded { key: KeyBytes(key.clone()), per_s: per_s as f32 }));
-            if let Some(cached) = self.items.get(&key) {
-                cached.leaving = Leaving::At(self.segments.wrapping_add(HANDED_OVER_AFTER));
+            let loaded = Loaded { key: KeyBytes(key.clone()), per_s: per_s as f32 };
+            if self.tell(now, source, Body::Spread(loaded)) {
+                let at = self.segments.wrapping_add(HANDED_OVER_AFTER);
+                self.items.set_leaving(&key, Leaving::At(at));
             }
         }
     }

@@ -277,7 +277,7 @@ impl Gateway {
             }
             None => {
                 // It waits for its backend: no cache node has it to do.
-                pending.is_sent = false;
+                (pending.is_sent, pending.sent_at) = (false, None);
                 pending.cache.take().into_iter().for_each(|cache| self.awaited.remove(cache));
             }
         }

@@ -229,11 +229,13 @@ impl Backend {
         };
         let drawn_to = |NodeId(cache)| KeyHash::of(bytes, HashSeed(cache.into()));
         let others = self.caches.iter().filter(|(cache, _)| **cache != from);
+        let others = others.filter(|(_, peer)| !peer.declined.contains(&**bytes));
         let others = others.filter_map(|(cache, peer)| Some((*cache, peer.live.as_ref()?.in_charge)));
-        let Some((cache, _)) = others.max_by_key(|(cache, in_charge)| (*in_charge, drawn_to(*cache))) else { return };
-        if self.holders(bytes) == 1 {
-            self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s: per_s / 2.0 }, out);
-        }
+        let next = others.max_by_key(|(cache, in_charge)| (*in_charge, drawn_to(*cache)));
+        let Some((cache, in_charge)) = next.filter(|_| self.holders(bytes) == 1) else { return };
+        // Who is in charge is to have all of it.
+        let per_s = if in_charge { *per_s } else { per_s / 2.0 };
+        self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s }, out);
     }
 
     /// Tells a cache node of a key that another has too.

@@ -29,7 +29,7 @@ pub(super) struct Cached {
     pub(super) spread_at: Option<Moment>,
     /// It came because its backend was in this node's charge, and not because another had too much to do.
     is_its: bool,
-    pub(super) leaving: Leaving,
+    leaving: Leaving,
 }
 
 /// Whether an item is to be had by another cache node instead.
@@ -62,6 +62,8 @@ pub(super) struct Items {
     places: HashMap<Box<[u8]>, usize>,
     items: Vec<Entry>,
     bytes: usize,
+    /// Those that are to be had by another cache node instead.
+    leaving: usize,
 }
 
 fn len_of(key: &[u8], item: &ItemCopy) -> usize {
@@ -111,6 +113,7 @@ impl Items {
             *self.places.get_mut(moved).expect("what is there has a place") = place;
         }
         self.bytes -= len_of(&key, &cached.item);
+        self.leaving -= usize::from(cached.leaving != Leaving::No);
         Some((KeyBytes(key), cached))
     }
 
@@ -130,10 +133,22 @@ impl Items {
                 (cached.is_its, cached.leaving) = (false, Leaving::Soon);
             }
         }
+        self.leaving = self.items.iter().filter(|(_, cached)| cached.leaving != Leaving::No).count();
+    }
+
+    /// Says whether the item of a key that is there is to leave.
+    pub(super) fn set_leaving(&mut self, key: &[u8], leaving: Leaving) {
+        let Some(place) = self.places.get(key) else { return };
+        let cached = &mut self.items[*place].1;
+        self.leaving = self.leaving + usize::from(leaving != Leaving::No) - usize::from(cached.leaving != Leaving::No);
+        cached.leaving = leaving;
     }
 
     /// Those that are to leave soon, at most `len_max`, hottest first, with their backends and queries a second.
     pub(super) fn leaving(&self, len_max: usize) -> Vec<(Box<[u8]>, NodeId, f64)> {
+        if self.leaving == 0 {
+            return Vec::new();
+        }
         let leaving = self.items.iter().filter(|(_, cached)| cached.leaving == Leaving::Soon);
         let leaving = hottest(leaving.collect(), len_max).into_iter();
         leaving.map(|(key, cached)| (key.clone(), cached.source, cached.load.per_s())).collect()
@@ -141,14 +156,17 @@ impl Items {
 
     /// Those that are to leave when so many segments have ended.
     pub(super) fn left_by(&self, segments: u32) -> Vec<Box<[u8]>> {
+        if self.leaving == 0 {
+            return Vec::new();
+        }
         let left = self.items.iter().filter(|(_, cached)| cached.leaving == Leaving::At(segments));
         left.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The loads of the keys of each backend together.
+    /// The loads of the keys of each backend together, but for those that are to be had elsewhere: what they are is another's already.
     pub(super) fn loads(&self) -> BTreeMap<NodeId, f64> {
         let mut loads = BTreeMap::new();
-        for (_, cached) in &self.items {
+        for (_, cached) in self.items.iter().filter(|(_, cached)| cached.leaving == Leaving::No) {
             *loads.entry(cached.source).or_insert(0.0) += cached.load.per_s();
         }
         loads

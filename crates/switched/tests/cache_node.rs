@@ -1,0 +1,187 @@
+//! A cache node, its one backend and its controller: what it does not fetch again and again, and what it hands over to another.
+
+use std::{sync::Arc, time::Duration};
+
+use guira_cluster::{Incarnation, NodeClock, Seq, SessionId};
+use guira_item::{Expiry, Moment, Span};
+use guira_routing::NodeId;
+use guira_switched::{
+    Body, Happened, ItemCopy, KeyBytes, Life, Loaded, Member, Message, Outbox, Role, StaticFile, cache_node::CacheNode,
+};
+
+const CONTROLLER: NodeId = NodeId(1);
+const CACHE: NodeId = NodeId(2);
+const BACKEND: NodeId = NodeId(3);
+
+/// A cache node with room for 1,000 bytes, and who it speaks with.
+struct Setting {
+    cache: CacheNode,
+    /// With the backend, and with the controller.
+    sessions: [SessionId; 2],
+    now: Moment,
+    last_seqs: [u64; 2],
+    /// What the backend was told, by number.
+    told: Vec<(Seq, Body)>,
+}
+
+impl Setting {
+    fn new() -> Self {
+        let now = Moment::from_ns(1_000_000_000);
+        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let backend =
+            Role::Backend { cache: Some(CACHE.0), store: "memory".into(), store_limit: None, request_limit: None };
+        let members = vec![member(CONTROLLER, Role::Controller), member(CACHE, Role::Cache), member(BACKEND, backend)];
+        let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
+        let partitions = Arc::new(file.partitions().expect("it has a backend"));
+        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let mut config = file.cache_config(CACHE, &partitions, Life { incarnation: Incarnation(7), clock, seed: 1 });
+        (config.bytes_max, config.segment) = (1_000, Span::from_ms(100));
+        let (mut cache, mut out) = (CacheNode::new(config, now), Outbox::default());
+        cache.step(now, Happened::Tick, &mut out);
+        let begun = |with: NodeId| {
+            let opening = out.sends().find_map(|(to, bytes)| match Message::decode(bytes) {
+                Ok(Message::Open { opening, .. }) if to == with => Some(opening),
+                _ => None,
+            });
+            SessionId { incarnation: Incarnation(9), opening: opening.expect("a session is begun") }
+        };
+        let sessions = [begun(BACKEND), begun(CONTROLLER)];
+        let mut setting = Self { cache, sessions, now, last_seqs: [0; 2], told: Vec::new() };
+        for (peer, session) in [BACKEND, CONTROLLER].into_iter().zip(sessions) {
+            let opened = Message::Opened { session, at: now, lease: Span::from_s(600) };
+            setting.step(Happened::Message(peer, opened));
+        }
+        setting
+    }
+
+    fn step(&mut self, happened: Happened<'_>) {
+        let mut out = Outbox::default();
+        self.cache.step(self.now, happened, &mut out);
+        for (_, bytes) in out.sends().filter(|(to, _)| *to == BACKEND) {
+            if let Ok(Message::Told { seq, body: Some(body), .. }) = Message::decode(bytes)
+                && self.told.iter().all(|(told, _)| *told < seq)
+            {
+                self.told.push((seq, body));
+            }
+        }
+    }
+
+    /// The backend says something.
+    fn tell(&mut self, body: Body) {
+        let ack = self.told.last().map_or(Seq(0), |(seq, _)| *seq);
+        self.tell_as(0, ack, body);
+    }
+
+    /// The controller does, of which nobody looks whether it hears anything.
+    fn order(&mut self, body: Body) {
+        self.tell_as(1, Seq(0), body);
+    }
+
+    fn tell_as(&mut self, at: usize, ack: Seq, body: Body) {
+        self.last_seqs[at] += 1;
+        let (session, seq, body) = (self.sessions[at], Seq(self.last_seqs[at]), Some(body));
+        self.step(Happened::Message([BACKEND, CONTROLLER][at], Message::Told { session, ack, seq, body }));
+    }
+
+    /// A segment goes by; what the backend was told in it.
+    fn segment(&mut self) -> Vec<Body> {
+        self.now = self.now + Span::from_ms(100);
+        self.told_in(|setting| setting.step(Happened::Tick))
+    }
+
+    /// What the backend was told while something happens, and once all that waits is sent.
+    fn told_in(&mut self, happens: impl FnOnce(&mut Self)) -> Vec<Body> {
+        let before = self.told.len();
+        happens(self);
+        self.step(Happened::Tick);
+        self.told[before..].iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    fn report(&mut self, key: &KeyBytes) {
+        self.report_load(key, 1_000.0);
+    }
+
+    fn report_load(&mut self, key: &KeyBytes, per_s: f32) {
+        self.tell(Body::Report(vec![Loaded { key: key.clone(), per_s }]));
+    }
+
+    fn fetches(&self) -> usize {
+        self.told.iter().filter(|(_, body)| matches!(body, Body::Fetch(_))).count()
+    }
+}
+
+fn item(len: usize) -> ItemCopy {
+    ItemCopy {
+        flags: 0,
+        version: 1,
+        expiry: Expiry::NEVER,
+        serve_until: None,
+        stale: false,
+        win_sent: false,
+        value: vec![0; len].into(),
+    }
+}
+
+#[test]
+fn what_is_too_large_is_fetched_again_only_after_a_time() {
+    let mut setting = Setting::new();
+    let key = KeyBytes(b"large".as_slice().into());
+    setting.report(&key);
+    assert_eq!(setting.fetches(), 1);
+    setting.tell(Body::Value(key.clone(), Some(item(2_000))));
+    assert!(matches!(setting.told.last(), Some((_, Body::Drop { .. }))), "it is not kept");
+    setting.report(&key);
+    assert_eq!((setting.fetches(), setting.cache.items()), (1, 0));
+    for _ in 0..16 {
+        setting.now = setting.now + Span::from_ms(100);
+        setting.step(Happened::Tick);
+    }
+    setting.report(&key);
+    assert_eq!(setting.fetches(), 2, "it may have become smaller");
+}
+
+/// Three keys are here, the second one the hottest; then the backend is in another's charge.
+fn with_three_keys_and_no_charge() -> (Setting, [KeyBytes; 3]) {
+    let mut setting = Setting::new();
+    let keys = ["cold", "hot", "warm"].map(|key| KeyBytes(key.as_bytes().into()));
+    for (key, per_s) in keys.iter().zip([100.0, 300.0, 200.0]) {
+        setting.report_load(key, per_s);
+        setting.tell(Body::Value(key.clone(), Some(item(10))));
+    }
+    assert_eq!((setting.cache.items(), setting.cache.charge()), (3, 1));
+    let told = setting.told_in(|setting| setting.order(Body::Charge(Vec::new())));
+    assert_eq!((told, setting.cache.charge()), (vec![Body::InCharge(false)], 0));
+    (setting, keys)
+}
+
+/// The keys of what was told, which is all to be had by another too.
+fn spread(told: Vec<Body>) -> Vec<KeyBytes> {
+    let key = |body| match body {
+        Body::Spread(Loaded { key, .. }) => key,
+        other => panic!("{other:?}"),
+    };
+    told.into_iter().map(key).collect()
+}
+
+#[test]
+fn what_another_is_in_charge_of_now_is_offered_hottest_first_and_dropped_two_segments_later() {
+    let (mut setting, keys) = with_three_keys_and_no_charge();
+    let [cold, hot, warm] = keys;
+    assert_eq!(spread(setting.segment()), [hot, warm, cold]);
+    assert_eq!((setting.segment(), setting.cache.items()), (vec![], 3), "they are served until then");
+    let told = setting.segment();
+    assert!(told.iter().all(|body| matches!(body, Body::Drop { .. })), "{told:?}");
+    assert_eq!((told.len(), setting.cache.items()), (3, 0));
+}
+
+#[test]
+fn what_comes_back_before_it_is_dropped_stays() {
+    let (mut setting, _) = with_three_keys_and_no_charge();
+    assert_eq!(setting.segment().len(), 3);
+    let told = setting.told_in(|setting| setting.order(Body::Charge(vec![BACKEND])));
+    assert_eq!(told, [Body::InCharge(true)]);
+    for _ in 0..4 {
+        assert_eq!(setting.segment(), []);
+    }
+    assert_eq!((setting.cache.items(), setting.cache.charge()), (3, 1));
+}
