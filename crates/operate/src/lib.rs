@@ -8,7 +8,8 @@
 //! GET /v1/rules/{hash}          the rule of a hash
 //! PUT /v1/backends/{id}/cache   {"cache": ID}: move it there
 //! ```
-//! What is not as wanted is answered with `{"error": "one line"}`. From top to bottom:
+//! Backends are those whose cache node may change: none, in a cluster with a gateway that goes by their homes and not by rules. What is not as wanted
+//! is answered with `{"error": "one line"}`. From top to bottom:
 //!
 //! - [`Bound`] and [`Rest`]: the port, its thread and what a connection may take.
 //! - [`Access`]: who is answered at all.
