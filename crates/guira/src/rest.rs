@@ -35,6 +35,9 @@ impl RestArguments {
             .map(|path| Token::read(path).map_err(|error| format!("--rest-token {}: {error}", path.display())));
         let access = Access::new(address, token.transpose()?)
             .map_err(|error| format!("--rest {error}: give --rest-token FILE"))?;
+        if address.port() == 0 {
+            return Err(format!("--rest {address}: write a port from 1 on"));
+        }
         let bound = Bound::bind(address, access, Limits::default());
         bound.map(Some).map_err(|error| format!("--rest {address}: cannot listen there: {error}"))
     }

@@ -1,6 +1,6 @@
 //! The controller: makes rules of what cache nodes have, at the rate that a switch takes them, and brings them to who routes.
 //!
-//! It also says which cache node is in charge of which backend ([`balance`]).
+//! It also says which cache node is in charge of which backend (`balance`).
 //!
 //! Always true: no answer depends on a rule, so none is waited for; what a router was told in a session is the table as it was when that began,
 //! and all that has changed since; a cache node that has not been heard of for some time has no rules.

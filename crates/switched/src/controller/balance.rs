@@ -5,9 +5,9 @@
 //!                                     nobody's: to its home, or to who has fewest
 //!                                     one has too much for long: one backend, to who has least
 //! ```
-//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it; so what one had of the backend is gone before the next
-//! begins. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same. So nothing of it is kept: a controller
-//! that begins goes by what cache nodes say.
+//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it; so what
+//! one had of the backend is gone before the next begins. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the
+//! same. So nothing of it is kept: a controller that begins goes by what cache nodes say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -78,7 +78,7 @@ pub(super) enum Order {
 /// Why a backend does not go to a cache node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MoveError {
-    /// No backend has this number, or it has no cache node that could change.
+    /// No backend has this number, or none whose cache node may change.
     UnknownBackend(NodeId),
     /// No cache node has this number.
     UnknownCache(NodeId),

@@ -161,6 +161,7 @@ fn an_api_that_cannot_be_is_said_in_a_line() {
     assert!(
         up(&["--rest", "0.0.0.0:0"]).contains("can be reached from elsewhere, and needs a token: give --rest-token")
     );
+    assert!(up(&["--rest", "127.0.0.1:0"]).contains("write a port from 1 on"));
     assert!(up(&["--rest", "8080"]).contains("write an address and a port"));
     assert!(up(&["--rest-token", "/nowhere"]).contains("--rest"));
     let token = folder.path().join("token");
