@@ -116,12 +116,27 @@ impl Late {
     /// # Panics
     /// [`Late::next_ready`] has not named it.
     pub fn deliver<S: Sink>(&mut self, ticket: Ticket, sink: &mut S) {
+        let (first, replies) = self.close(ticket);
+        replies.zip(first..).for_each(|(reply, index)| give(reply, index, sink));
+    }
+
+    /// The answers of a batch, for who has no sink.
+    ///
+    /// # Panics
+    /// [`Late::next_ready`] has not named it.
+    pub fn take(&mut self, ticket: Ticket) -> Vec<Reply> {
+        self.close(ticket).1.collect()
+    }
+
+    /// The index of a batch's first answer, and its answers, each of which is no longer kept when it is handed over.
+    fn close(&mut self, ticket: Ticket) -> (usize, impl Iterator<Item = Reply>) {
         let batch = self.batches.remove(&ticket).expect("named by next_ready");
-        for (at, reply) in batch.replies.into_iter().enumerate() {
+        let replies = batch.replies.into_iter().map(|reply| {
             let reply = reply.expect("all are there");
             self.kept_len.fetch_sub(reply.value_len(), Relaxed);
-            give(reply, batch.first + at, sink);
-        }
+            reply
+        });
+        (batch.first, replies)
     }
 
     /// Nobody waits for it any more.

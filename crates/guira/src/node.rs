@@ -142,6 +142,7 @@ impl Start<'_> {
                                 "rules": status.rules,
                                 "installs": status.counts.installs,
                                 "deletions": status.counts.deletions,
+                                "charges": status.counts.charges,
                             })
                         })
                     },
@@ -166,12 +167,14 @@ impl Start<'_> {
                             .collect();
                         host.status().map(|status| {
                             json!({
+                                "backends": status.backends,
                                 "items": status.items,
                                 "hits": status.counts.hits,
                                 "misses": status.counts.misses,
                                 "admitted": status.counts.admitted,
                                 "evicted": status.counts.evicted,
                                 "updated": status.counts.updated,
+                                "held": status.counts.held,
                                 "hottest": hottest,
                             })
                         })
@@ -242,6 +245,8 @@ impl Start<'_> {
                         "fetches": status.counts.fetches,
                         "bursts": status.counts.bursts,
                         "updates": status.counts.updates,
+                        "spreads": status.counts.spreads,
+                        "two_phased": status.counts.two_phased,
                         "lease_waits": status.counts.lease_waits,
                     })
                 })

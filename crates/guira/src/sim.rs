@@ -134,6 +134,10 @@ fn print(summary: &Summary, elapsed_s: f64) {
         "{} reads answered by cache nodes, {} updates of cached items, {} waits for a lease; {repeated} of {runs} runs repeated",
         report.cache_hits, report.cache_updates, report.lease_waits
     );
+    println!(
+        "{} changes in two phases, of keys that several cache nodes had; {} changes of who is in charge",
+        report.two_phased, report.charges
+    );
     println!("{} events in {elapsed_s:.1} s", report.events);
     println!("trace {:016x}", report.trace);
 }

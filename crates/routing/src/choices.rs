@@ -55,11 +55,6 @@ impl Choices {
         self.iter().any(|there| there == node)
     }
 
-    /// Whether all of them are among `others`.
-    pub fn are_among(&self, others: &Self) -> bool {
-        self.iter().all(|node| others.contains(node))
-    }
-
     /// These and `node`; `None` if there are two others.
     #[must_use]
     pub fn with(&self, node: NodeId) -> Option<Self> {
@@ -102,6 +97,6 @@ mod tests {
         assert_eq!((one.with(B), two.with(B), two.with(C)), (Some(one), Some(two), None));
         assert_eq!((two.without(A), two.without(B), two.without(C)), (Some(one), Some(A.into()), Some(two)));
         assert_eq!(one.without(B), None);
-        assert!(one.are_among(&two) && !two.are_among(&one) && two.contains(A) && !two.contains(C));
+        assert!(two.contains(A) && !two.contains(C));
     }
 }

@@ -9,8 +9,8 @@
 //!    +---------------------------------------- deletion waits
 //!          next: when nothing else waits, in turns with installs once it has waited long enough, or while there is no room
 //! ```
-//! Where a rule may lead to two nodes it may also be wanted to lead to one of them only: that waits with deletions, as a node that has its key no more
-//! costs a detour, as every rule does that stays too long.
+//! Where a rule may lead to two nodes it may also be wanted to lead to one of them only. That is an install, as half of the key's load is on a
+//! detour until it is made.
 //! A switch takes few updates a second. When many keys become hot at once, their rules are what counts: so installs come first, those of the hottest before others, and rules
 //! that are no longer wanted stay for a while in a part of the table that is kept free for them. A rule that stays too long costs its key a
 //! detour.
@@ -166,6 +166,8 @@ struct Waiting {
 struct Rule {
     wanted: Option<Choices>,
     installed: Option<Choices>,
+    /// The load that was told last.
+    load: Load,
     /// Where it waits.
     place: Option<Place>,
 }
@@ -188,7 +190,6 @@ impl Rule {
     fn line(&self) -> Option<Line> {
         match (self.wanted, self.installed) {
             (wanted, installed) if wanted == installed => None,
-            (Some(wanted), Some(installed)) if wanted.are_among(&installed) => Some(Line::Deletions),
             (Some(_), _) => Some(Line::Installs),
             (None, _) => Some(Line::Deletions),
         }
@@ -231,7 +232,7 @@ impl RulePlan {
             (Some(wanted), RuleChoices::Two) => wanted.with(node).unwrap_or(wanted),
             _ => node.into(),
         };
-        self.set(now, hash, Rule { wanted: Some(wanted), ..rule }, load);
+        self.set(now, hash, Rule { wanted: Some(wanted), load, ..rule });
         Ok(())
     }
 
@@ -240,7 +241,7 @@ impl RulePlan {
     pub fn unwant(&mut self, now: Moment, hash: KeyHash, node: NodeId) {
         let rule = self.rule(hash);
         if let Some(wanted) = rule.wanted.filter(|wanted| wanted.contains(node)) {
-            self.set(now, hash, Rule { wanted: wanted.without(node), ..rule }, Load(0));
+            self.set(now, hash, Rule { wanted: wanted.without(node), ..rule });
         }
     }
 
@@ -253,9 +254,9 @@ impl RulePlan {
             self.rules.iter().filter(|(_, rule)| is_its(rule)).map(|(hash, rule)| (*hash, *rule)).collect();
         for (hash, mut rule) in its {
             rule.wanted = rule.wanted.and_then(|wanted| wanted.without(node));
-            self.set(now, hash, rule, Load(0));
+            self.set(now, hash, rule);
             if leads_to(rule.installed) {
-                self.stand(now, hash, Some(Line::Ahead), Load(0));
+                self.stand(now, hash, Some(Line::Ahead));
             }
         }
     }
@@ -270,7 +271,7 @@ impl RulePlan {
         self.tokens.take(now);
         let rule = self.rule(hash);
         self.last_was_deletion = rule.place.is_some_and(|place| place.line == Line::Deletions);
-        self.set(now, hash, Rule { installed: rule.wanted, ..rule }, Load(0));
+        self.set(now, hash, Rule { installed: rule.wanted, ..rule });
         Some(match rule.wanted {
             Some(choices) => RuleUpdate::Install { hash, choices },
             None => RuleUpdate::Delete { hash },
@@ -316,7 +317,7 @@ impl RulePlan {
     }
 
     /// Says what is wanted of a hash and what is installed, and has it wait where it must.
-    fn set(&mut self, now: Moment, hash: KeyHash, rule: Rule, load: Load) {
+    fn set(&mut self, now: Moment, hash: KeyHash, rule: Rule) {
         let before = self.rule(hash);
         let line = rule.line();
         let count = |counter: &mut usize, was: bool, is: bool| *counter = *counter + usize::from(is) - usize::from(was);
@@ -326,14 +327,14 @@ impl RulePlan {
         self.rules.insert(hash, Rule { place: before.place, ..rule });
         // What leads to a dead node stays ahead until it does not.
         let is_ahead = before.place.is_some_and(|place| place.line == Line::Ahead);
-        self.stand(now, hash, line.map(|line| if is_ahead { Line::Ahead } else { line }), load);
+        self.stand(now, hash, line.map(|line| if is_ahead { Line::Ahead } else { line }));
         if rule.wanted.is_none() && rule.installed.is_none() {
             self.rules.remove(&hash);
         }
     }
 
     /// Has a rule wait in a line, behind those with as much load, unless it waits there already, or nowhere.
-    fn stand(&mut self, now: Moment, hash: KeyHash, line: Option<Line>, load: Load) {
+    fn stand(&mut self, now: Moment, hash: KeyHash, line: Option<Line>) {
         let Some(rule) = self.rules.get_mut(&hash) else { return };
         let before = rule.place;
         if before.map(|place| place.line) == line {
@@ -342,7 +343,7 @@ impl RulePlan {
         let ticket = self.ticket_next;
         self.ticket_next += 1;
         // Only installs differ: a deletion is as old as it is.
-        let load = Reverse(if line == Some(Line::Installs) { load } else { Load(0) });
+        let load = Reverse(if line == Some(Line::Installs) { rule.load } else { Load(0) });
         let turn = Turn { load, ticket };
         rule.place = line.map(|line| Place { line, turn });
         if let Some(place) = before {

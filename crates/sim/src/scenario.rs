@@ -141,6 +141,10 @@ pub struct Report {
     pub cache_updates: u64,
     /// Changes that waited for a lease to run out.
     pub lease_waits: u64,
+    /// Changes in two phases, of keys that several cache nodes had.
+    pub two_phased: u64,
+    /// Times that a cache node was told to be in charge of other backends than it was.
+    pub charges: u64,
     /// Faults.
     pub faults: u64,
 }
@@ -158,6 +162,8 @@ impl Report {
             (&mut self.cache_hits, other.cache_hits),
             (&mut self.cache_updates, other.cache_updates),
             (&mut self.lease_waits, other.lease_waits),
+            (&mut self.two_phased, other.two_phased),
+            (&mut self.charges, other.charges),
             (&mut self.faults, other.faults),
         ] {
             *mine += theirs;

@@ -505,12 +505,16 @@ impl World {
     /// Adds what a core has counted, which goes with it.
     fn count(&mut self, core: &Core) {
         match core {
-            Core::Backend(core) => self.report.lease_waits += core.counts().lease_waits,
+            Core::Backend(core) => {
+                self.report.lease_waits += core.counts().lease_waits;
+                self.report.two_phased += core.counts().two_phased;
+            }
             Core::Cache(core) => {
                 self.report.cache_hits += core.counts().hits;
                 self.report.cache_updates += core.counts().updated;
             }
-            Core::Controller(_) | Core::Gateway(_) => {}
+            Core::Controller(core) => self.report.charges += core.counts().charges,
+            Core::Gateway(_) => {}
         }
     }
 

@@ -13,12 +13,18 @@ fn simulate(scenario: &Scenario, seed: u64) -> Report {
 
 #[test]
 fn all_answers_are_linearizable_whatever_goes_wrong() {
+    let mut charges = 0;
     for name in SCENARIOS {
         for seed in 1..3 {
-            let report = simulate(&named(name), seed);
+            let scenario = named(name);
+            let report = simulate(&scenario, seed);
             assert!(report.cache_hits > 1_000 && report.cache_updates > 100, "{name}: {report:?}");
+            let are_shared = report.two_phased > 20;
+            assert!(are_shared == scenario.balances, "{name}: {report:?}");
+            charges += report.charges;
         }
     }
+    assert!(charges > 20, "{charges} changes of who is in charge");
 }
 
 #[test]

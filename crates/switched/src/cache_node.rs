@@ -29,7 +29,7 @@ use crate::{
     Ask, Body, Drift, Happened, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said,
     initiator::{Initiator, Turn},
 };
-use items::{Cached, Items};
+use items::{Cached, Items, Leaving};
 
 /// What a cache node is.
 #[derive(Clone, Debug)]
@@ -107,6 +107,12 @@ const SPREAD_LOAD_MIN: f64 = 1.0 / 256.0;
 /// How long until the same key is wanted spread again.
 const SPREAD_AGAIN_AFTER: Span = Span::from_s(8);
 
+/// Items of backends that are in another's charge now which that is to take over with each segment, hottest first: each costs two updates of rules.
+const HANDED_OVER_AT_ONCE: usize = 64;
+
+/// Segments after which it has them, or does not want them: they are not kept here any more.
+const HANDED_OVER_AFTER: u32 = 2;
+
 /// Numbers about a cache node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheCounts {
@@ -147,6 +153,12 @@ pub struct CacheNode {
     /// What the controller has yet to be told.
     rules: Vec<(KeyHash, Option<Load>)>,
     threshold: f64,
+    /// The load of all items, as it was told last.
+    #[serde(skip)]
+    load: f64,
+    /// Segments that have ended.
+    #[serde(skip)]
+    segments: u32,
     /// Exchanges that reports may make now, as of a moment.
     exchanges: f64,
     exchanges_at: Moment,
@@ -182,6 +194,8 @@ impl CacheNode {
             too_large_since: 0,
             rules: Vec::new(),
             threshold: 0.0,
+            load: 0.0,
+            segments: 0,
             exchanges: 0.0,
             exchanges_at: now,
             segment_from: now,
@@ -255,13 +269,19 @@ impl CacheNode {
             }
             Turn::Opened => {}
             Turn::Void if peer == self.config.controller => {}
-            Turn::Void => {
-                self.counts.voided += 1;
-                let gone = self.items.remove_all_of(peer);
-                self.rules.extend(gone.into_iter().map(|hash| (hash, None)));
-                self.fetching.retain(|_, fetching| fetching.source != peer);
-            }
+            Turn::Void => self.forget([peer].into()),
         }
+    }
+
+    /// Sessions with these backends are void: what was told in them is gone. Looks at all items, once.
+    fn forget(&mut self, backends: BTreeSet<NodeId>) {
+        if backends.is_empty() {
+            return;
+        }
+        self.counts.voided += backends.len() as u64;
+        let gone = self.items.remove_all_of(&backends);
+        self.rules.extend(gone.into_iter().map(|hash| (hash, None)));
+        self.fetching.retain(|_, fetching| !backends.contains(&fetching.source));
     }
 
     /// Answers from here, if that can be.
@@ -348,6 +368,10 @@ impl CacheNode {
 
     fn on_report(&mut self, now: Moment, from: NodeId, loaded: Loaded) {
         let Loaded { key, per_s } = loaded;
+        if let Some(cached) = self.items.get(&key.0).filter(|cached| cached.source == from) {
+            // Who asks its backend knows of no rule: it may have been lost among others.
+            self.rules.push((cached.hash, Some(load(per_s.into()))));
+        }
         let is_wanted = f64::from(per_s) > self.threshold
             && self.items.get(&key.0).is_none()
             && !self.fetching.contains_key(&key)
@@ -418,7 +442,8 @@ impl CacheNode {
             return;
         }
         let hash = (self.config.hash_of)(&key.0);
-        self.items.insert(key, Cached::new(from, hash, item, f64::from(per_s)));
+        let is_its = self.charge.contains(&from);
+        self.items.insert(key, Cached::new(from, hash, item, f64::from(per_s), is_its));
         self.rules.push((hash, Some(load(per_s.into()))));
         self.counts.admitted += 1;
     }
@@ -467,15 +492,17 @@ impl CacheNode {
     }
 
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
-        let turns: Vec<(NodeId, Turn)> =
-            self.sources.iter_mut().map(|(backend, initiator)| (*backend, initiator.tick(now, out))).collect();
-        turns.into_iter().for_each(|(backend, turn)| self.on_turn(now, backend, turn));
+        let turns = self.sources.iter_mut().map(|(backend, initiator)| (*backend, initiator.tick(now, out)));
+        let void = turns.filter(|(_, turn)| *turn == Turn::Void).map(|(backend, _)| backend).collect();
+        self.forget(void);
         let turn = self.controller.tick(now, out);
         self.on_turn(now, self.config.controller, turn);
         let elapsed = now.since(self.segment_from);
         if elapsed >= self.config.segment {
             self.segment_from = now;
             self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
+            self.segments = self.segments.wrapping_add(1);
+            self.hand_over(now);
             self.tell_loads(now);
             self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);
             self.set_threshold();
@@ -490,6 +517,7 @@ impl CacheNode {
     /// Tells the controller what there is to do here, and for whom.
     fn tell_loads(&mut self, now: Moment) {
         let mut loads = self.items.loads();
+        self.load = loads.values().sum();
         let charge = self.charge.iter().map(|backend| (*backend, load(loads.remove(backend).unwrap_or(0.0))));
         let charge = charge.collect();
         let others = load(loads.values().sum());
@@ -499,22 +527,41 @@ impl CacheNode {
         }
     }
 
-    /// From here on these backends are in its charge. What it had of those that come or go is dropped: their sessions begin again.
+    /// From here on these backends are in its charge. What it has of those that are no longer is handed over bit by bit ([`Self::hand_over`]).
     fn take_charge(&mut self, now: Moment, backends: &[NodeId]) {
         let charge: BTreeSet<NodeId> =
             backends.iter().copied().filter(|backend| self.sources.contains_key(backend)).collect();
-        for backend in self.charge.symmetric_difference(&charge).copied().collect::<Vec<_>>() {
-            let Some(initiator) = self.sources.get_mut(&backend) else { continue };
-            let turn = initiator.reopen(now, charge.contains(&backend));
-            self.on_turn(now, backend, turn);
+        let mut void = BTreeSet::new();
+        for backend in self.charge.symmetric_difference(&charge) {
+            let Some(initiator) = self.sources.get_mut(backend) else { continue };
+            if initiator.set_in_charge(now, charge.contains(backend)) == Turn::Void {
+                void.insert(*backend);
+            }
         }
+        self.forget(void);
+        let (goes, comes) = (&self.charge - &charge, &charge - &self.charge);
+        self.items.leave(&goes, &comes);
         self.charge = charge;
         self.tell_loads(now);
     }
 
+    /// Has the cache nodes that are in charge now take over what they are in charge of, the hottest first, and drops what they have had time to take.
+    /// Until then it is served from both: nobody has to do without.
+    fn hand_over(&mut self, now: Moment) {
+        for key in self.items.left_by(self.segments) {
+            self.remove(now, &key);
+        }
+        for (key, source, per_s) in self.items.leaving(HANDED_OVER_AT_ONCE) {
+            self.tell(now, source, Body::Spread(Loaded { key: KeyBytes(key.clone()), per_s: per_s as f32 }));
+            if let Some(cached) = self.items.get(&key) {
+                cached.leaving = Leaving::At(self.segments.wrapping_add(HANDED_OVER_AFTER));
+            }
+        }
+    }
+
     /// Has other cache nodes take over a part of what is more than each has to do: of the hottest keys.
     fn spread(&mut self, now: Moment, mean: f64) {
-        let too_much = self.items.loads().values().sum::<f64>() - mean;
+        let too_much = self.load - mean;
         if too_much <= mean * SPREAD_OVER {
             return;
         }

@@ -1,6 +1,6 @@
 //! The controller: makes rules of what cache nodes have, at the rate that a switch takes them, and brings them to who routes.
 //!
-//! It also says which cache node is in charge of which backend (`balance`).
+//! It also says which cache node is in charge of which backend (`balance.rs`).
 //!
 //! Always true: no answer depends on a rule, so none is waited for; what a router was told in a session is the table as it was when that began,
 //! and all that has changed since; a cache node that has not been heard of for some time has no rules.
@@ -108,7 +108,7 @@ impl Controller {
         }
         self.forget_the_silent(now);
         let orders = self.balance.go_on(now);
-        self.order(orders);
+        self.order(now, orders);
         self.update(now);
         for (node, peer) in &mut self.peers {
             let session = peer.id;
@@ -140,7 +140,7 @@ impl Controller {
                     Some(Body::Rules(rules)) => self.on_rules(now, from, &rules),
                     Some(Body::Loads(charge, others)) => {
                         let orders = self.balance.on_loads(from, &charge, others);
-                        self.order(orders);
+                        self.order(now, orders);
                     }
                     Some(_) => self.counts.ignored += 1,
                 }
@@ -195,7 +195,7 @@ impl Controller {
     }
 
     /// Tells cache nodes what they are to do.
-    fn order(&mut self, orders: Vec<(NodeId, Order)>) {
+    fn order(&mut self, now: Moment, orders: Vec<(NodeId, Order)>) {
         for (cache, order) in orders {
             let Some(peer) = self.peers.get_mut(&cache) else { continue };
             let body = match order {
@@ -207,7 +207,7 @@ impl Controller {
             };
             if peer.link.send(body).is_err() {
                 // It has fallen too far behind, and begins again.
-                self.forget(cache);
+                self.forget(now, cache);
             }
         }
     }
@@ -226,13 +226,13 @@ impl Controller {
         let silent: Vec<NodeId> =
             self.peers.iter().filter(|(_, peer)| now.since(peer.heard_at) > lease).map(|(node, _)| *node).collect();
         for node in silent {
-            self.forget(node);
-            self.plan.forget_node(now, node);
+            self.forget(now, node);
         }
     }
 
-    fn forget(&mut self, node: NodeId) {
+    fn forget(&mut self, now: Moment, node: NodeId) {
         self.peers.remove(&node);
+        self.plan.forget_node(now, node);
         self.balance.lost(node);
     }
 
@@ -324,12 +324,12 @@ impl Controller {
     ///
     /// # Errors
     /// One of them is unknown, or the cache node is silent.
-    pub fn move_backend(&mut self, backend: NodeId, cache: NodeId) -> Result<(), MoveError> {
+    pub fn move_backend(&mut self, now: Moment, backend: NodeId, cache: NodeId) -> Result<(), MoveError> {
         if !self.config.caches.contains(&cache) {
             return Err(MoveError::UnknownCache(cache));
         }
         let orders = self.balance.move_to(backend, cache)?;
-        self.order(orders);
+        self.order(now, orders);
         Ok(())
     }
 }

@@ -275,7 +275,11 @@ impl Gateway {
                 let probes = self.config.cache_mode == CacheMode::LookAside || !pending.only_reads;
                 pending.send(now, asker, probes, out);
             }
-            None => pending.is_sent = false,
+            None => {
+                // It waits for its backend: no cache node has it to do.
+                pending.is_sent = false;
+                pending.cache.take().into_iter().for_each(|cache| self.awaited.remove(cache));
+            }
         }
         self.timers.remove(&(pending.look_at, number));
         // What is long comes behind all that is; what is short goes in a datagram, and waits for none of it.

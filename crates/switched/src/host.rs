@@ -1,4 +1,4 @@
-//! Hosts: the four cores on sockets and threads, and a gateway as a [`Service`](guira_item::Service).
+//! Hosts: the four cores on sockets and threads, and a gateway as a [`Service`](guira_item::Service) or before a program ([`Caller`]).
 //!
 //! ```text
 //! server's workers --> GatewayService --(a batch)--> GatewayHost --> CacheHost --> BackendHost --> Store
@@ -9,6 +9,7 @@
 
 mod backend;
 mod cache;
+mod caller;
 mod controller;
 mod gateway;
 mod lives;
@@ -17,6 +18,7 @@ mod local;
 mod owed;
 mod pace;
 mod plain;
+mod room;
 mod service;
 
 use std::{fmt, io, marker::PhantomData, sync::mpsc};
@@ -29,6 +31,7 @@ use crate::{Message, Outbox};
 
 pub use backend::{BackendHost, BackendMachine, BackendStatus, Completed};
 pub use cache::{CacheHost, CacheStatus};
+pub use caller::{Caller, CallerBounds};
 pub use controller::{ControllerHost, ControllerStatus, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
 pub use lives::LifeError;

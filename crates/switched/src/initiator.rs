@@ -96,15 +96,19 @@ impl Initiator {
         }
     }
 
-    /// Says with another opening whether this end is in charge of the other: a session in which it said otherwise is void.
-    pub(crate) fn reopen(&mut self, now: Moment, in_charge: bool) -> Turn {
+    /// Says whether this end is in charge of the other: in the session, or, if there is none, with another opening than one that may have said otherwise.
+    pub(crate) fn set_in_charge(&mut self, now: Moment, in_charge: bool) -> Turn {
         self.in_charge = in_charge;
-        let turn = self.end(now);
-        if turn == Turn::None {
-            self.opening = self.opening.next();
-            self.state = State::Opening { again_at: now };
+        let said = self.valid(now).map(|open| open.link.send(Body::InCharge(in_charge)));
+        match (said, &self.state) {
+            (Some(Ok(_)), _) => Turn::None,
+            (_, State::Open(_)) => self.end(now),
+            (_, State::Opening { .. }) => {
+                self.opening = self.opening.next();
+                self.state = State::Opening { again_at: now };
+                Turn::None
+            }
         }
-        turn
     }
 
     /// Time has passed.

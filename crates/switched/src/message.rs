@@ -71,7 +71,7 @@ pub enum Message<'m> {
         opening: Opening,
         /// When, by the sender's clock.
         at: Moment,
-        /// A backend is to report its hot keys to this cache node.
+        /// A backend is to report its hot keys to this cache node, until it says otherwise.
         in_charge: bool,
     },
     /// It is there, and so is its first lease.
@@ -220,6 +220,8 @@ pub enum Body {
     Hold(KeyBytes),
     /// Cache node to backend: a key that another cache node is to have too, so that each has half of its load.
     Spread(Loaded),
+    /// Cache node to backend: whether hot keys are to be reported to it from here on.
+    InCharge(bool),
     /// Cache node to controller: the backends in its charge, with the load of their items; and that of all other items.
     Loads(Vec<(NodeId, Load)>, Load),
     /// Controller to cache node: the backends that are to be in its charge.
@@ -243,10 +245,10 @@ impl Weigh for Body {
                 key.0.len() + ABOUT_LEN
             }
             Self::Rules(rules) => rules.len() * ABOUT_LEN / 4,
-            Self::Routes(updates) => updates.len() * ABOUT_LEN / 4,
+            Self::Routes(updates) => updates.len() * ABOUT_LEN / 3,
             Self::Loads(loads, _) => ABOUT_LEN + loads.len() * ABOUT_LEN / 8,
             Self::Charge(backends) => ABOUT_LEN + backends.len() * ABOUT_LEN / 16,
-            Self::MeanLoad(_) => ABOUT_LEN,
+            Self::MeanLoad(_) | Self::InCharge(_) => ABOUT_LEN,
         }
     }
 }

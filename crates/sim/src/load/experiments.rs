@@ -103,8 +103,8 @@ pub fn latency(base: &LoadScenario) -> Vec<Row> {
 }
 
 /// Figure 14: throughput by the number of backends, half as fast as the scenario's, with a cache node that does as much as a hundred of
-/// them; and with as many cache nodes as are needed. Where one cache node is the limit it has fewer items, as the paper's does: of some
-/// sizes, the one that serves most.
+/// them; and with as many cache nodes as are needed, whose loads are made even or not. Where one cache node is the limit it has fewer items, as the
+/// paper's does: of some sizes, the one that serves most.
 pub fn scaling(base: &LoadScenario) -> Vec<Row> {
     let backend_per_s = base.backend_per_s / 2.0;
     let cache_per_s = backend_per_s * 100.0;
@@ -120,7 +120,11 @@ pub fn scaling(base: &LoadScenario) -> Vec<Row> {
         let caches = (hits_per_s * 1.1 / cache_per_s).ceil().max(1.0) as u16;
         rows.push(best_size(&scenario));
         if caches > 1 {
-            rows.push(Row::run("scaling", &LoadScenario { caches, ..scenario.clone() }));
+            // Loads are even after some rounds of telling them.
+            let settle = scenario.settle.times(4);
+            for balances in [true, false] {
+                rows.push(Row::run("scaling", &LoadScenario { caches, balances, settle, ..scenario.clone() }));
+            }
         }
         for cache_mode in [CacheMode::LookAside, CacheMode::None] {
             rows.push(Row::run("scaling", &LoadScenario { cache_mode, ..scenario.clone() }));

@@ -170,6 +170,9 @@ impl Backend {
     pub(super) fn on_told(&mut self, now: Moment, from: NodeId, id: SessionId, frame: Frame<Body>, out: &mut Outbox) {
         let Some(live) = self.live(from, id, out) else { return };
         let body = live.link.hear(now, frame);
+        if let Some(Body::InCharge(in_charge)) = body {
+            live.in_charge = in_charge;
+        }
         let acked = live.link.acked();
         let heard = live.waits.iter().take_while(|wait| wait.seq <= acked).count();
         let heard: Vec<Wait> = live.waits.drain(..heard).collect();
@@ -177,7 +180,7 @@ impl Backend {
             self.heard(now, wait.key, out);
         }
         match body {
-            None => {}
+            None | Some(Body::InCharge(_)) => {}
             Some(Body::Fetch(key)) => match Key::new(&key.0) {
                 Ok(key) => {
                     self.counts.fetches += 1;
@@ -216,8 +219,8 @@ impl Backend {
         }
     }
 
-    /// A cache node has too much to do because of a key: of the others one is told of it too, by a hash of its own (DistCache, FAST 2019), behind what
-    /// is on its way for the key. One that several have already, or that the other did not keep, goes to nobody.
+    /// A cache node has too much to do because of a key, or is no longer in charge: another is told of it too, the one in charge or one of the others by
+    /// a hash of its own (DistCache, FAST 2019), behind what is on its way for the key. One that several have already goes to nobody.
     fn on_spread(&mut self, now: Moment, from: NodeId, loaded: &Loaded, out: &mut Outbox) {
         let Loaded { key: KeyBytes(bytes), per_s } = loaded;
         let Ok(key) = Key::new(bytes) else {
@@ -225,17 +228,19 @@ impl Backend {
             return;
         };
         let drawn_to = |NodeId(cache)| KeyHash::of(bytes, HashSeed(cache.into()));
-        let others = self.caches.iter().filter(|(cache, peer)| **cache != from && peer.live.is_some());
-        let Some((cache, other)) = others.max_by_key(|(cache, _)| drawn_to(**cache)) else { return };
-        if self.holders(bytes) == 1 && !other.declined.contains(&**bytes) {
-            let second = ReplyTo::Second { cache: *cache, per_s: per_s / 2.0 };
-            self.ask(now, key, &LOOK, second, out);
+        let others = self.caches.iter().filter(|(cache, _)| **cache != from);
+        let others = others.filter_map(|(cache, peer)| Some((*cache, peer.live.as_ref()?.in_charge)));
+        let Some((cache, _)) = others.max_by_key(|(cache, in_charge)| (*in_charge, drawn_to(*cache))) else { return };
+        if self.holders(bytes) == 1 {
+            self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s: per_s / 2.0 }, out);
         }
     }
 
     /// Tells a cache node of a key that another has too.
     pub(super) fn tell_second(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) {
-        self.counts.spreads += u64::from(self.offer(now, key, item, cache, per_s));
+        // Where it has gone meanwhile it is enough.
+        let goes = self.holders(key) == 1 && self.offer(now, key, item, cache, per_s);
+        self.counts.spreads += u64::from(goes);
     }
 
     /// Tells cache nodes of a key that has just become hot.

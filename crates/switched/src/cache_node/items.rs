@@ -2,7 +2,7 @@
 //!
 //! Always true: the places of the items are 0 to `len`, so that one may be drawn; what they take is counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use guira_hotkeys::{Alpha, KeyLoad};
 use guira_item::Moment;
@@ -27,6 +27,21 @@ pub(super) struct Cached {
     pub(super) is_held: bool,
     /// When another cache node was to have it too.
     pub(super) spread_at: Option<Moment>,
+    /// It came because its backend was in this node's charge, and not because another had too much to do.
+    is_its: bool,
+    pub(super) leaving: Leaving,
+}
+
+/// Whether an item is to be had by another cache node instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) enum Leaving {
+    /// It is not.
+    #[default]
+    No,
+    /// It is, and its backend is to be told so.
+    Soon,
+    /// It is, and is kept until so many segments have ended.
+    At(u32),
 }
 
 fn load_per_s<S: Serializer>(load: &KeyLoad, to: S) -> Result<S::Ok, S::Error> {
@@ -34,8 +49,9 @@ fn load_per_s<S: Serializer>(load: &KeyLoad, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Cached {
-    pub(super) fn new(source: NodeId, hash: KeyHash, item: ItemCopy, per_s: f64) -> Self {
-        Self { source, hash, item, load: KeyLoad::reported(per_s), is_held: false, spread_at: None }
+    pub(super) fn new(source: NodeId, hash: KeyHash, item: ItemCopy, per_s: f64, is_its: bool) -> Self {
+        let load = KeyLoad::reported(per_s);
+        Self { source, hash, item, load, is_held: false, spread_at: None, is_its, leaving: Leaving::No }
     }
 }
 
@@ -44,7 +60,7 @@ impl Cached {
 pub(super) struct Items {
     #[serde(skip)]
     places: HashMap<Box<[u8]>, usize>,
-    items: Vec<(Box<[u8]>, Cached)>,
+    items: Vec<Entry>,
     bytes: usize,
 }
 
@@ -98,11 +114,35 @@ impl Items {
         Some((KeyBytes(key), cached))
     }
 
-    /// Takes out all of a backend's; their hashes.
-    pub(super) fn remove_all_of(&mut self, source: NodeId) -> Vec<KeyHash> {
-        let gone: Vec<Box<[u8]>> =
-            self.items.iter().filter(|(_, cached)| cached.source == source).map(|(key, _)| key.clone()).collect();
+    /// Takes out all of these backends; their hashes.
+    pub(super) fn remove_all_of(&mut self, sources: &BTreeSet<NodeId>) -> Vec<KeyHash> {
+        let gone = self.items.iter().filter(|(_, cached)| sources.contains(&cached.source));
+        let gone: Vec<Box<[u8]>> = gone.map(|(key, _)| key.clone()).collect();
         gone.iter().filter_map(|key| self.remove(key)).map(|(_, cached)| cached.hash).collect()
+    }
+
+    /// What came because these backends were in this node's charge is to leave; what was to leave of those that have come is not any more.
+    pub(super) fn leave(&mut self, goes: &BTreeSet<NodeId>, comes: &BTreeSet<NodeId>) {
+        for (_, cached) in &mut self.items {
+            if comes.contains(&cached.source) {
+                (cached.is_its, cached.leaving) = (true, Leaving::No);
+            } else if goes.contains(&cached.source) && cached.is_its {
+                (cached.is_its, cached.leaving) = (false, Leaving::Soon);
+            }
+        }
+    }
+
+    /// Those that are to leave soon, at most `len_max`, hottest first, with their backends and queries a second.
+    pub(super) fn leaving(&self, len_max: usize) -> Vec<(Box<[u8]>, NodeId, f64)> {
+        let leaving = self.items.iter().filter(|(_, cached)| cached.leaving == Leaving::Soon);
+        let leaving = hottest(leaving.collect(), len_max).into_iter();
+        leaving.map(|(key, cached)| (key.clone(), cached.source, cached.load.per_s())).collect()
+    }
+
+    /// Those that are to leave when so many segments have ended.
+    pub(super) fn left_by(&self, segments: u32) -> Vec<Box<[u8]>> {
+        let left = self.items.iter().filter(|(_, cached)| cached.leaving == Leaving::At(segments));
+        left.map(|(key, _)| key.clone()).collect()
     }
 
     /// The loads of the keys of each backend together.
@@ -139,11 +179,22 @@ impl Items {
     }
 
     pub(super) fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
-        let mut all: Vec<(&[u8], f64)> = self.items.iter().map(|(key, cached)| (&**key, cached.load.per_s())).collect();
-        all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-        all.truncate(len_max);
-        all.into_iter().map(|(key, per_s)| (key.into(), per_s)).collect()
+        let hottest = hottest(self.items.iter().collect(), len_max).into_iter();
+        hottest.map(|(key, cached)| (key.clone(), cached.load.per_s())).collect()
     }
+}
+
+type Entry = (Box<[u8]>, Cached);
+
+/// The `len_max` with the most load, hottest first.
+fn hottest(mut all: Vec<&Entry>, len_max: usize) -> Vec<&Entry> {
+    let by_load = |a: &&Entry, b: &&Entry| b.1.load.per_s().total_cmp(&a.1.load.per_s()).then_with(|| a.0.cmp(&b.0));
+    if len_max < all.len() {
+        all.select_nth_unstable_by(len_max, by_load);
+        all.truncate(len_max);
+    }
+    all.sort_by(by_load);
+    all
 }
 
 #[cfg(test)]
@@ -175,7 +226,7 @@ mod tests {
                 let (name, source) = ([key], NodeId(u16::from(key % 3)));
                 match act {
                     0 if !model.contains_key(&key) => {
-                        items.insert(KeyBytes(name.into()), Cached::new(source, KeyHash(key.into()), item(len), 1.0));
+                        items.insert(KeyBytes(name.into()), Cached::new(source, KeyHash(key.into()), item(len), 1.0, true));
                         model.insert(key, len);
                     }
                     1 => {
@@ -184,7 +235,7 @@ mod tests {
                     }
                     2 => prop_assert_eq!(items.remove(&name).is_some(), model.remove(&key).is_some()),
                     3 => {
-                        let gone = items.remove_all_of(source).len();
+                        let gone = items.remove_all_of(&[source].into()).len();
                         let before = model.len();
                         model.retain(|other, _| other % 3 != key % 3);
                         prop_assert_eq!(gone, before - model.len());

@@ -5,9 +5,9 @@
 //!                                     nobody's: to its home, or to who has fewest
 //!                                     one has too much for long: one backend, to who has least
 //! ```
-//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it; so what
-//! one had of the backend is gone before the next begins. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the
-//! same. So nothing of it is kept: a controller that begins goes by what cache nodes say.
+//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it; so a
+//! backend knows of one at a time, but for cache nodes that the controller does not hear of. It is no more than a matter of speed: whoever is in
+//! charge, or how many are, answers are the same. So nothing of it is kept: a controller that begins goes by what cache nodes say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,12 +22,15 @@ use super::report::BackendReport;
 /// How often it is looked whether loads are even: as often as they are told.
 const ROUND: Span = Span::from_s(1);
 
-/// Rounds after which a backend that nobody is in charge of is given to somebody: those that are have said so by then.
-const SETTLED_AFTER: u32 = 3;
+/// Rounds after which a backend that nobody is in charge of is given to somebody: who is says so by then, even if it was the controller that was away.
+const HOMELESS_FOR: u32 = 3;
 
 /// A cache node has too much with more than so many times the mean, for so many rounds in a row. What can be spread key by key is by then.
 const TOO_MUCH: f64 = 1.25;
 const TOO_MUCH_FOR: u32 = 4;
+
+/// A backend with more than this part of what one cache node has to do more than the other is not moved.
+const MOVED_MAX: f64 = 0.8;
 
 /// Rounds after a backend has gone elsewhere in which no other does: loads are smoothed, and what is to be cached again takes a while.
 const REST_FOR: u32 = 6;
@@ -43,6 +46,8 @@ pub(super) struct Balance {
     caches: BTreeMap<NodeId, Cache>,
     /// Who is to be in charge of a backend.
     owners: BTreeMap<NodeId, NodeId>,
+    /// Backends of which nobody is, since which round.
+    homeless: BTreeMap<NodeId, u32>,
     round_at: Moment,
     rounds: u32,
     /// Rounds in a row in which somebody had too much.
@@ -105,6 +110,7 @@ impl Balance {
             load_min,
             caches: BTreeMap::new(),
             owners: BTreeMap::new(),
+            homeless: BTreeMap::new(),
             round_at: Moment::default(),
             rounds: 0,
             uneven_for: 0,
@@ -112,9 +118,11 @@ impl Balance {
         }
     }
 
-    /// A session with a cache node has begun.
+    /// A session with a cache node has begun. If no backend has a home nothing is ever said.
     pub(super) fn opened(&mut self, cache: NodeId) {
-        self.caches.insert(cache, Cache::default());
+        if !self.homes.is_empty() {
+            self.caches.insert(cache, Cache::default());
+        }
     }
 
     /// A cache node is silent: others take what it had.
@@ -144,14 +152,12 @@ impl Balance {
 
     /// What cache nodes are to be told by now.
     pub(super) fn go_on(&mut self, now: Moment) -> Vec<(NodeId, Order)> {
-        if now < self.round_at {
+        if now < self.round_at || self.caches.is_empty() {
             return Vec::new();
         }
         self.round_at = now + ROUND;
         self.rounds = self.rounds.saturating_add(1);
-        if self.rounds > SETTLED_AFTER {
-            self.house();
-        }
+        self.house();
         let mean = self.mean();
         self.even_out(mean);
         let mut orders = self.orders();
@@ -213,6 +219,11 @@ impl Balance {
         self.owners.values().for_each(|owner| *counts.entry(*owner).or_default() += 1);
         for (backend, home) in &self.homes {
             if self.owners.contains_key(backend) {
+                self.homeless.remove(backend);
+                continue;
+            }
+            let since = *self.homeless.entry(*backend).or_insert(self.rounds);
+            if self.rounds - since < HOMELESS_FOR {
                 continue;
             }
             let fewest = counts.iter().min_by_key(|(_, count)| **count).map(|(cache, _)| *cache);
@@ -226,7 +237,9 @@ impl Balance {
     fn mean(&self) -> Option<f64> {
         let loads: Option<Vec<f64>> = self.caches.values().map(|cache| Some(cache.told.as_ref()?.load)).collect();
         let loads = loads.filter(|loads| loads.len() > 1)?;
-        Some(loads.iter().sum::<f64>() / loads.len() as f64).filter(|mean| *mean >= self.load_min)
+        let mean = loads.iter().sum::<f64>() / loads.len() as f64;
+        // Below one it would be told as none.
+        Some(mean).filter(|mean| *mean >= self.load_min.max(1.0))
     }
 
     /// If one cache node has had too much for long, one of its backends goes to who has least: the one that leaves both with the most even loads.
@@ -234,8 +247,10 @@ impl Balance {
         self.rest = self.rest.saturating_sub(1);
         let told = self.caches.iter().filter_map(|(cache, known)| Some((*cache, known.told.as_ref()?)));
         let by_load = |a: &(NodeId, &Told), b: &(NodeId, &Told)| a.1.load.total_cmp(&b.1.load);
+        // One that has backends and nothing to do may be cut off from them: more of them are not for it.
+        let serves = |(_, told): &(NodeId, &Told)| told.charge.is_empty() || told.load > 0.0;
         let (Some(mean), Some((most, loaded)), Some((least, idle))) =
-            (mean, told.clone().max_by(by_load), told.min_by(by_load))
+            (mean, told.clone().max_by(by_load), told.filter(serves).min_by(by_load))
         else {
             self.uneven_for = 0;
             return;
@@ -247,7 +262,9 @@ impl Balance {
         }
         let gap = loaded.load - idle.load;
         let is_its = |backend: &NodeId| self.owners.get(backend) == Some(&most);
-        let movable = loaded.charge.iter().filter(|(backend, load)| is_its(backend) && **load > 0.0 && **load < gap);
+        // One that is all but the gap would soon come back.
+        let fits = |load: f64| load > 0.0 && load < gap * MOVED_MAX;
+        let movable = loaded.charge.iter().filter(|(backend, load)| is_its(backend) && fits(**load));
         let off_half = |load: f64| (load - gap / 2.0).abs();
         let best = movable.min_by(|a, b| off_half(*a.1).total_cmp(&off_half(*b.1))).map(|(backend, _)| *backend);
         if let Some(backend) = best {
@@ -257,18 +274,18 @@ impl Balance {
 
     /// What cache nodes are to be in charge of, if it is not what they are, or were told already.
     fn orders(&mut self) -> Vec<(NodeId, Order)> {
-        let mut claims: BTreeMap<NodeId, usize> = BTreeMap::new();
         let told = self.caches.values().filter_map(|cache| cache.told.as_ref());
-        told.flat_map(|told| told.charge.keys()).for_each(|backend| *claims.entry(*backend).or_default() += 1);
+        let claims: BTreeSet<NodeId> = told.flat_map(|told| told.charge.keys()).copied().collect();
         // Who has just come back may have any that nobody speaks of, but for those that others were told to take: it had let go of them.
         let have_all_told = self.caches.values().all(|cache| cache.told.is_some());
         let mut orders = Vec::new();
         for (name, cache) in &mut self.caches {
             let Some(told) = &cache.told else { continue };
+            let is_coming = |backend: &NodeId| cache.ordered.as_ref().is_some_and(|ordered| ordered.contains(backend));
+            // What it has it keeps, whoever else says that it has it; what it has not waits until nobody says so, or may.
             let is_free = |backend: &NodeId| {
-                let own = usize::from(told.charge.contains_key(backend));
-                let is_coming = cache.ordered.as_ref().is_some_and(|ordered| ordered.contains(backend));
-                claims.get(backend).copied().unwrap_or(0) == own && (own == 1 || is_coming || have_all_told)
+                told.charge.contains_key(backend)
+                    || (!claims.contains(backend) && (have_all_told || is_coming(backend)))
             };
             let its = self.owners.iter().filter(|(_, owner)| *owner == name).map(|(backend, _)| *backend);
             let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();

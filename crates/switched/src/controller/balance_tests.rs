@@ -114,6 +114,8 @@ fn what_a_dead_one_had_goes_to_who_has_fewest_and_comes_back_with_it() {
     [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
     (0..5).for_each(|_| fleet.round());
     fleet.dies(B);
+    (0..HOMELESS_FOR).for_each(|_| fleet.round());
+    assert_eq!((fleet.charge(A).len(), fleet.charge(C).len()), (2, 2), "it may be back soon");
     fleet.round();
     assert_eq!((fleet.charge(A).len(), fleet.charge(C).len()), (3, 3));
     fleet.begins(B);
@@ -232,6 +234,48 @@ fn loads_that_are_not_worth_it_are_left_alone() {
     fleet.loads.insert(backend(0), 500);
     (0..20).for_each(|_| fleet.round());
     assert_eq!((fleet.charge(A), fleet.means.len()), (vec![backend(0), backend(3)], 0));
+}
+
+#[test]
+fn a_controller_that_was_away_takes_nothing_from_anybody() {
+    let mut fleet = Fleet::new(6);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    (0..10).for_each(|_| fleet.round());
+    // It hears of one again, a round comes, and then of the others.
+    for cache in [A, B, C] {
+        fleet.balance.lost(cache);
+    }
+    for cache in [A, B, C] {
+        fleet.balance.opened(cache);
+        fleet.tells(cache);
+        fleet.now = fleet.now + ROUND;
+        let orders = fleet.balance.go_on(fleet.now);
+        fleet.take(orders);
+    }
+    assert!(fleet.orders.is_empty(), "{:?}", fleet.orders);
+}
+
+#[test]
+fn who_has_what_is_its_own_keeps_it_whoever_else_says_so() {
+    let mut fleet = Fleet::new(6);
+    fleet.begins(A);
+    fleet.charges.insert(C, [0, 2].map(backend).into());
+    fleet.balance.opened(C);
+    fleet.tells(C);
+    assert_eq!(fleet.orders, [(C, vec![backend(2)])], "and A is told nothing");
+}
+
+#[test]
+fn who_has_backends_and_nothing_to_do_gets_no_more() {
+    let mut fleet = Fleet::new(6);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    fleet.loads.extend([2, 5].map(|at| (backend(at), 0)));
+    fleet.loads.extend([0, 3].map(|at| (backend(at), 100)));
+    (0..40).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(C), [backend(2), backend(5)]);
+    let hot = [0, 3].map(backend);
+    let of_both = |cache| fleet.charge(cache).into_iter().filter(|it| hot.contains(it)).count();
+    assert_eq!((of_both(A), of_both(B)), (1, 1), "one goes to who serves");
 }
 
 proptest! {

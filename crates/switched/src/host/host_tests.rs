@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use guira_chain::Reply;
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Clock, Delete, Expiry, Get, Hit, Key, Operation, PinnedValue, Request,
     Service, Sink, Span, Store as StoreOperation, StoreMode, Ticket, Time, VALUE_SLACK_LEN,
@@ -19,8 +20,8 @@ use guira_item::{
 use guira_persist::{Fault, MemoryStore};
 
 use super::{
-    GatewayService, GatewayWorker,
-    local::{LocalCluster, LocalConfig},
+    CallerBounds, GatewayService, GatewayWorker,
+    local::{LocalCluster, LocalConfig, LocalStatus},
 };
 use crate::{ITEM_LEN_MAX, backend::HotConfig};
 
@@ -379,15 +380,10 @@ fn a_key_that_is_asked_for_often_is_cached_and_a_change_of_it_is_seen_at_once() 
     assert!(cluster.stop().is_ok());
 }
 
-#[test]
-fn readers_of_a_cached_key_never_go_back_in_time() {
-    let (cluster, service) = start(quick());
-    let mut client = Client::of(&service);
-    assert!(client.ask("hot", set(b"0")).is_stored());
-    make_hot(&cluster, &mut client, "hot");
+/// One client writes a key a few hundred times, while another reads it.
+fn write_while_it_is_read(service: &GatewayService, client: &mut Client<'_>) {
     let (told, hear) = channel::<u64>();
     thread::scope(|scope| {
-        let service = &service;
         scope.spawn(move || {
             let mut writer = Client::of(service);
             for round in 1..=500u64 {
@@ -404,6 +400,31 @@ fn readers_of_a_cached_key_never_go_back_in_time() {
         }
         assert_eq!(written, 500);
     });
+}
+
+#[test]
+fn readers_of_a_cached_key_never_go_back_in_time() {
+    let (cluster, service) = start(quick());
+    let mut client = Client::of(&service);
+    assert!(client.ask("hot", set(b"0")).is_stored());
+    make_hot(&cluster, &mut client, "hot");
+    write_while_it_is_read(&service, &mut client);
+}
+
+#[test]
+fn a_key_that_is_too_much_for_one_cache_node_is_had_by_two_and_stays_one_key() {
+    let (cluster, service) = start(LocalConfig { backends: 1, caches: 2, ..quick() });
+    let mut client = Client::of(&service);
+    assert!(client.ask("hot", set(b"0")).is_stored());
+    let deadline = Instant::now() + PATIENCE;
+    let answer = |status: &LocalStatus| status.caches.iter().all(|cache| cache.is_some_and(|it| it.counts.hits > 100));
+    while !answer(&cluster.status()) {
+        assert!(Instant::now() < deadline, "two do not have it: {:#?}", cluster.status());
+        (0..100).for_each(|_| drop(client.ask("hot", GET)));
+    }
+    write_while_it_is_read(&service, &mut client);
+    let counts = cluster.status().backends[0].expect("it runs").counts;
+    assert!(counts.spreads > 0 && counts.two_phased > 0, "{counts:?}");
 }
 
 #[test]
@@ -567,6 +588,31 @@ fn keys_that_wait_for_a_store_are_read_when_it_has_them_at_once() {
     (0..READING_MAX).for_each(|_| store.slow.complete_read(0, Fault::None));
     client.wait(ticket, &mut ear);
     assert!(ear.said.iter().all(|said| *said == MISS), "none was given up");
+}
+
+#[test]
+fn a_program_asks_more_than_there_is_room_for_and_keeps_no_more_than_it_may() {
+    let (cluster, _) = start(quick());
+    let caller = cluster.caller(CallerBounds { operations_max: 7, asked_len_max: 40, kept_len_max: 100 });
+    let names: Vec<String> = (0..50).map(|at| format!("key{at}")).collect();
+    let requests = |operation| names.iter().map(|name| Request { key: key(name), operation }).collect::<Vec<_>>();
+    let stored = |reply: &Reply| matches!(reply, Reply::Answer(Answer::Stored { .. }, _));
+    assert!(caller.ask(&requests(set(b"0123456789"))).iter().all(stored));
+    for _ in 0..2 {
+        let replies = caller.ask(&requests(GET));
+        assert_eq!(replies.len(), names.len());
+        let found = replies.iter().filter(|reply| reply.value_len() == 10).count();
+        let failed = |reply: &&Reply| matches!(reply, Reply::Answer(Answer::Failed { unknown: false }, _));
+        assert_eq!((found, replies.iter().filter(failed).count()), (10, 40), "what was kept is given back");
+    }
+    assert!(matches!(caller.flush_all(), Reply::Answer(Answer::Deleted, _)));
+    assert!(caller.ask(&requests(GET)).iter().all(|reply| matches!(reply, Reply::Answer(Answer::Miss, _))));
+    assert!(caller.ask(&[]).is_empty());
+    assert_eq!(cluster.status().gateways[0].expect("it runs").counts.refused, 0);
+    assert!(cluster.stop().is_ok());
+    let failed = |unknown| move |reply: &Reply| matches!(reply, Reply::Answer(Answer::Failed { unknown: told }, _) if *told == unknown);
+    assert!(caller.ask(&requests(set(b"late"))).iter().all(failed(false)));
+    assert!(failed(false)(&caller.flush_all()));
 }
 
 /// Waits for what another thread brings about.

@@ -12,8 +12,8 @@ use guira_item::{Span, store::Store};
 use guira_routing::NodeId;
 
 use super::{
-    BackendHost, BackendStatus, CacheHost, CacheStatus, ClockNow, ControllerHost, ControllerStatus, GatewayHost,
-    GatewayService, GatewayStatus, ServiceConfig,
+    BackendHost, BackendStatus, CacheHost, CacheStatus, Caller, CallerBounds, ClockNow, ControllerHost,
+    ControllerStatus, GatewayHost, GatewayService, GatewayStatus, ServiceConfig,
 };
 use crate::{
     CacheMode, ITEM_LEN_DEFAULT, Life, Member, Role, StaticFile,
@@ -173,6 +173,11 @@ impl<S: Store> LocalCluster<S> {
     pub fn service(&self, clock: ClockNow) -> GatewayService {
         let LocalConfig { item_len_max, values_len_max, .. } = self.config;
         GatewayService::before(ServiceConfig { clock, item_len_max, values_len_max }, &self.gateways)
+    }
+
+    /// A program before its first gateway.
+    pub fn caller(&self, bounds: CallerBounds) -> Caller {
+        Caller::before(&self.gateways[0], bounds)
     }
 
     /// How all are.

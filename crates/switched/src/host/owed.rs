@@ -1,4 +1,4 @@
-//! What a gateway owes a server's worker.
+//! What a gateway owes a server's worker, or a thread of a program.
 //!
 //! Always true: what is owed is answered once, by whoever has it last: if that ends without an answer, with a failure.
 
@@ -10,7 +10,7 @@ use std::sync::{
 use guira_chain::{Place, Reply};
 use guira_item::Answer;
 
-/// Where a worker gets its answers.
+/// Where a worker, or such a thread, gets its answers.
 pub(super) type Mailbox = guira_chain::Mailbox<(Place, Reply)>;
 
 /// Bytes of a value that is to be stored, counted until that is answered.
@@ -44,12 +44,12 @@ pub(super) struct Owed {
     /// If it ends without an answer, nobody can say whether what was asked took place.
     may_take_place: bool,
     is_answered: bool,
-    /// Of what was asked.
-    _weight: Weight,
+    /// Of what was asked, if it is not counted elsewhere.
+    _weight: Option<Weight>,
 }
 
 impl Owed {
-    pub(super) fn new(mailbox: &Arc<Mailbox>, place: Place, weight: Weight) -> Self {
+    pub(super) fn new(mailbox: &Arc<Mailbox>, place: Place, weight: Option<Weight>) -> Self {
         Self { mailbox: Arc::clone(mailbox), place, may_take_place: false, is_answered: false, _weight: weight }
     }
 

@@ -15,7 +15,7 @@ pub trait Plain: Send + 'static {
     type Told: Send + 'static;
 
     /// Another thread tells something; a step follows.
-    fn on_told(&mut self, told: Self::Told);
+    fn on_told(&mut self, now: Moment, told: Self::Told);
 
     /// Heeds what has happened; `now` was read after it had.
     fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox);
@@ -27,7 +27,7 @@ pub trait Plain: Send + 'static {
 impl Plain for CacheNode {
     type Told = Infallible;
 
-    fn on_told(&mut self, told: Infallible) {
+    fn on_told(&mut self, _: Moment, told: Infallible) {
         match told {}
     }
 
@@ -43,8 +43,8 @@ impl Plain for CacheNode {
 impl Plain for Controller {
     type Told = MoveWish;
 
-    fn on_told(&mut self, wish: MoveWish) {
-        wish.tell(self.move_backend(wish.backend, wish.cache));
+    fn on_told(&mut self, now: Moment, wish: MoveWish) {
+        wish.tell(self.move_backend(now, wish.backend, wish.cache));
     }
 
     fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
@@ -82,7 +82,7 @@ impl<C: Plain> Machine for PlainMachine<C> {
     }
 
     fn on_told(&mut self, now: Moment, told: C::Told, transport: &mut Transport) {
-        self.core.on_told(told);
+        self.core.on_told(now, told);
         self.step(now, Happened::Tick, transport);
     }
 

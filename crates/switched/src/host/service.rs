@@ -146,7 +146,7 @@ impl Service for GatewayService {
                     asked.push(Asked {
                         key: request.key.as_bytes().into(),
                         operation: Owned::of(&request.operation.map_expiries(|expiry| clock.carry(expiry, &CLOCK))),
-                        owed: Owed::new(&worker.mailbox, Place { ticket, serial, at }, weight),
+                        owed: Owed::new(&worker.mailbox, Place { ticket, serial, at }, Some(weight)),
                     });
                     None
                 }
@@ -192,7 +192,7 @@ impl Service for GatewayService {
         let serial = worker.late.serial();
         worker.open += 1;
         worker.late.open(ticket, serial, 0, vec![None]);
-        let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 }, weight);
+        let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 }, Some(weight));
         self.tell(worker, Wanted::Flush(owed));
         None
     }

@@ -167,8 +167,11 @@ fn by_backends(rows: &[&Row], up: impl Fn(&Row) -> Option<f64>) -> Vec<Line> {
     let caches_max = |backends| rows.iter().filter(|row| row.backends == backends).map(|row| row.caches).max();
     let is_switched = |row: &Row| row.cache_mode == CacheMode::Switched;
     let enough = |row: &Row| is_switched(row) && Some(row.caches) == caches_max(row.backends);
+    // Alone it has nobody to share with.
+    let shares = |row: &Row| row.balances || row.caches == 1;
     let lines = [
-        ("switched, as many cache nodes as are needed", only(rows, enough)),
+        ("switched, as many cache nodes as are needed", only(rows, |row| enough(row) && shares(row))),
+        ("the same, loads not made even", only(rows, |row| enough(row) && !shares(row))),
         ("switched, one cache node", only(rows, |row| is_switched(row) && row.caches == 1)),
         ("look-aside, one cache node", only(rows, |row| row.cache_mode == CacheMode::LookAside)),
         (name_of(CacheMode::None), only(rows, |row| row.cache_mode == CacheMode::None)),

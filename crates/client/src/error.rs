@@ -1,0 +1,50 @@
+//! Why an operation was not carried out, or may not have been.
+
+use std::fmt;
+
+use guira_item::{KEY_LEN_MAX, KeyError};
+
+/// Why an operation was not carried out. Nothing has happened, but for [`Error::Unknown`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The key has no bytes, or too many.
+    KeyInvalid(KeyError),
+    /// Key and value together, with what is there if they were to be added to it, are beyond what the cluster takes (`item_len_max` of its file).
+    TooLarge {
+        /// Bytes of the key and the value that were given.
+        len: usize,
+        /// Bytes of key and value together, at most.
+        max: usize,
+    },
+    /// What is there is not a decimal number of at most 20 digits.
+    NotANumber,
+    /// The cluster has not done it: who has the key did not answer in time (`answer_within_ms` of its file), or its store fails; or there was no
+    /// room for the answer ([`Client::batch`](crate::Client::batch)). It may be asked again.
+    Refused,
+    /// Nobody can say whether the change took place: its backend died, or fell silent, while it was under way. Who reads the item sees what there is
+    /// now; a change that is still under way may come after that.
+    Unknown,
+    /// The client is closed, or its thread has ended by itself, after telling why on the standard error.
+    Closed,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyInvalid(KeyError::Empty) => write!(f, "a key without bytes: at least 1, at most {KEY_LEN_MAX}"),
+            Self::KeyInvalid(KeyError::TooLong { len }) => write!(f, "a key of {len} bytes: at most {KEY_LEN_MAX}"),
+            Self::TooLarge { len, max } if len > max => {
+                write!(f, "an item of {len} bytes, key and value together: at most {max}")
+            }
+            Self::TooLarge { len, max } => {
+                write!(f, "{len} bytes, key and value together, do not fit with what is there: at most {max}")
+            }
+            Self::NotANumber => f.write_str("what is there is not a decimal number of at most 20 digits"),
+            Self::Refused => f.write_str("refused: the cluster could not do it, nothing has happened"),
+            Self::Unknown => f.write_str("the outcome is unknown, the operation may have taken place"),
+            Self::Closed => f.write_str("the client is closed, nothing has happened"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
