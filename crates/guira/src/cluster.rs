@@ -32,7 +32,7 @@ use guira_server::CaughtSignals;
 use guira_switched::{CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
-use crate::{node, size::size_bytes, with_parent::end_with};
+use crate::{node, rest::RestArguments, size::size_bytes, with_parent::end_with};
 use processes::{END_WITHIN, How, Processes};
 use table::table;
 
@@ -129,6 +129,8 @@ struct Up {
     /// How long a lease is, in milliseconds: so long a change waits at most for a cache node that has fallen silent
     #[arg(long, default_value_t = 1_000)]
     lease_ms: u64,
+    #[command(flatten)]
+    rest: RestArguments,
     /// Each backend runs under this command, a profiler for instance
     #[arg(long, hide = true, value_name = "COMMAND")]
     backend_under: Option<String>,
@@ -226,7 +228,7 @@ impl Up {
         }
         let signalled = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
         drop(wishes);
-        greet(&file, &at);
+        greet(&file, &at, self.rest.address());
         let who = loop {
             match wished.recv_timeout(LOOK_EVERY) {
                 Ok(Wish::End(who)) => break who,
@@ -243,7 +245,7 @@ impl Up {
     }
 
     fn how(&self) -> How<'_> {
-        How { threads: self.threads, backend_under: self.backend_under.as_deref() }
+        How { threads: self.threads, backend_under: self.backend_under.as_deref(), rest: &self.rest }
     }
 
     /// What no member could start with.
@@ -256,6 +258,8 @@ impl Up {
         if self.cache_mode.len() > GATEWAYS_MAX.min(ports_left) {
             return Err(format!("--cache-mode: {GATEWAYS_MAX} at most, and a port for each from --port on"));
         }
+        // Held meanwhile: a gateway is to be elsewhere.
+        let _rest = self.rest.bind()?;
         self.gateways().try_for_each(|(_, address, _)| {
             TcpListener::bind(address).map(drop).map_err(|error| format!("cannot listen on {address}: {error}"))
         })
@@ -298,7 +302,8 @@ impl Up {
         let caches = FIRST_CACHE..FIRST_CACHE + self.caches;
         let backends = FIRST_BACKEND..FIRST_BACKEND + self.backends;
         let count = 1 + caches.len() + backends.len() + self.cache_mode.len();
-        let listens: Vec<u16> = self.gateways().map(|(_, address, _)| address.port()).collect();
+        let listens = self.gateways().map(|(_, address, _)| address).chain(self.rest.address());
+        let listens: Vec<u16> = listens.map(|address| address.port()).collect();
         let mut addresses = free_addresses(count, &listens).map_err(|error| format!("no ports: {error}"))?.into_iter();
         let mut member = |id, role| {
             let address = addresses.next().expect("as many as there are members");
@@ -385,7 +390,7 @@ fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>)
     })
 }
 
-fn greet(file: &StaticFile, at: &At) {
+fn greet(file: &StaticFile, at: &At, rest: Option<SocketAddr>) {
     let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
     let folder = at.folder.display();
     tell(&format!("a switched cluster ({}) in {folder}", roles.join(", ")));
@@ -394,6 +399,9 @@ fn greet(file: &StaticFile, at: &At) {
             let mode = if cache_mode == CacheMode::Switched { String::new() } else { format!(" ({cache_mode})") };
             tell(&format!("memcached's clients find it at {listen}{mode}"));
         }
+    }
+    if let Some(address) = rest {
+        tell(&format!("operators find the controller's REST API at http://{address}/v1/status"));
     }
     tell(&format!("guira cluster status --folder {folder}; a member that is killed is started again"));
 }

@@ -20,6 +20,7 @@ mod model;
 mod node;
 mod options;
 mod pidfile;
+mod rest;
 mod serve;
 mod sim;
 mod size;

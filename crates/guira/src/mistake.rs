@@ -2,6 +2,7 @@
 //! of the environment, or a key of the file.
 
 use std::any::TypeId;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use clap::builder::{Resettable, ValueParser};
@@ -195,6 +196,7 @@ fn wanted(parser: &ValueParser) -> &'static str {
         (TypeId::of::<u32>(), "a whole number up to 4294967295"),
         (TypeId::of::<u64>(), "a whole number"),
         (TypeId::of::<usize>(), "a whole number"),
+        (TypeId::of::<SocketAddr>(), "an address and a port, such as 127.0.0.1:8080"),
     ];
     kinds.iter().find(|(kind, _)| parser.type_id() == *kind).map_or("it behind the flag", |(_, wanted)| wanted)
 }

@@ -24,7 +24,7 @@ use guira_switched::{
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
-use crate::{serve::files_of_the_server, with_parent::end_with};
+use crate::{rest::RestArguments, serve::files_of_the_server, with_parent::end_with};
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -56,6 +56,8 @@ pub(crate) struct Arguments {
     /// Where the number of the member's life is kept: without it, one whose clock was set back since it last ran is not let in by others
     #[arg(long)]
     life_file: Option<PathBuf>,
+    #[command(flatten)]
+    rest: RestArguments,
     /// The process that has started this one: it ends with that
     #[arg(long, hide = true, value_name = "PID")]
     with_parent: Option<i32>,
@@ -80,6 +82,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let member = file.member(me).ok_or_else(|| format!("--id {}: {} has no such member", me.0, path.display()))?;
     if let Some(role) = arguments.role.as_ref().filter(|role| **role != member.role.name()) {
         return Err(format!("--role {role}: member {} is a {}", me.0, member.role.name()));
+    }
+    if let Some(address) = arguments.rest.address().filter(|_| member.role != Role::Controller) {
+        return Err(format!("--rest {address}: member {} is a {}, only a controller has it", me.0, member.role.name()));
     }
     Start { file: &file, member, arguments }.run(signals)
 }
@@ -119,9 +124,14 @@ impl Start<'_> {
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
         match &self.member.role {
             Role::Controller => {
+                let rest = self.arguments.rest.bind()?;
+                if self.arguments.rest.is_overheard() {
+                    eprintln!("guira: --rest: whoever can listen on the way there learns the token");
+                }
                 let transport = self.transport()?;
                 let config = self.file.controller_config(self.life()?);
-                let host = ControllerHost::start(transport, config).map_err(cannot)?;
+                let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
+                let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
                 self.serve(
                     signals,
                     host,
@@ -310,12 +320,12 @@ impl Start<'_> {
     fn serve<H: Send + Sync + 'static>(
         &self,
         signals: CaughtSignals,
-        host: H,
+        host: impl Into<Arc<H>>,
         runs: fn(&H) -> bool,
         status: impl Fn(&H) -> Option<Value> + Send + 'static,
         stop: impl FnOnce(H) -> Result<(), DriverError>,
     ) -> Result<(), String> {
-        let host = Arc::new(host);
+        let host = host.into();
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
         let ended = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;

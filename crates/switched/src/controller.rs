@@ -6,8 +6,9 @@
 //! and all that has changed since; a cache node that has not been heard of for some time has no rules.
 
 mod balance;
+mod report;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
@@ -15,6 +16,12 @@ use guira_routing::{BudgetError, Choices, KeyHash, Load, NodeId, RuleBudget, Rul
 
 use crate::{Body, Happened, Message, Outbox, told};
 use balance::{Balance, Order};
+
+pub use balance::MoveError;
+pub use report::{BackendReport, CacheReport};
+
+/// Rules that are told at once, at most: they are copied on the controller's thread.
+pub const RULES_AT_ONCE: usize = 1_000;
 
 /// Updates in one message.
 const UPDATES_AT_ONCE: usize = 1_000;
@@ -268,5 +275,61 @@ impl Controller {
     /// Rules that are made.
     pub fn rules(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many installs and how many deletions wait.
+    pub fn waiting(&self) -> (usize, usize) {
+        self.plan.waiting()
+    }
+
+    /// What the switch takes.
+    pub fn budget(&self) -> RuleBudget {
+        self.config.budget
+    }
+
+    /// The cache nodes.
+    pub fn caches(&self) -> Vec<CacheReport> {
+        let report = |cache: &NodeId| {
+            let told = self.balance.told_by(*cache);
+            CacheReport {
+                cache: *cache,
+                has_session: self.peers.contains_key(cache),
+                load_per_s: told.map(|(load, _)| load),
+                charge: told
+                    .map(|(_, charge)| charge.iter().map(|(id, load)| (*id, *load)).collect())
+                    .unwrap_or_default(),
+            }
+        };
+        self.config.caches.iter().map(report).collect()
+    }
+
+    /// The backends whose cache node may change.
+    pub fn backends(&self) -> Vec<BackendReport> {
+        self.balance.backends()
+    }
+
+    /// Rules by their hashes, those after `after`: `len_max` of them, and no more than [`RULES_AT_ONCE`].
+    pub fn rules_after(&self, after: Option<KeyHash>, len_max: usize) -> Vec<(KeyHash, Choices)> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rules = self.table.range((after, Bound::Unbounded)).take(len_max.min(RULES_AT_ONCE));
+        rules.map(|(hash, choices)| (*hash, *choices)).collect()
+    }
+
+    /// The rule of a hash.
+    pub fn rule(&self, hash: KeyHash) -> Option<Choices> {
+        self.table.get(&hash).copied()
+    }
+
+    /// An operator wants a backend to be in the charge of a cache node. It is only wanted by then: whoever has it is to let go first.
+    ///
+    /// # Errors
+    /// One of them is unknown, or the cache node is silent.
+    pub fn move_backend(&mut self, now: Moment, backend: NodeId, cache: NodeId) -> Result<(), MoveError> {
+        if !self.config.caches.contains(&cache) {
+            return Err(MoveError::UnknownCache(cache));
+        }
+        let orders = self.balance.move_to(backend, cache)?;
+        self.order(now, orders);
+        Ok(())
     }
 }

@@ -32,7 +32,7 @@ use crate::{Message, Outbox};
 pub use backend::{BackendHost, BackendMachine, BackendStatus, Completed};
 pub use cache::{CacheHost, CacheStatus};
 pub use caller::{Caller, CallerBounds};
-pub use controller::{ControllerHost, ControllerStatus};
+pub use controller::{ControllerHost, ControllerStatus, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
 pub use lives::LifeError;
 pub use plain::{Plain, PlainMachine};

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{At, GATEWAY, tell};
+use crate::rest::RestArguments;
 
 /// A member that has ended is started again after so long.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -40,6 +41,8 @@ pub(super) struct How<'h> {
     pub(super) threads: u16,
     /// Words of a command that runs a backend's.
     pub(super) backend_under: Option<&'h str>,
+    /// Of the controller.
+    pub(super) rest: &'h RestArguments,
 }
 
 impl How<'_> {
@@ -65,6 +68,9 @@ impl Processes {
         command.arg("--status-socket").arg(at.node_socket(member.id));
         command.arg("--life-file").arg(at.life_file(member.id));
         command.arg("--threads").arg(how.threads.to_string());
+        if member.role == Role::Controller {
+            how.rest.pass_on(&mut command);
+        }
         let child = command.spawn().map_err(|error| format!("cannot start a member: {error}"))?;
         let restarts = self.0.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
         let pid = child.id();

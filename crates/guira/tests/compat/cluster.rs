@@ -1,11 +1,12 @@
 //! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
 //!
-//! Below it: the network between members (`faults`, with a `relay`), and that which the kernel makes (`networks`).
+//! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), and what operators do (`operators`).
 
 mod faults;
 mod loopback;
 mod members;
 mod networks;
+mod operators;
 mod relay;
 mod relayed;
 mod rising;

@@ -5,14 +5,19 @@
 //!                                     nobody's: to its home, or to who has fewest
 //!                                     one has too much for long: one backend, to who has least
 //! ```
-//! Always true: a cache node is told to take a backend only when no other says that it has it; so a backend knows of one
-//! at a time, but for cache nodes that the controller does not hear of. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same. So nothing of it is kept: a controller
-//! that begins goes by what cache nodes say.
+//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it; so a
+//! backend knows of one at a time, but for cache nodes that the controller does not hear of. It is no more than a matter of speed: whoever is in
+//! charge, or how many are, answers are the same. So nothing of it is kept: a controller that begins goes by what cache nodes say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use guira_item::{Moment, Span};
 use guira_routing::{Load, NodeId};
+
+use super::report::BackendReport;
 
 /// How often it is looked whether loads are even: as often as they are told.
 const ROUND: Span = Span::from_s(1);
@@ -74,6 +79,29 @@ pub(super) enum Order {
     /// So much a cache node has to do, on average.
     MeanLoad(Load),
 }
+
+/// Why a backend does not go to a cache node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MoveError {
+    /// No backend has this number, or none whose cache node may change.
+    UnknownBackend(NodeId),
+    /// No cache node has this number.
+    UnknownCache(NodeId),
+    /// The cache node has not been heard of for some time.
+    SilentCache(NodeId),
+}
+
+impl fmt::Display for MoveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownBackend(backend) => write!(f, "{} is no backend whose cache node may change", backend.0),
+            Self::UnknownCache(cache) => write!(f, "{} is no cache node", cache.0),
+            Self::SilentCache(cache) => write!(f, "cache node {} is silent: it has no session", cache.0),
+        }
+    }
+}
+
+impl std::error::Error for MoveError {}
 
 impl Balance {
     pub(super) fn new(homes: BTreeMap<NodeId, NodeId>, load_min: f64) -> Self {
@@ -139,6 +167,47 @@ impl Balance {
         orders
     }
 
+    /// An operator wants a backend to be in the charge of a cache node: it goes there as if it had been found too much where it is, and no other
+    /// follows for a while. What cache nodes are to be told because of it.
+    ///
+    /// # Errors
+    /// Nobody knows the backend, or the cache node is silent.
+    pub(super) fn move_to(&mut self, backend: NodeId, cache: NodeId) -> Result<Vec<(NodeId, Order)>, MoveError> {
+        if !self.homes.contains_key(&backend) {
+            return Err(MoveError::UnknownBackend(backend));
+        }
+        if !self.caches.contains_key(&cache) {
+            return Err(MoveError::SilentCache(cache));
+        }
+        self.give(backend, cache);
+        Ok(self.orders())
+    }
+
+    /// A backend goes to a cache node, and then all rests.
+    fn give(&mut self, backend: NodeId, cache: NodeId) {
+        self.owners.insert(backend, cache);
+        (self.uneven_for, self.rest) = (0, REST_FOR);
+    }
+
+    /// What a cache node has said last: what it has to do in all, and the backends in its charge with their loads.
+    pub(super) fn told_by(&self, cache: NodeId) -> Option<(f64, &BTreeMap<NodeId, f64>)> {
+        let told = self.caches.get(&cache)?.told.as_ref()?;
+        Some((told.load, &told.charge))
+    }
+
+    /// All backends.
+    pub(super) fn backends(&self) -> Vec<BackendReport> {
+        let told = self.caches.values().filter_map(|cache| cache.told.as_ref());
+        let loads: BTreeMap<NodeId, f64> = told.flat_map(|told| &told.charge).map(|(id, load)| (*id, *load)).collect();
+        let report = |(backend, home): (&NodeId, &NodeId)| BackendReport {
+            backend: *backend,
+            home: *home,
+            owner: self.owners.get(backend).copied(),
+            load_per_s: loads.get(backend).copied(),
+        };
+        self.homes.iter().map(report).collect()
+    }
+
     /// When [`Self::go_on`] has something to do; `None` while there is nobody.
     pub(super) fn wake_at(&self) -> Option<Moment> {
         (!self.caches.is_empty()).then_some(self.round_at)
@@ -199,8 +268,7 @@ impl Balance {
         let off_half = |load: f64| (load - gap / 2.0).abs();
         let best = movable.min_by(|a, b| off_half(*a.1).total_cmp(&off_half(*b.1))).map(|(backend, _)| *backend);
         if let Some(backend) = best {
-            self.owners.insert(backend, least);
-            (self.uneven_for, self.rest) = (0, REST_FOR);
+            self.give(backend, least);
         }
     }
 
@@ -208,11 +276,17 @@ impl Balance {
     fn orders(&mut self) -> Vec<(NodeId, Order)> {
         let told = self.caches.values().filter_map(|cache| cache.told.as_ref());
         let claims: BTreeSet<NodeId> = told.flat_map(|told| told.charge.keys()).copied().collect();
+        // Who has just come back may have any that nobody speaks of, but for those that others were told to take: it had let go of them.
+        let have_all_told = self.caches.values().all(|cache| cache.told.is_some());
         let mut orders = Vec::new();
         for (name, cache) in &mut self.caches {
             let Some(told) = &cache.told else { continue };
-            // What it has it keeps, whoever else says that it has it; what it has not waits until nobody says so.
-            let is_free = |backend: &NodeId| told.charge.contains_key(backend) || !claims.contains(backend);
+            let is_coming = |backend: &NodeId| cache.ordered.as_ref().is_some_and(|ordered| ordered.contains(backend));
+            // What it has it keeps, whoever else says that it has it; what it has not waits until nobody says so, or may.
+            let is_free = |backend: &NodeId| {
+                told.charge.contains_key(backend)
+                    || (!claims.contains(backend) && (have_all_told || is_coming(backend)))
+            };
             let its = self.owners.iter().filter(|(_, owner)| *owner == name).map(|(backend, _)| *backend);
             let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();
             let as_told = || told.charge.keys().copied().collect();

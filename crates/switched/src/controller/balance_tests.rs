@@ -158,6 +158,75 @@ fn a_controller_that_begins_goes_by_what_cache_nodes_say() {
 }
 
 #[test]
+fn a_backend_goes_where_an_operator_wants_it() {
+    let mut fleet = Fleet::new(6);
+    // Nothing is moved for its load.
+    fleet.balance.load_min = 1_000.0;
+    [A, B].into_iter().for_each(|cache| fleet.begins(cache));
+    (0..6).for_each(|_| fleet.round());
+    let before = fleet.charge(B);
+    let orders = fleet.balance.move_to(backend(0), B).expect("both are there");
+    // Who has it is to let go of it first.
+    assert!(matches!(&orders[..], [(A, Order::Charge(left))] if !left.contains(&backend(0))), "{orders:?}");
+    fleet.take(orders);
+    fleet.obey();
+    assert!(!fleet.charge(A).contains(&backend(0)));
+    assert_eq!(fleet.charge(B).len(), before.len() + 1);
+    assert!(fleet.charge(B).contains(&backend(0)));
+    let moved = fleet.balance.backends().into_iter().find(|report| report.backend == backend(0)).expect("a backend");
+    assert_eq!(moved, BackendReport { backend: backend(0), home: A, owner: Some(B), load_per_s: Some(10.0) });
+    // Once more is no change, and it stays there.
+    assert_eq!(fleet.balance.move_to(backend(0), B), Ok(Vec::new()));
+    (0..20).for_each(|_| fleet.round());
+    assert!(fleet.charge(B).contains(&backend(0)));
+}
+
+#[test]
+fn after_an_operators_move_all_rests_as_after_any_other() {
+    let mut fleet = Fleet::new(9);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    fleet.loads.extend([(backend(0), 100), (backend(3), 30)]);
+    (1..TOO_MUCH_FOR).for_each(|_| fleet.round());
+    let orders = fleet.balance.move_to(backend(6), B).expect("both are there");
+    fleet.take(orders);
+    fleet.obey();
+    let charge = [0, 3].map(backend);
+    for _ in 1..REST_FOR {
+        fleet.round();
+        assert_eq!(fleet.charge(A), charge, "nothing follows for a while");
+    }
+    (0..TOO_MUCH_FOR).for_each(|_| fleet.round());
+    assert_ne!(fleet.charge(A), charge);
+}
+
+/// B is in charge of a backend that is to go to A, and comes back before it has let go of it. A was told to take it before B had said that it has it.
+#[test]
+fn what_a_cache_node_that_is_back_may_have_nobody_is_told_to_take() {
+    let mut fleet = Fleet::new(6);
+    fleet.balance.load_min = 1_000.0;
+    [A, B].into_iter().for_each(|cache| fleet.begins(cache));
+    (0..6).for_each(|_| fleet.round());
+    fleet.balance.move_to(backend(1), A).expect("both are there");
+    fleet.balance.lost(B);
+    fleet.balance.opened(B);
+    fleet.tells(A);
+    assert_eq!(fleet.orders, [], "B has yet to say what it has");
+    (0..6).for_each(|_| fleet.round());
+    assert!(fleet.charges.values().filter(|charge| charge.contains(&backend(1))).count() == 1);
+}
+
+#[test]
+fn what_is_unknown_or_silent_is_moved_nowhere() {
+    let mut fleet = Fleet::new(6);
+    [A, B].into_iter().for_each(|cache| fleet.begins(cache));
+    (0..6).for_each(|_| fleet.round());
+    let owners = fleet.balance.owners.clone();
+    assert_eq!(fleet.balance.move_to(backend(6), A), Err(MoveError::UnknownBackend(backend(6))));
+    assert_eq!(fleet.balance.move_to(backend(0), C), Err(MoveError::SilentCache(C)));
+    assert_eq!(fleet.balance.owners, owners);
+}
+
+#[test]
 fn loads_that_are_not_worth_it_are_left_alone() {
     let mut fleet = Fleet::new(6);
     fleet.balance.load_min = 1_000.0;
@@ -212,7 +281,7 @@ fn who_has_backends_and_nothing_to_do_gets_no_more() {
 proptest! {
     /// Whatever happens, nobody is told to take what another has ([`Fleet::take`]), and in the end each backend is somebody's.
     #[test]
-    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..8, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
+    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..9, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
         let mut fleet = Fleet::new(8);
         for (act, at, backend_at, load) in acts {
             let cache = NodeId(100 + at);
@@ -226,6 +295,11 @@ proptest! {
                     fleet.balance.opened(cache);
                 }
                 4 => drop(fleet.loads.insert(backend(backend_at), load)),
+                5 => {
+                    if let Ok(orders) = fleet.balance.move_to(backend(backend_at), cache) {
+                        fleet.take(orders);
+                    }
+                }
                 _ => fleet.round(),
             }
         }

@@ -1,4 +1,4 @@
-//! A core that has nothing but messages and time, on its socket.
+//! A core that has nothing but messages and time, and perhaps what an operator wants, on its socket.
 
 use std::convert::Infallible;
 
@@ -6,11 +6,17 @@ use guira_cluster::Transport;
 use guira_item::Moment;
 use guira_routing::NodeId;
 
-use super::{Machine, send_all};
+use super::{Machine, controller::MoveWish, send_all};
 use crate::{Happened, Message, Outbox, cache_node::CacheNode, controller::Controller};
 
 /// Such a core.
 pub trait Plain: Send + 'static {
+    /// What other threads tell it.
+    type Told: Send + 'static;
+
+    /// Another thread tells something; a step follows.
+    fn on_told(&mut self, now: Moment, told: Self::Told);
+
     /// Heeds what has happened; `now` was read after it had.
     fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox);
 
@@ -19,6 +25,12 @@ pub trait Plain: Send + 'static {
 }
 
 impl Plain for CacheNode {
+    type Told = Infallible;
+
+    fn on_told(&mut self, _: Moment, told: Infallible) {
+        match told {}
+    }
+
     fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
         Self::step(self, now, happened, out);
     }
@@ -29,6 +41,12 @@ impl Plain for CacheNode {
 }
 
 impl Plain for Controller {
+    type Told = MoveWish;
+
+    fn on_told(&mut self, now: Moment, wish: MoveWish) {
+        wish.tell(self.move_backend(now, wish.backend, wish.cache));
+    }
+
     fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
         Self::step(self, now, happened, out);
     }
@@ -57,14 +75,15 @@ impl<C: Plain> PlainMachine<C> {
 }
 
 impl<C: Plain> Machine for PlainMachine<C> {
-    type Told = Infallible;
+    type Told = C::Told;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         self.step(now, Happened::Message(from, message), transport);
     }
 
-    fn on_told(&mut self, _: Moment, told: Infallible, _: &mut Transport) {
-        match told {}
+    fn on_told(&mut self, now: Moment, told: C::Told, transport: &mut Transport) {
+        self.core.on_told(now, told);
+        self.step(now, Happened::Tick, transport);
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
