@@ -108,7 +108,8 @@ impl Processes {
         let mut command = Command::new("taskset");
         command.args(["-c", &cores.join(",")]).arg(&setup.program).args(["cluster", "up", "--folder"]);
         command.arg(&setup.folder).args(["--port", &port.to_string(), "--cache-mode", &modes.join(",")]);
-        command.args(["--threads", "1"]).args(&setup.flags);
+        // Killed in whatever way, this process leaves no cluster behind.
+        command.args(["--threads", "1", "--with-parent", &std::process::id().to_string()]).args(&setup.flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command
             .spawn()
