@@ -64,6 +64,15 @@ impl BurstLog {
         self.keys.find(key).map_or(0, |slot| self.visits[slot.index()])
     }
 
+    /// The share of a key among the queries from the first of its own that is in the log on; 0 if there is none. A key that has just become hot has few
+    /// visits there, close together: what they are among all of the log says little of it. Looks at the whole log.
+    pub fn share(&self, key: &[u8]) -> f64 {
+        let Ok(slot) = self.keys.find(key) else { return 0.0 };
+        let oldest_first = self.log[self.at..].iter().chain(&self.log[..self.at]);
+        let before = oldest_first.take_while(|other| **other != slot).count();
+        f64::from(self.visits[slot.index()]) / (self.log.len() - before) as f64
+    }
+
     fn forget(&mut self, slot: Slot) {
         let visits = &mut self.visits[slot.index()];
         *visits -= 1;
@@ -98,6 +107,9 @@ mod tests {
                 prop_assert_eq!(log.see(key), visits(key));
                 for other in &queries {
                     prop_assert_eq!(log.visits(other), visits(other));
+                    let since = last.iter().skip_while(|there| **there != &**other).count();
+                    let share = if since == 0 { 0.0 } else { f64::from(visits(other)) / since as f64 };
+                    prop_assert_eq!(log.share(other), share);
                 }
             }
             prop_assert!(log.visits.len() <= len_max && log.keys.len() <= len_max);

@@ -247,7 +247,7 @@ impl Backend {
 
     /// Tells cache nodes of a key that has just become hot.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
-        let per_s = self.hot.burst_load(now);
+        let per_s = self.hot.burst_load(key, now);
         let in_charge = self.caches.iter().filter(|(_, peer)| peer.live.as_ref().is_some_and(|live| live.in_charge));
         for cache in in_charge.map(|(cache, _)| *cache).collect::<Vec<_>>() {
             self.counts.bursts += u64::from(self.offer(now, key, item, cache, per_s));

@@ -127,10 +127,10 @@ impl HotKeys {
         self.per_s.max(self.queries as f64 / elapsed_s)
     }
 
-    /// The least load of a key that bursts.
-    pub(super) fn burst_load(&self, now: Moment) -> f32 {
-        let share = f64::from(self.config.burst_visits) / self.config.burst_log as f64;
-        (self.load(now) * share) as f32
+    /// The load of a key that bursts, by its share of the queries since its first one in the log; the least that one can have, if it is not there.
+    pub(super) fn burst_load(&self, key: &[u8], now: Moment) -> f32 {
+        let least = f64::from(self.config.burst_visits) / self.config.burst_log as f64;
+        (self.load(now) * self.log.share(key).max(least)) as f32
     }
 
     /// The hottest keys, if a segment is over.
