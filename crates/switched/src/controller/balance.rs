@@ -5,9 +5,10 @@
 //!                                     nobody's: to its home, or to who has fewest
 //!                                     one has too much for long: one backend, to who has least
 //! ```
-//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it; so a
-//! backend knows of one at a time, but for cache nodes that the controller does not hear of. It is no more than a matter of speed: whoever is in
-//! charge, or how many are, answers are the same. So nothing of it is kept: a controller that begins goes by what cache nodes say.
+//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it. Two may
+//! still have one for a moment: what a cache node was told to take and has not said yet does not count (two moves by an operator, one after the other),
+//! nor does what the controller does not hear of. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same.
+//! So nothing of it is kept: a controller that begins goes by what cache nodes say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
