@@ -138,8 +138,8 @@ impl Controller {
                 match peer.link.hear(now, Frame { ack, seq, body }) {
                     None => {}
                     Some(Body::Rules(rules)) => self.on_rules(now, from, &rules),
-                    Some(Body::Loads(charge, others)) => {
-                        let orders = self.balance.on_loads(from, &charge, others);
+                    Some(Body::Loads { orders_heard, charge, others }) => {
+                        let orders = self.balance.on_loads(from, orders_heard, &charge, others);
                         self.order(now, orders);
                     }
                     Some(_) => self.counts.ignored += 1,

@@ -222,8 +222,15 @@ pub enum Body {
     Spread(Loaded),
     /// Cache node to backend: whether hot keys are to be reported to it from here on.
     InCharge(bool),
-    /// Cache node to controller: the backends in its charge, with the load of their items; and that of all other items.
-    Loads(Vec<(NodeId, Load)>, Load),
+    /// Cache node to controller: what it has to do.
+    Loads {
+        /// How often it was told in this session what is to be in its charge: what it says is of after that.
+        orders_heard: u32,
+        /// The backends in its charge, with the load of their items.
+        charge: Vec<(NodeId, Load)>,
+        /// That of all other items.
+        others: Load,
+    },
     /// Controller to cache node: the backends that are to be in its charge.
     Charge(Vec<NodeId>),
     /// Controller to cache node: the load of a cache node, on average.
@@ -246,7 +253,7 @@ impl Weigh for Body {
             }
             Self::Rules(rules) => rules.len() * ABOUT_LEN / 4,
             Self::Routes(updates) => updates.len() * ABOUT_LEN / 3,
-            Self::Loads(loads, _) => ABOUT_LEN + loads.len() * ABOUT_LEN / 8,
+            Self::Loads { charge, .. } => ABOUT_LEN + charge.len() * ABOUT_LEN / 8,
             Self::Charge(backends) => ABOUT_LEN + backends.len() * ABOUT_LEN / 16,
             Self::MeanLoad(_) | Self::InCharge(_) => ABOUT_LEN,
         }

@@ -5,10 +5,10 @@
 //!                                     nobody's: to its home, or to who has fewest
 //!                                     one has too much for long: one backend, to who has least
 //! ```
-//! Always true: a cache node is told to take a backend only when all others with a session have said what they have, and that is not in it. Two may
-//! still have one for a moment: what a cache node was told to take and has not said yet does not count (two moves by an operator, one after the other),
-//! nor does what the controller does not hear of. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same.
-//! So nothing of it is kept: a controller that begins goes by what cache nodes say.
+//! Always true: a cache node is told to take a backend only when no other says that it has it, has yet to hear an order in which it is, or has yet to
+//! say what it has. So a backend knows of one at a time, but for cache nodes that the controller does not hear of, or that say nothing for some rounds:
+//! nobody waits for those for ever. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same. So nothing of it
+//! is kept: a controller that begins goes by what cache nodes say.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,6 +25,9 @@ const ROUND: Span = Span::from_s(1);
 
 /// Rounds after which a backend that nobody is in charge of is given to somebody: who is says so by then, even if it was the controller that was away.
 const HOMELESS_FOR: u32 = 3;
+
+/// Rounds in which it is waited for what a cache node with a session has to say: it says it at once, and again with each segment.
+const AWAITED_FOR: u32 = 3;
 
 /// A cache node has too much with more than so many times the mean, for so many rounds in a row. What can be spread key by key is by then.
 const TOO_MUCH: f64 = 1.25;
@@ -59,10 +62,36 @@ pub(super) struct Balance {
 
 #[derive(Debug, Default)]
 struct Cache {
+    /// The round in which its session began.
+    opened_in: u32,
     /// What it has said last: nothing yet.
     told: Option<Told>,
     /// What it was told last to be in charge of.
     ordered: Option<BTreeSet<NodeId>>,
+    /// How often it was told.
+    orders: u32,
+    /// The last order, of those that it has yet to hear, in which a backend is: it may have it until then, whatever it was told since.
+    coming: BTreeMap<NodeId, Coming>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    order: u32,
+    /// The round in which it was given.
+    since: u32,
+}
+
+impl Cache {
+    /// Whether it is waited for what it has.
+    fn is_awaited(&self, rounds: u32) -> bool {
+        self.told.is_none() && rounds - self.opened_in < AWAITED_FOR
+    }
+
+    /// Whether it has a backend, or may have it soon.
+    fn may_have(&self, backend: &NodeId, rounds: u32) -> bool {
+        let is_told = self.told.as_ref().is_some_and(|told| told.charge.contains_key(backend));
+        is_told || self.coming.get(backend).is_some_and(|coming| rounds - coming.since < AWAITED_FOR)
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +117,7 @@ pub enum MoveError {
     UnknownBackend(NodeId),
     /// No cache node has this number.
     UnknownCache(NodeId),
-    /// The cache node has not been heard of for some time.
+    /// The cache node has not been heard of for some time, or not yet.
     SilentCache(NodeId),
 }
 
@@ -97,7 +126,7 @@ impl fmt::Display for MoveError {
         match self {
             Self::UnknownBackend(backend) => write!(f, "{} is no backend whose cache node may change", backend.0),
             Self::UnknownCache(cache) => write!(f, "{} is no cache node", cache.0),
-            Self::SilentCache(cache) => write!(f, "cache node {} is silent: it has no session", cache.0),
+            Self::SilentCache(cache) => write!(f, "cache node {} is silent", cache.0),
         }
     }
 }
@@ -122,7 +151,7 @@ impl Balance {
     /// A session with a cache node has begun. If no backend has a home nothing is ever said.
     pub(super) fn opened(&mut self, cache: NodeId) {
         if !self.homes.is_empty() {
-            self.caches.insert(cache, Cache::default());
+            self.caches.insert(cache, Cache { opened_in: self.rounds, ..Cache::default() });
         }
     }
 
@@ -133,8 +162,15 @@ impl Balance {
         }
     }
 
-    /// A cache node says what it is in charge of and what there is to do; what cache nodes are to be told because of it.
-    pub(super) fn on_loads(&mut self, cache: NodeId, charge: &[(NodeId, Load)], others: Load) -> Vec<(NodeId, Order)> {
+    /// A cache node that has heard the first `orders_heard` of its orders says what it is in charge of and what there is to do; what cache nodes are
+    /// to be told because of it.
+    pub(super) fn on_loads(
+        &mut self,
+        cache: NodeId,
+        orders_heard: u32,
+        charge: &[(NodeId, Load)],
+        others: Load,
+    ) -> Vec<(NodeId, Order)> {
         let Some(known) = self.caches.get_mut(&cache) else { return Vec::new() };
         let is_first = known.told.is_none();
         let managed = charge.iter().filter(|(backend, _)| self.homes.contains_key(backend));
@@ -147,6 +183,7 @@ impl Balance {
             }
         }
         let load = charge.values().sum::<f64>() + f64::from(others.0);
+        known.coming.retain(|_, coming| coming.order > orders_heard);
         known.told = Some(Told { charge, load });
         self.orders()
     }
@@ -169,7 +206,7 @@ impl Balance {
     }
 
     /// An operator wants a backend to be in the charge of a cache node: it goes there as if it had been found too much where it is, and no other
-    /// follows for a while. What cache nodes are to be told because of it.
+    /// follows for a while. It stays until its home comes back, or loads are uneven. What cache nodes are to be told because of it.
     ///
     /// # Errors
     /// Nobody knows the backend, or the cache node is silent.
@@ -177,10 +214,13 @@ impl Balance {
         if !self.homes.contains_key(&backend) {
             return Err(MoveError::UnknownBackend(backend));
         }
-        if !self.caches.contains_key(&cache) {
+        if self.told_by(cache).is_none() {
             return Err(MoveError::SilentCache(cache));
         }
-        self.give(backend, cache);
+        // Who says again what is so already keeps nothing from being evened out.
+        if self.owners.get(&backend) != Some(&cache) {
+            self.give(backend, cache);
+        }
         Ok(self.orders())
     }
 
@@ -216,7 +256,8 @@ impl Balance {
 
     /// Gives what nobody is in charge of to somebody.
     fn house(&mut self) {
-        let mut counts: BTreeMap<NodeId, usize> = self.caches.keys().map(|cache| (*cache, 0)).collect();
+        let told = self.caches.iter().filter(|(_, cache)| cache.told.is_some());
+        let mut counts: BTreeMap<NodeId, usize> = told.map(|(cache, _)| (*cache, 0)).collect();
         self.owners.values().for_each(|owner| *counts.entry(*owner).or_default() += 1);
         for (backend, home) in &self.homes {
             if self.owners.contains_key(backend) {
@@ -236,8 +277,11 @@ impl Balance {
 
     /// What a cache node has to do on average, if several have said so, and it is worth speaking of.
     fn mean(&self) -> Option<f64> {
-        let loads: Option<Vec<f64>> = self.caches.values().map(|cache| Some(cache.told.as_ref()?.load)).collect();
-        let loads = loads.filter(|loads| loads.len() > 1)?;
+        if self.is_anybody_awaited() {
+            return None;
+        }
+        let loads = self.caches.values().filter_map(|cache| Some(cache.told.as_ref()?.load));
+        let loads = Some(loads.collect::<Vec<f64>>()).filter(|loads| loads.len() > 1)?;
         let mean = loads.iter().sum::<f64>() / loads.len() as f64;
         // Below one it would be told as none.
         Some(mean).filter(|mean| *mean >= self.load_min.max(1.0))
@@ -273,28 +317,35 @@ impl Balance {
         }
     }
 
+    fn is_anybody_awaited(&self) -> bool {
+        self.caches.values().any(|cache| cache.is_awaited(self.rounds))
+    }
+
     /// What cache nodes are to be in charge of, if it is not what they are, or were told already.
     fn orders(&mut self) -> Vec<(NodeId, Order)> {
-        let told = self.caches.values().filter_map(|cache| cache.told.as_ref());
-        let claims: BTreeSet<NodeId> = told.flat_map(|told| told.charge.keys()).copied().collect();
-        // Who has just come back may have any that nobody speaks of, but for those that others were told to take: it had let go of them.
-        let have_all_told = self.caches.values().all(|cache| cache.told.is_some());
+        let (rounds, is_anybody_awaited) = (self.rounds, self.is_anybody_awaited());
         let mut orders = Vec::new();
-        for (name, cache) in &mut self.caches {
+        for name in self.caches.keys().copied().collect::<Vec<_>>() {
+            let cache = &self.caches[&name];
             let Some(told) = &cache.told else { continue };
-            let is_coming = |backend: &NodeId| cache.ordered.as_ref().is_some_and(|ordered| ordered.contains(backend));
-            // What it has it keeps, whoever else says that it has it; what it has not waits until nobody says so, or may.
+            // What it has, or may have, it keeps, whoever else says that it has it; anything else waits until nobody may.
             let is_free = |backend: &NodeId| {
-                told.charge.contains_key(backend)
-                    || (!claims.contains(backend) && (have_all_told || is_coming(backend)))
+                let others = || self.caches.iter().filter(|(other, _)| **other != name);
+                cache.may_have(backend, rounds)
+                    || (!is_anybody_awaited && !others().any(|(_, other)| other.may_have(backend, rounds)))
             };
-            let its = self.owners.iter().filter(|(_, owner)| *owner == name).map(|(backend, _)| *backend);
+            let its = self.owners.iter().filter(|(_, owner)| **owner == name).map(|(backend, _)| *backend);
             let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();
             let as_told = || told.charge.keys().copied().collect();
-            if cache.ordered.clone().unwrap_or_else(as_told) != wanted {
-                orders.push((*name, Order::Charge(wanted.iter().copied().collect())));
-                cache.ordered = Some(wanted);
+            if cache.ordered.clone().unwrap_or_else(as_told) == wanted {
+                continue;
             }
+            let cache = self.caches.get_mut(&name).expect("one of them");
+            cache.orders += 1;
+            let coming = Coming { order: cache.orders, since: rounds };
+            cache.coming.extend(wanted.iter().map(|backend| (*backend, coming)));
+            orders.push((name, Order::Charge(wanted.iter().copied().collect())));
+            cache.ordered = Some(wanted);
         }
         orders
     }

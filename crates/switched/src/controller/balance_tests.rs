@@ -25,6 +25,8 @@ struct Fleet {
     charges: BTreeMap<NodeId, BTreeSet<NodeId>>,
     /// What each has yet to hear, in order.
     orders: Vec<(NodeId, Vec<NodeId>)>,
+    /// How much each has heard in its session.
+    heard: BTreeMap<NodeId, u32>,
     means: Vec<u32>,
 }
 
@@ -34,18 +36,21 @@ impl Fleet {
         let loads = homes.keys().map(|backend| (*backend, 10)).collect();
         let balance = Balance::new(homes, 1.0);
         let now = Moment::default();
-        Self { balance, now, loads, charges: BTreeMap::new(), orders: Vec::new(), means: Vec::new() }
+        let (charges, heard) = (BTreeMap::new(), BTreeMap::new());
+        Self { balance, now, loads, charges, orders: Vec::new(), heard, means: Vec::new() }
     }
 
     fn take(&mut self, orders: Vec<(NodeId, Order)>) {
         for (cache, order) in orders {
             match order {
                 Order::Charge(backends) => {
-                    for backend in &backends {
-                        let others = self.charges.iter().filter(|(other, _)| **other != cache);
-                        let has_it = others.filter(|(_, charge)| charge.contains(backend)).count();
-                        let had_it = self.charges[&cache].contains(backend);
-                        assert!(has_it == 0 || had_it, "{cache:?} is to take {backend:?}, which another has");
+                    for backend in backends.iter().filter(|backend| !self.may_have(cache, backend)) {
+                        let mut others = self.charges.keys().filter(|other| **other != cache);
+                        let has_it = others.find(|other| self.may_have(**other, backend));
+                        assert!(
+                            has_it.is_none(),
+                            "{cache:?} is to take {backend:?}, which {has_it:?} has, or is to take"
+                        );
                     }
                     self.orders.push((cache, backends));
                 }
@@ -54,13 +59,26 @@ impl Fleet {
         }
     }
 
+    /// Whether a cache node has a backend, or will have heard that it is to take it.
+    fn may_have(&self, cache: NodeId, backend: &NodeId) -> bool {
+        let mut orders = self.orders.iter().filter(|(to, _)| *to == cache);
+        self.charges[&cache].contains(backend) || orders.any(|(_, backends)| backends.contains(backend))
+    }
+
     /// A cache node begins a life, in charge of what is its own.
     fn begins(&mut self, cache: NodeId) {
         let its = self.balance.homes.iter().filter(|(_, home)| **home == cache).map(|(backend, _)| *backend);
         let charge = its.collect();
         self.charges.insert(cache, charge);
-        self.balance.opened(cache);
+        self.opens(cache);
         self.tells(cache);
+    }
+
+    /// Another session begins: what was on its way in an earlier one is lost.
+    fn opens(&mut self, cache: NodeId) {
+        self.orders.retain(|(other, _)| *other != cache);
+        self.heard.insert(cache, 0);
+        self.balance.opened(cache);
     }
 
     fn dies(&mut self, cache: NodeId) {
@@ -71,16 +89,24 @@ impl Fleet {
 
     fn tells(&mut self, cache: NodeId) {
         let charge: Vec<_> = self.charges[&cache].iter().map(|backend| (*backend, Load(self.loads[backend]))).collect();
-        let orders = self.balance.on_loads(cache, &charge, Load(0));
+        let orders = self.balance.on_loads(cache, self.heard[&cache], &charge, Load(0));
         self.take(orders);
+    }
+
+    /// A cache node does the first thing that it was told and has not done yet.
+    fn obeys(&mut self, cache: NodeId) {
+        if let Some(at) = self.orders.iter().position(|(to, _)| *to == cache) {
+            let (_, backends) = self.orders.remove(at);
+            self.charges.insert(cache, backends.into_iter().collect());
+            *self.heard.entry(cache).or_default() += 1;
+            self.tells(cache);
+        }
     }
 
     /// Whoever was told something does it, one after the other.
     fn obey(&mut self) {
-        while !self.orders.is_empty() {
-            let (cache, backends) = self.orders.remove(0);
-            self.charges.insert(cache, backends.into_iter().collect());
-            self.tells(cache);
+        while let Some((cache, _)) = self.orders.first() {
+            self.obeys(*cache);
         }
     }
 
@@ -149,7 +175,7 @@ fn a_controller_that_begins_goes_by_what_cache_nodes_say() {
     fleet.charges.insert(A, [0, 1, 3].map(backend).into());
     fleet.charges.insert(C, [2, 4, 5].map(backend).into());
     for cache in [A, C] {
-        fleet.balance.opened(cache);
+        fleet.opens(cache);
         fleet.tells(cache);
     }
     (0..10).for_each(|_| fleet.round());
@@ -208,11 +234,99 @@ fn what_a_cache_node_that_is_back_may_have_nobody_is_told_to_take() {
     (0..6).for_each(|_| fleet.round());
     fleet.balance.move_to(backend(1), A).expect("both are there");
     fleet.balance.lost(B);
-    fleet.balance.opened(B);
+    fleet.opens(B);
     fleet.tells(A);
     assert_eq!(fleet.orders, [], "B has yet to say what it has");
     (0..6).for_each(|_| fleet.round());
     assert!(fleet.charges.values().filter(|charge| charge.contains(&backend(1))).count() == 1);
+}
+
+/// The second move comes before the first was heard of.
+#[test]
+fn of_two_moves_one_is_over_before_the_other_begins() {
+    let mut fleet = Fleet::new(6);
+    fleet.balance.load_min = 1_000.0;
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    let moved = backend(0);
+    let move_to = |fleet: &mut Fleet, cache| {
+        let orders = fleet.balance.move_to(moved, cache).expect("it is there");
+        fleet.take(orders);
+    };
+    move_to(&mut fleet, B);
+    fleet.obeys(A);
+    assert_eq!(fleet.orders, [(B, vec![moved, backend(1), backend(4)])], "A has let go of it");
+    move_to(&mut fleet, C);
+    // What they tell crosses what they were told.
+    fleet.tells(B);
+    fleet.tells(C);
+    assert!(fleet.orders.iter().all(|(cache, _)| *cache == B), "B may have it: {:?}", fleet.orders);
+    fleet.obey();
+    assert!(fleet.charge(C).contains(&moved) && !fleet.charge(B).contains(&moved));
+}
+
+/// What is said after an order says nothing of those that came after it.
+#[test]
+fn of_moves_to_and_fro_only_the_last_one_counts_when_all_are_heard() {
+    let mut fleet = Fleet::new(6);
+    fleet.balance.load_min = 1_000.0;
+    [A, B].into_iter().for_each(|cache| fleet.begins(cache));
+    let moved = backend(0);
+    for cache in [B, A, B] {
+        let orders = fleet.balance.move_to(moved, cache).expect("it is there");
+        fleet.take(orders);
+    }
+    assert!(fleet.orders.iter().map(|(to, _)| *to).eq([A, A, A]), "{:?}", fleet.orders);
+    fleet.tells(A);
+    fleet.obeys(A);
+    assert!(!fleet.charge(A).contains(&moved));
+    assert!(fleet.orders.iter().map(|(to, _)| *to).eq([A, A]), "A takes it once more: {:?}", fleet.orders);
+    fleet.obey();
+    assert!(fleet.charge(B).contains(&moved) && !fleet.charge(A).contains(&moved));
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for_for_ever() {
+    let mut fleet = Fleet::new(6);
+    [A, B].into_iter().for_each(|cache| fleet.begins(cache));
+    // C has a session, and never says what it has; B is told to take something of A's, and never says that it has.
+    fleet.balance.opened(C);
+    let orders = fleet.balance.move_to(backend(0), B).expect("B is there");
+    assert_eq!(orders, [(A, Order::Charge(vec![backend(3)]))]);
+    fleet.take(orders);
+    fleet.obeys(A);
+    assert_eq!(fleet.orders, [], "C may have it");
+    let takes = |orders: &[(NodeId, Order)], cache| {
+        let is_it = |order: &Order| matches!(order, Order::Charge(backends) if backends.contains(&backend(0)));
+        orders.iter().any(|(to, order)| *to == cache && is_it(order))
+    };
+    let mut told = Vec::new();
+    for _ in 0..AWAITED_FOR {
+        fleet.now = fleet.now + ROUND;
+        told.extend(fleet.balance.go_on(fleet.now));
+    }
+    assert!(takes(&told, B) && !takes(&told, C), "{told:?}");
+    assert!(told.iter().any(|(_, order)| matches!(order, Order::MeanLoad(_))), "of those who speak");
+    assert_eq!(fleet.balance.move_to(backend(0), C), Err(MoveError::SilentCache(C)));
+    let orders = fleet.balance.move_to(backend(0), A).expect("A is there");
+    assert!(!takes(&orders, A), "B may have it");
+    let mut told = Vec::new();
+    for _ in 0..AWAITED_FOR {
+        fleet.now = fleet.now + ROUND;
+        told.extend(fleet.balance.go_on(fleet.now));
+    }
+    assert!(takes(&told, A), "{told:?}");
+}
+
+#[test]
+fn a_move_that_is_said_again_keeps_nothing_from_being_evened_out() {
+    let mut fleet = Fleet::new(9);
+    [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
+    fleet.loads.extend([(backend(0), 100), (backend(3), 100)]);
+    for _ in 0..2 * TOO_MUCH_FOR {
+        fleet.round();
+        assert_eq!(fleet.balance.move_to(backend(1), B), Ok(Vec::new()));
+    }
+    assert!(fleet.charge(A).len() < 3, "{:?}", fleet.charges);
 }
 
 #[test]
@@ -246,7 +360,7 @@ fn a_controller_that_was_away_takes_nothing_from_anybody() {
         fleet.balance.lost(cache);
     }
     for cache in [A, B, C] {
-        fleet.balance.opened(cache);
+        fleet.opens(cache);
         fleet.tells(cache);
         fleet.now = fleet.now + ROUND;
         let orders = fleet.balance.go_on(fleet.now);
@@ -260,7 +374,7 @@ fn who_has_what_is_its_own_keeps_it_whoever_else_says_so() {
     let mut fleet = Fleet::new(6);
     fleet.begins(A);
     fleet.charges.insert(C, [0, 2].map(backend).into());
-    fleet.balance.opened(C);
+    fleet.opens(C);
     fleet.tells(C);
     assert_eq!(fleet.orders, [(C, vec![backend(2)])], "and A is told nothing");
 }
@@ -281,7 +395,7 @@ fn who_has_backends_and_nothing_to_do_gets_no_more() {
 proptest! {
     /// Whatever happens, nobody is told to take what another has ([`Fleet::take`]), and in the end each backend is somebody's.
     #[test]
-    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..9, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
+    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..12, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
         let mut fleet = Fleet::new(8);
         for (act, at, backend_at, load) in acts {
             let cache = NodeId(100 + at);
@@ -290,9 +404,8 @@ proptest! {
                 2 if fleet.charges.contains_key(&cache) => fleet.dies(cache),
                 // Cut off from the controller alone: it goes on with what it has.
                 3 if fleet.charges.contains_key(&cache) => {
-                    fleet.orders.retain(|(other, _)| *other != cache);
                     fleet.balance.lost(cache);
-                    fleet.balance.opened(cache);
+                    fleet.opens(cache);
                 }
                 4 => drop(fleet.loads.insert(backend(backend_at), load)),
                 5 => {
@@ -300,6 +413,9 @@ proptest! {
                         fleet.take(orders);
                     }
                 }
+                6..9 => fleet.obeys(cache),
+                // What it tells crosses what it is told.
+                9 if fleet.charges.contains_key(&cache) => fleet.tells(cache),
                 _ => fleet.round(),
             }
         }
