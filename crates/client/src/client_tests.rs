@@ -11,12 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guira_item::KeyError;
+use guira_item::{KeyError, Span};
 use guira_persist::{Fault, MemoryStore};
-use guira_switched::{hash_of, host::GatewayStatus};
+use guira_switched::{
+    backend::HotConfig,
+    hash_of,
+    host::{GatewayStatus, LocalCluster, LocalConfig},
+};
 
 use super::*;
-use crate::local_cluster::LocalCluster;
 
 /// Long enough for a busy machine: it ends a test that would fail anyway.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,10 +46,41 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
+type Cluster = LocalCluster<MemoryStore>;
+
+/// A cluster with a backend for each store, whose only gateways are clients; who waits for an answer waits for so long.
+fn start(answer_within_ms: u64, stores: &[Arc<MemoryStore>]) -> Cluster {
+    let config = LocalConfig {
+        backends: stores.len(),
+        gateways: 0,
+        clients: 2,
+        // Keys become hot soon.
+        hot: HotConfig { segment: Span::from_ms(100), ..HotConfig::default() },
+        answer_within: Span::from_ms(answer_within_ms),
+        ..LocalConfig::default()
+    };
+    LocalCluster::start(config, |at| Arc::clone(&stores[at])).expect("a cluster")
+}
+
+/// One as it is for most tests: two backends that answer at once.
+fn quick() -> Cluster {
+    start(30_000, &[Arc::default(), Arc::default()])
+}
+
+fn next_client(cluster: &mut Cluster) -> Client {
+    let (me, transport) = cluster.next_client().expect("few are wanted");
+    Client::on(transport, cluster.file(), me, &ClientOptions::default()).expect("a client")
+}
+
+/// Gives up the sockets of the next client: which that is.
+fn freed(cluster: &mut Cluster) -> NodeId {
+    cluster.next_client().expect("few are wanted").0
+}
+
 /// A cluster of one backend, which holds what its store is asked from now on.
-fn holding(answer_within_ms: u64) -> (LocalCluster, Arc<MemoryStore>) {
+fn holding(answer_within_ms: u64) -> (Cluster, Arc<MemoryStore>) {
     let held = Arc::new(MemoryStore::holding());
-    let cluster = LocalCluster::start(answer_within_ms, &[Arc::clone(&held)]);
+    let cluster = start(answer_within_ms, &[Arc::clone(&held)]);
     // It reserves versions first.
     until(|| held.held().1 == 1);
     held.complete_write(Fault::None);
@@ -67,8 +101,8 @@ fn serve(held: &MemoryStore, is_over: impl Fn() -> bool) {
 
 #[test]
 fn every_operation_does_what_it_says() {
-    let mut cluster = LocalCluster::quick();
-    let client = cluster.client();
+    let mut cluster = quick();
+    let client = next_client(&mut cluster);
     assert_eq!(client.get("k"), Ok(None));
     assert_eq!(client.replace("k", "x"), Ok(None));
     assert_eq!(client.append("k", "x"), Ok(None));
@@ -112,8 +146,8 @@ fn every_operation_does_what_it_says() {
 #[test]
 fn items_end_when_they_were_told_to() {
     let store = Arc::new(MemoryStore::default());
-    let mut cluster = LocalCluster::start(30_000, &[Arc::clone(&store)]);
-    let client = cluster.client();
+    let mut cluster = start(30_000, &[Arc::clone(&store)]);
+    let client = next_client(&mut cluster);
     let ends_in = |key: &str| {
         let end = store.record(key.as_bytes()).expect("it is there").expires_unix_s;
         (end > 0).then(|| end - unix_now().as_secs())
@@ -141,8 +175,8 @@ fn items_end_when_they_were_told_to() {
 
 #[test]
 fn what_cannot_be_asked_is_told_in_its_place() {
-    let mut cluster = LocalCluster::quick();
-    let (client, max) = (cluster.client(), cluster.file.item_len_max);
+    let mut cluster = quick();
+    let (client, max) = (next_client(&mut cluster), cluster.file().item_len_max);
     let long_key = [b'k'; 251];
     let empty = Err(Error::KeyInvalid(KeyError::Empty));
     let too_long = Err(Error::KeyInvalid(KeyError::TooLong { len: 251 }));
@@ -178,8 +212,8 @@ fn what_cannot_be_asked_is_told_in_its_place() {
 
 #[test]
 fn more_than_may_be_under_way_is_answered_in_its_order() {
-    let mut cluster = LocalCluster::quick();
-    let client = cluster.client();
+    let mut cluster = quick();
+    let client = next_client(&mut cluster);
     let names: Vec<String> = (0..10_000).map(|at| format!("key{at}")).collect();
     let stored = client.batch(names.iter().map(|name| Ask::set(name, name)));
     assert!(stored.iter().all(|outcome| matches!(outcome, Ok(Outcome::Stored(_)))));
@@ -196,8 +230,8 @@ fn more_than_may_be_under_way_is_answered_in_its_order() {
 #[test]
 fn many_long_values_wait_for_room_and_none_is_refused() {
     const COUNT: usize = 90;
-    let mut cluster = LocalCluster::start(60_000, &[Arc::default()]);
-    let client = cluster.client();
+    let mut cluster = start(60_000, &[Arc::default()]);
+    let client = next_client(&mut cluster);
     let names: Vec<String> = (0..COUNT).map(|at| format!("key{at}")).collect();
     // All of them are longer than one backend takes at a time.
     let values: Vec<Vec<u8>> = names.iter().zip(0..).map(|(name, at)| vec![at; (1 << 20) - name.len()]).collect();
@@ -213,8 +247,8 @@ fn many_long_values_wait_for_room_and_none_is_refused() {
 fn threads_share_a_client() {
     const THREADS: usize = 8;
     const ROUNDS: u64 = 200;
-    let mut cluster = LocalCluster::quick();
-    let (client, other) = (cluster.client(), cluster.client());
+    let mut cluster = quick();
+    let (client, other) = (next_client(&mut cluster), next_client(&mut cluster));
     client.set("shared", "0").expect("it is stored");
     thread::scope(|scope| {
         for at in 0..THREADS {
@@ -235,10 +269,10 @@ fn threads_share_a_client() {
 
 #[test]
 fn a_hot_key_is_asked_of_its_cache_node_and_a_change_is_seen_at_once() {
-    let mut cluster = LocalCluster::quick();
-    let (writer, reader) = (cluster.client(), cluster.client());
+    let mut cluster = quick();
+    let (writer, reader) = (next_client(&mut cluster), next_client(&mut cluster));
     writer.set("hot", "0").expect("it is stored");
-    let hits = || cluster.cache.status().expect("it runs").counts.hits;
+    let hits = || cluster.status().caches[0].as_ref().expect("it runs").counts.hits;
     until(|| {
         assert!(reader.get_many(&["hot"; 100]).iter().all(Result::is_ok));
         hits() >= 100
@@ -254,26 +288,26 @@ fn a_hot_key_is_asked_of_its_cache_node_and_a_change_is_seen_at_once() {
 }
 
 /// A key of the backend of that number.
-fn key_of(cluster: &LocalCluster, backend: usize) -> String {
-    let partitions = cluster.file.partitions().expect("there are backends");
-    let owner = cluster.file.backends()[backend];
+fn key_of(cluster: &Cluster, backend: usize) -> String {
+    let partitions = cluster.file().partitions().expect("there are backends");
+    let owner = cluster.file().backends()[backend];
     let mut keys = (0..).map(|at| format!("key{at}"));
     keys.find(|key| partitions.owner_of(hash_of(key.as_bytes())) == owner).expect("it has keys")
 }
 
 #[test]
 fn a_backend_that_is_gone_leaves_changes_of_its_keys_unknown_and_reads_refused() {
-    let mut cluster = LocalCluster::start(SHORT_MS, &[Arc::default(), Arc::default()]);
-    let client = cluster.client();
+    let mut cluster = start(SHORT_MS, &[Arc::default(), Arc::default()]);
+    let client = next_client(&mut cluster);
     let (here, gone) = (key_of(&cluster, 0), key_of(&cluster, 1));
     // They have met.
     until(|| client.set(&gone, "1").is_ok() && client.set(&here, "1").is_ok());
-    cluster.backends.remove(1).stop().expect("it ran");
+    cluster.stop_backend(1).expect("it ran");
     let outcomes = client.batch([Ask::increment(&gone, 1), Ask::get(&gone), Ask::touch(&gone, Expires::Never)]);
     assert_eq!(outcomes, [Err(Error::Unknown), Err(Error::Refused), Err(Error::Unknown)]);
     assert_eq!(client.flush_all(), Err(Error::Unknown));
     // Who has never met it has asked it for nothing.
-    let other = cluster.client();
+    let other = next_client(&mut cluster);
     assert_eq!(other.set(&gone, "1"), Err(Error::Refused));
     until(|| other.set(&here, "1").is_ok());
 }
@@ -281,7 +315,7 @@ fn a_backend_that_is_gone_leaves_changes_of_its_keys_unknown_and_reads_refused()
 #[test]
 fn a_store_that_fails_is_told_as_what_it_says() {
     let (mut cluster, held) = holding(30_000);
-    let client = cluster.client();
+    let client = next_client(&mut cluster);
     let set_with = |fault| {
         thread::scope(|scope| {
             let asks = scope.spawn(|| client.set("k", "v"));
@@ -304,7 +338,7 @@ fn a_store_that_fails_is_told_as_what_it_says() {
 #[test]
 fn who_waits_when_a_client_is_closed_is_told_so() {
     let (mut cluster, held) = holding(30_000);
-    let client = cluster.client();
+    let client = next_client(&mut cluster);
     thread::scope(|scope| {
         let changes = scope.spawn(|| client.set("k", "v"));
         let reads = scope.spawn(|| client.get_many(&["r"]));
@@ -324,7 +358,7 @@ fn who_waits_when_a_client_is_closed_is_told_so() {
 fn who_waits_for_room_when_a_client_is_closed_is_told_so() {
     const COUNT: usize = 5_000;
     let (mut cluster, held) = holding(30_000);
-    let client = cluster.client();
+    let client = next_client(&mut cluster);
     let names: Vec<String> = (0..COUNT).map(|at| format!("key{at}")).collect();
     thread::scope(|scope| {
         let asks = scope.spawn(|| client.batch(names.iter().map(|name| Ask::set(name, "v"))));
@@ -341,7 +375,7 @@ fn who_waits_for_room_when_a_client_is_closed_is_told_so() {
 #[test]
 fn a_clone_that_is_dropped_while_another_waits_ends_nothing() {
     let (mut cluster, held) = holding(30_000);
-    let client = cluster.client();
+    let client = next_client(&mut cluster);
     let clone = client.clone();
     let is_answered = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -361,9 +395,9 @@ fn a_clone_that_is_dropped_while_another_waits_ends_nothing() {
 fn a_member_is_one_client_at_a_time_and_comes_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = ClientOptions { life_file: Some(folder.path().join("life")) };
-    let mut cluster = LocalCluster::quick();
-    let me = cluster.free();
-    let connect = || Client::connect(&cluster.file, me, &options);
+    let mut cluster = quick();
+    let me = freed(&mut cluster);
+    let connect = || Client::connect(cluster.file(), me, &options);
     let life = || fs::read_to_string(folder.path().join("life")).expect("it is kept").trim().parse::<u64>();
     let first = connect().expect("its address is free");
     first.set("k", "v").expect("it is stored");
@@ -380,8 +414,8 @@ fn a_member_is_one_client_at_a_time_and_comes_again() {
 
 #[test]
 fn who_cannot_be_a_member_is_told_why_in_one_line() {
-    let mut cluster = LocalCluster::quick();
-    let me = cluster.free();
+    let mut cluster = quick();
+    let me = freed(&mut cluster);
     let connect = |file: &StaticFile, me, options: &ClientOptions| match Client::connect(file, me, options) {
         Ok(_) => panic!("nobody may be that"),
         Err(error) => {
@@ -390,17 +424,17 @@ fn who_cannot_be_a_member_is_told_why_in_one_line() {
         }
     };
     let none = ClientOptions::default();
-    let backend = cluster.file.backends()[0];
+    let backend = cluster.file().backends()[0];
     for nobody in [NodeId(9), backend] {
-        assert!(matches!(connect(&cluster.file, nobody, &none), ConnectError::NoGateway(told) if told == nobody));
+        assert!(matches!(connect(cluster.file(), nobody, &none), ConnectError::NoGateway(told) if told == nobody));
     }
-    let short = StaticFile { secret: "short".into(), ..cluster.file.clone() };
+    let short = StaticFile { secret: "short".into(), ..cluster.file().clone() };
     assert!(matches!(connect(&short, me, &none), ConnectError::File(_)));
     let folder = tempfile::tempdir().expect("a folder");
     let life_file = folder.path().join("life");
     fs::write(&life_file, "soon").expect("it is written");
     let options = ClientOptions { life_file: Some(life_file) };
-    assert!(matches!(connect(&cluster.file, me, &options), ConnectError::Life(_)));
+    assert!(matches!(connect(cluster.file(), me, &options), ConnectError::Life(_)));
 }
 
 #[test]

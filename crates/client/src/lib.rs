@@ -53,8 +53,6 @@ mod ask;
 mod client;
 mod connect;
 mod error;
-#[cfg(test)]
-mod local_cluster;
 mod outcome;
 mod value;
 

@@ -38,7 +38,7 @@ impl RestArguments {
         if address.port() == 0 {
             return Err(format!("--rest {address}: write a port from 1 on"));
         }
-        let bound = Bound::bind(address, access, Limits::default());
+        let bound = Bound::bind(access, Limits::default());
         bound.map(Some).map_err(|error| format!("--rest {address}: cannot listen there: {error}"))
     }
 

@@ -3,7 +3,13 @@
 //! Always true: what another machine can reach wants a token; without one, who was asked under a name that is not this machine's is refused, since a
 //! web page can give its own name this machine's address; how long a comparison takes tells nothing of the token.
 
-use std::{fmt, fs, io, net::IpAddr, net::SocketAddr, path::Path};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
 
 use axum::http::{
     HeaderMap, StatusCode,
@@ -17,6 +23,9 @@ const TOKEN_LEN_MIN: usize = 16;
 
 /// The longest one.
 const TOKEN_LEN_MAX: usize = 256;
+
+/// The longest file with one.
+const FILE_LEN_MAX: u64 = 4_096;
 
 /// What requests have to bring along, as its hash: of two hashes it is compared whether they are the same, in the same time always.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,8 +65,10 @@ impl Token {
     /// # Errors
     /// There is no such file, or no token in it.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = fs::read(path).map_err(TokenError::File)?;
-        Self::new(text.trim_ascii())
+        let mut text = Vec::new();
+        let file = File::open(path).map_err(TokenError::File)?;
+        file.take(FILE_LEN_MAX + 1).read_to_end(&mut text).map_err(TokenError::File)?;
+        if text.len() as u64 > FILE_LEN_MAX { Err(TokenError::Text) } else { Self::new(text.trim_ascii()) }
     }
 
     /// This token.
@@ -96,9 +107,12 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-/// Who is answered.
+/// Who is answered, and where.
 #[derive(Clone, Debug)]
-pub struct Access(Option<Token>);
+pub struct Access {
+    address: SocketAddr,
+    token: Option<Token>,
+}
 
 impl Access {
     /// Who knows the token, if there is one, at an address.
@@ -109,12 +123,16 @@ impl Access {
         if token.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(AccessError::Open(address));
         }
-        Ok(Self(token))
+        Ok(Self { address, token })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Whether a request with these headers is answered.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        match &self.0 {
+        match &self.token {
             Some(token) if token.is_in(headers) => Ok(()),
             Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "write Authorization: Bearer TOKEN")),
             None if headers.get_all(HOST).iter().all(|host| is_here(host.as_bytes())) => Ok(()),
@@ -136,6 +154,8 @@ fn is_here(host: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use axum::http::HeaderValue;
 
     use super::*;
@@ -213,5 +233,8 @@ mod tests {
         assert!(matches!(Token::read(&path), Err(TokenError::File(_))));
         fs::write(&path, "  0123456789abcdef\n").expect("written");
         assert_eq!(Token::read(&path).expect("a token"), Token::new(TEXT).expect("a token"));
+        fs::write(&path, [TEXT, &[b'\n'; FILE_LEN_MAX as usize]].concat()).expect("written");
+        assert!(matches!(Token::read(&path), Err(TokenError::Text)));
+        assert!(matches!(Token::read(Path::new("/dev/zero")), Err(TokenError::Text)), "it has no end");
     }
 }

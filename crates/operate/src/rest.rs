@@ -61,12 +61,12 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds an address.
+    /// Binds the address of which it was decided who is answered there.
     ///
     /// # Errors
     /// It is somebody else's, or not this machine's.
-    pub fn bind(address: SocketAddr, access: Access, limits: Limits) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
+    pub fn bind(access: Access, limits: Limits) -> io::Result<Self> {
+        let listener = TcpListener::bind(access.address())?;
         listener.set_nonblocking(true)?;
         Ok(Self { address: listener.local_addr()?, listener, access, limits })
     }

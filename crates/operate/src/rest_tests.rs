@@ -112,7 +112,7 @@ impl Server {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let token = token.map(|text| Token::new(text.as_bytes()).expect("a token"));
         let access = Access::new(address, token).expect("on this machine");
-        let bound = Bound::bind(address, access, limits).expect("a free port");
+        let bound = Bound::bind(access, limits).expect("a free port");
         let (address, fake) = (bound.address(), Arc::new(fake));
         let rest = bound.serve(Arc::clone(&fake)).expect("a thread");
         Self { address, fake, rest }
@@ -153,6 +153,17 @@ fn answer_of(stream: &mut std::net::TcpStream) -> (u16, String, Value) {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text}"));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     (status, head.to_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+/// A connection on which this was said is ended, without an answer: well before the client's own patience, which would be another error.
+fn assert_is_hung_up_on(stream: &mut std::net::TcpStream, said: &str) {
+    let mut heard = Vec::new();
+    match stream.read_to_end(&mut heard) {
+        Ok(_) => {}
+        // What was not read makes it a reset.
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+    }
+    assert_eq!(heard, b"", "{said}");
 }
 
 /// Whether this is a refusal in one line, with these words in it.
@@ -274,8 +285,9 @@ fn what_is_not_as_it_should_be_is_told_in_a_line() {
     }
     let (status, ..) = server.send("nonsense\r\n\r\n");
     assert_eq!(status, 400);
-    let (status, ..) = server.send(&format!("GET /v1/status HTTP/1.1\r\n{}\r\n", "many: some\r\n".repeat(1_000)));
-    assert_eq!(status, 431);
+    for headers in ["many: some\r\n".repeat(1_000), format!("long: {}\r\n", "x".repeat(HEAD_LEN_MAX))] {
+        assert_eq!(server.send(&format!("GET /v1/status HTTP/1.1\r\n{headers}\r\n")).0, 431);
+    }
 }
 
 #[test]
@@ -287,6 +299,10 @@ fn who_does_not_know_the_token_learns_nothing() {
             assert!(status == 401 && is_line(&body, "Bearer") && head.contains("www-authenticate: bearer"), "{head}");
         }
     }
+    let (body, len) = (r#"{"cache": 100}"#, 14);
+    let put = format!("PUT /v1/backends/1000/cache HTTP/1.1\r\nContent-Length: {len}\r\n\r\n{body}");
+    assert_eq!(server.send(&put).0, 401);
+    assert_eq!(*server.fake.moves.lock().unwrap(), []);
     let known = format!("GET /v1/status HTTP/1.1\r\nHost: example.org\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     assert_eq!(server.send(&known).0, 200);
 }
@@ -296,6 +312,10 @@ fn without_a_token_a_web_page_under_a_name_of_its_own_learns_nothing() {
     let server = Server::plain();
     let (status, _, body) = server.send("GET /v1/status HTTP/1.1\r\nHost: example.org\r\n\r\n");
     assert!(status == 403 && is_line(&body, "by address"), "{status} {body}");
+    let (body, head) = (r#"{"cache": 100}"#, "Host: example.org\r\nContent-Length: 14");
+    let put = format!("PUT /v1/backends/1000/cache HTTP/1.1\r\n{head}\r\n\r\n{body}");
+    assert_eq!(server.send(&put).0, 403);
+    assert_eq!(*server.fake.moves.lock().unwrap(), []);
 }
 
 #[test]
@@ -316,13 +336,7 @@ fn who_says_too_little_is_hung_up_on() {
     for some in ["", "GET", "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n", body] {
         let mut stream = server.connect();
         stream.write_all(some.as_bytes()).expect("it is taken");
-        let mut said = Vec::new();
-        // It ends well before the client's own patience does, which would be an error; what was not read makes it a reset.
-        match stream.read_to_end(&mut said) {
-            Ok(_) => {}
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
-        }
-        assert_eq!(said, b"", "{some}");
+        assert_is_hung_up_on(&mut stream, some);
     }
     assert!(server.fake.moves.lock().unwrap().is_empty());
 }
@@ -358,10 +372,7 @@ fn it_ends_with_its_handle_whoever_is_connected() {
     let mut silent = server.connect();
     let address = server.address;
     drop(server.rest);
-    let mut said = Vec::new();
-    // A reset, if it was never taken.
-    let _ = silent.read_to_end(&mut said);
-    assert_eq!(said, b"");
+    assert_is_hung_up_on(&mut silent, "");
     assert!(std::net::TcpStream::connect(address).is_err());
 }
 
@@ -369,6 +380,6 @@ fn it_ends_with_its_handle_whoever_is_connected() {
 fn a_port_that_is_taken_is_not_bound() {
     let server = Server::plain();
     let access = Access::new(server.address, None).expect("on this machine");
-    let error = Bound::bind(server.address, access, Limits::default()).expect_err("it is taken");
+    let error = Bound::bind(access, Limits::default()).expect_err("it is taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 }

@@ -96,7 +96,7 @@ fn a_backend_of_a_silent_cache_node_goes_to_the_one_that_is_there() {
     let controller = ControllerHost::start(next(), file.controller_config(life())).expect("a thread");
     let controller = Arc::new(controller);
     let access = Access::new(ANY_PORT, None).expect("on this machine");
-    let bound = Bound::bind(ANY_PORT, access, Limits { patience: PATIENCE, ..Limits::default() }).expect("a port");
+    let bound = Bound::bind(access, Limits { patience: PATIENCE, ..Limits::default() }).expect("a port");
     let address = bound.address();
     let rest = bound.serve(Arc::downgrade(&controller)).expect("a thread");
 

@@ -13,7 +13,6 @@ mod caller;
 mod controller;
 mod gateway;
 mod lives;
-#[cfg(test)]
 mod local;
 mod owed;
 mod pace;
@@ -35,6 +34,7 @@ pub use caller::{Caller, CallerBounds};
 pub use controller::{ControllerHost, ControllerStatus, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
 pub use lives::LifeError;
+pub use local::{LocalCluster, LocalConfig, LocalStatus};
 pub use plain::{Plain, PlainMachine};
 pub use service::{ClockNow, GatewayService, GatewayWorker, ServiceConfig};
 

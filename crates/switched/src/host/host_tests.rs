@@ -593,7 +593,8 @@ fn keys_that_wait_for_a_store_are_read_when_it_has_them_at_once() {
 #[test]
 fn a_program_asks_more_than_there_is_room_for_and_keeps_no_more_than_it_may() {
     let (cluster, _) = start(quick());
-    let caller = cluster.caller(CallerBounds { operations_max: 7, asked_len_max: 40, kept_len_max: 100 });
+    let caller =
+        cluster.caller(CallerBounds { operations_max: 7, asked_len_max: 40, kept_len_max: 100 }).expect("a gateway");
     let names: Vec<String> = (0..50).map(|at| format!("key{at}")).collect();
     let requests = |operation| names.iter().map(|name| Request { key: key(name), operation }).collect::<Vec<_>>();
     let stored = |reply: &Reply| matches!(reply, Reply::Answer(Answer::Stored { .. }, _));

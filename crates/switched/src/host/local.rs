@@ -1,7 +1,8 @@
 //! A whole switched cluster in one process, over 127.0.0.1, for tests.
 
 use std::{
-    io,
+    collections::VecDeque,
+    fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ops::Range,
     sync::Arc,
@@ -44,6 +45,8 @@ pub struct LocalConfig {
     pub caches: usize,
     /// Gateways, each with a thread: as many as the server has.
     pub gateways: usize,
+    /// Members that are gateways elsewhere in this process: [`LocalCluster::next_client`].
+    pub clients: usize,
     /// How long a lease is: so long a change waits at most for a cache node that has fallen silent.
     pub lease: Span,
     /// Items of a cache node at most.
@@ -66,6 +69,7 @@ impl Default for LocalConfig {
             backends: 2,
             caches: 1,
             gateways: 1,
+            clients: 0,
             lease: Span::from_s(1),
             items_max: 10_000,
             bytes_max: 64 << 20,
@@ -91,14 +95,22 @@ pub struct LocalStatus {
 }
 
 /// A cluster in one process. Dropped, it is stopped.
-#[derive(Debug)]
 pub struct LocalCluster<S: Store> {
     config: LocalConfig,
+    file: StaticFile,
+    /// Of clients that are nowhere yet.
+    clients: VecDeque<(NodeId, Transport)>,
     // In the order in which they end.
     gateways: Vec<GatewayHost>,
     caches: Vec<Option<CacheHost>>,
     controller: Option<ControllerHost>,
-    backends: Vec<BackendHost<S>>,
+    backends: Vec<Option<BackendHost<S>>>,
+}
+
+impl<S: Store> fmt::Debug for LocalCluster<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalCluster").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -118,8 +130,9 @@ impl<S: Store> LocalCluster<S> {
     pub fn start(config: LocalConfig, store: impl Fn(usize) -> Arc<S>) -> io::Result<Self> {
         let caches = nodes(CACHES, config.caches)?;
         let backends = nodes(BACKENDS, config.backends)?;
-        let gateways = nodes(GATEWAYS, config.gateways)?;
-        if gateways.is_empty() {
+        let outer = nodes(GATEWAYS, config.gateways.saturating_add(config.clients))?;
+        let (gateways, clients) = outer.split_at(config.gateways);
+        if outer.is_empty() {
             return Err(invalid("a cluster without a gateway answers nobody"));
         }
         let cache_of = |backend: usize| backend.checked_rem(caches.len()).map(|at| caches[at].0);
@@ -131,7 +144,7 @@ impl<S: Store> LocalCluster<S> {
         let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() });
         let roles = [(CONTROLLER, Role::Controller)].into_iter();
         let roles = roles.chain(caches.iter().map(|me| (*me, Role::Cache)));
-        let roles = roles.chain(backends.iter().enumerate().map(backend)).chain(gateways.iter().map(gateway));
+        let roles = roles.chain(backends.iter().enumerate().map(backend)).chain(outer.iter().map(gateway));
         let (file, transports) = bind_all(&config, roles.collect())?;
         let mut transports = transports.into_iter();
         let mut next_transport = || transports.next().expect("one was bound for each");
@@ -154,13 +167,15 @@ impl<S: Store> LocalCluster<S> {
             let life = a_life();
             let hot = HotConfig { seed: life.seed, ..config.hot.clone() };
             let config = BackendConfig { hot, ..file.backend_config(*me, life) };
-            BackendHost::start(next_transport(), config, store(at))
+            BackendHost::start(next_transport(), config, store(at)).map(Some)
         };
         let backend_hosts = backends.iter().enumerate().map(start_backend).collect::<io::Result<_>>()?;
         let start_gateway =
             |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &partitions, a_life()));
         let gateway_hosts = gateways.iter().map(start_gateway).collect::<io::Result<_>>()?;
         Ok(Self {
+            clients: clients.iter().copied().zip(transports).collect(),
+            file,
             gateways: gateway_hosts,
             caches: cache_hosts,
             controller: Some(controller),
@@ -175,9 +190,19 @@ impl<S: Store> LocalCluster<S> {
         GatewayService::before(ServiceConfig { clock, item_len_max, values_len_max }, &self.gateways)
     }
 
-    /// A program before its first gateway.
-    pub fn caller(&self, bounds: CallerBounds) -> Caller {
-        Caller::before(&self.gateways[0], bounds)
+    /// A program before its first gateway; `None` without one.
+    pub fn caller(&self, bounds: CallerBounds) -> Option<Caller> {
+        self.gateways.first().map(|gateway| Caller::before(gateway, bounds))
+    }
+
+    /// What its members know of each other.
+    pub fn file(&self) -> &StaticFile {
+        &self.file
+    }
+
+    /// The next of the clients that are nowhere yet, with its sockets; `None` if that were all.
+    pub fn next_client(&mut self) -> Option<(NodeId, Transport)> {
+        self.clients.pop_front()
     }
 
     /// How all are.
@@ -185,7 +210,7 @@ impl<S: Store> LocalCluster<S> {
         LocalStatus {
             controller: self.controller.as_ref().and_then(ControllerHost::status),
             caches: self.caches.iter().map(|cache| cache.as_ref().and_then(CacheHost::status)).collect(),
-            backends: self.backends.iter().map(BackendHost::status).collect(),
+            backends: self.backends.iter().map(|backend| backend.as_ref().and_then(BackendHost::status)).collect(),
             gateways: self.gateways.iter().map(GatewayHost::status).collect(),
         }
     }
@@ -204,6 +229,14 @@ impl<S: Store> LocalCluster<S> {
         self.caches.get_mut(cache).and_then(Option::take).map_or(Ok(()), CacheHost::stop)
     }
 
+    /// Stops one backend: its store is as it was.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub fn stop_backend(&mut self, backend: usize) -> Result<(), DriverError> {
+        self.backends.get_mut(backend).and_then(Option::take).map_or(Ok(()), BackendHost::stop)
+    }
+
     /// Stops the controller: rules stay as they are until who holds them forgets them.
     ///
     /// # Errors
@@ -217,11 +250,11 @@ impl<S: Store> LocalCluster<S> {
     /// # Errors
     /// One of them had ended by itself: the first.
     pub fn stop(self) -> Result<(), DriverError> {
-        let Self { config: _, gateways, caches, controller, backends } = self;
+        let Self { config: _, file: _, clients: _, gateways, caches, controller, backends } = self;
         let ends = gateways.into_iter().map(GatewayHost::stop);
         let ends = ends.chain(caches.into_iter().flatten().map(CacheHost::stop));
         let ends = ends.chain(controller.map(ControllerHost::stop));
-        let ends = ends.chain(backends.into_iter().map(BackendHost::stop));
+        let ends = ends.chain(backends.into_iter().flatten().map(BackendHost::stop));
         // All are stopped, whatever the first has to say.
         ends.fold(Ok(()), Result::and)
     }
