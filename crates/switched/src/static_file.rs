@@ -272,12 +272,26 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse(text: &str) -> Result<Self, StaticFileError> {
-        let file: Self = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            StaticFileError::Syntax(format!("line {line}: {}", error.message().replace('\n', ", ")))
-        })?;
+        let file = Self::read(text)?;
         file.check()?;
         Ok(file)
+    }
+
+    /// Reads one that was printed without its secret.
+    ///
+    /// # Errors
+    /// [`StaticFileError`].
+    pub fn parse_with_secret(text: &str, secret: String) -> Result<Self, StaticFileError> {
+        let file = Self { secret, ..Self::read(text)? };
+        file.check()?;
+        Ok(file)
+    }
+
+    fn read(text: &str) -> Result<Self, StaticFileError> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            StaticFileError::Syntax(format!("line {line}: {}", error.message().replace('\n', ", ")))
+        })
     }
 
     /// Whether it is a cluster.
@@ -508,6 +522,14 @@ impl StaticFile {
         toml::to_string(self).map_err(|error| StaticFileError::Syntax(error.to_string()))
     }
 
+    /// It as a file for others to read: without the secret.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Syntax`] if it cannot be written as one.
+    pub fn print_without_secret(&self) -> Result<String, StaticFileError> {
+        Self { secret: String::new(), ..self.clone() }.print()
+    }
+
     /// Numbers of members by role, for those who count.
     pub fn roles(&self) -> BTreeMap<&'static str, usize> {
         let mut roles = BTreeMap::new();
@@ -560,6 +582,10 @@ mod tests {
     fn what_is_printed_is_read_again() {
         let file = StaticFile::parse(SMALL).expect("a cluster");
         assert_eq!(StaticFile::parse(&file.print().expect("it can be written")), Ok(file.clone()));
+        let printed = file.print_without_secret().expect("it can be written");
+        assert!(!printed.contains(&file.secret));
+        assert_eq!(StaticFile::parse(&printed), Err(StaticFileError::Secret));
+        assert_eq!(StaticFile::parse_with_secret(&printed, file.secret.clone()), Ok(file.clone()));
         assert_eq!((file.controller(), file.caches()), (NodeId(1), vec![NodeId(100)]));
         assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
         assert_eq!(file.members().map(|members| members.epoch()), Ok(EPOCH));
