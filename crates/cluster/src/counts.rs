@@ -24,12 +24,13 @@ pub struct Counts {
     pub in_stranger: u64,
     /// Datagrams dropped: not from the address of the member that has sealed them.
     pub in_wrong_address: u64,
-    /// Datagrams dropped: sealed in an epoch before ours.
-    pub in_old_epoch: u64,
-    /// Datagrams dropped: sealed in an epoch after ours. A view has not come here yet.
-    pub in_new_epoch: u64,
     /// Datagrams dropped: no bundle of messages.
     pub in_malformed: u64,
+
+    /// Datagrams, and messages of streams, sealed in an epoch before ours: a view has not come there yet.
+    pub in_old_epoch: u64,
+    /// The same, in an epoch after ours: it has not come here yet.
+    pub in_new_epoch: u64,
 
     /// Messages dropped: to who is no member.
     pub out_unknown_receiver: u64,
@@ -45,7 +46,7 @@ pub struct Counts {
     pub streams_in: u64,
     /// Streams that we have opened to members.
     pub streams_out: u64,
-    /// Messages that came through streams. What is dropped of them is counted as datagrams are, and ends the stream, but for another epoch.
+    /// Messages that came through streams. What is dropped of them is counted as datagrams are, and ends the stream.
     pub long_in: u64,
     /// Bytes that came through streams, those of strangers as well.
     pub long_bytes_in: u64,

@@ -1,4 +1,7 @@
 //! Why what has come is dropped, and where that is counted.
+//!
+//! What was sealed in another epoch is taken all the same, if it is a member's: views change here sooner or later than there, and nothing that members say to
+//! each other is true in one view and not in another.
 
 use std::net::SocketAddr;
 
@@ -14,29 +17,19 @@ pub(crate) enum Refusal {
     Rejected(Rejection),
     Stranger,
     WrongAddress,
-    OldEpoch,
-    NewEpoch,
     Malformed,
 }
 
-/// Whether what a node has sealed in an epoch is a member's of this view. `is_there`: whether it came from where that member is.
-pub(crate) fn judge(
-    members: &Members,
-    from: NodeId,
-    epoch: Epoch,
-    is_there: impl FnOnce(SocketAddr) -> bool,
-) -> Result<(), Refusal> {
+/// Whether what a node has sealed is a member's of this view. `is_there`: whether it came from where that member is.
+pub(crate) fn judge(members: &Members, from: NodeId, is_there: impl FnOnce(SocketAddr) -> bool) -> Result<(), Refusal> {
     let address = members.address(from).ok_or(Refusal::Stranger)?;
-    if !is_there(address) {
-        return Err(Refusal::WrongAddress);
-    }
-    if epoch < members.epoch() {
-        return Err(Refusal::OldEpoch);
-    }
-    if epoch > members.epoch() {
-        return Err(Refusal::NewEpoch);
-    }
-    Ok(())
+    if is_there(address) { Ok(()) } else { Err(Refusal::WrongAddress) }
+}
+
+/// Counts what was taken if it is of another epoch.
+pub(crate) fn note(counts: &mut Counts, members: &Members, epoch: Epoch) {
+    counts.in_old_epoch += u64::from(epoch < members.epoch());
+    counts.in_new_epoch += u64::from(epoch > members.epoch());
 }
 
 /// Where it is counted.
@@ -48,8 +41,6 @@ pub(crate) fn counter(counts: &mut Counts, reason: Refusal) -> &mut u64 {
         Refusal::Rejected(Rejection::Forged) => &mut counts.in_forged,
         Refusal::Stranger => &mut counts.in_stranger,
         Refusal::WrongAddress => &mut counts.in_wrong_address,
-        Refusal::OldEpoch => &mut counts.in_old_epoch,
-        Refusal::NewEpoch => &mut counts.in_new_epoch,
         Refusal::Malformed => &mut counts.in_malformed,
     }
 }

@@ -25,7 +25,7 @@ use crate::bundle::{Malformed, messages};
 use crate::counts::Counts;
 use crate::members::Members;
 use crate::outgoing::{Outgoing, Refused};
-use crate::refusal::{Refusal, counter, judge};
+use crate::refusal::{Refusal, counter, judge, note};
 use crate::seal::{Opened, Sealer};
 
 /// Datagrams a system call: enough that its cost is shared, and their buffers take 4 MiB.
@@ -168,7 +168,10 @@ impl UdpTransport {
             counts.datagrams_in += 1;
             counts.bytes_in += *len as u64;
             match admit(&self.sealer, &self.members, &buffer[..*len], *from) {
-                Ok(Opened { from, body, .. }) => messages(body).flatten().for_each(|message| each(from, message)),
+                Ok(Opened { from, epoch, body }) => {
+                    note(counts, &self.members, epoch);
+                    messages(body).flatten().for_each(|message| each(from, message));
+                }
                 Err(reason) => *counter(counts, reason) += 1,
             }
         }
@@ -201,7 +204,7 @@ fn admit<'d>(
 ) -> Result<Opened<'d>, Refusal> {
     let opened = sealer.open(datagram).map_err(Refusal::Rejected)?;
     let is_there = |_| from.and_then(|address| members.node_at(address)) == Some(opened.from);
-    judge(members, opened.from, opened.epoch, is_there)?;
+    judge(members, opened.from, is_there)?;
     match messages(opened.body).find_map(Result::err) {
         Some(Malformed) => Err(Refusal::Malformed),
         None => Ok(opened),

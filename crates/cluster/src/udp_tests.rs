@@ -231,18 +231,29 @@ fn datagrams_that_are_not_ours_to_have_are_counted_and_not_seen() {
 }
 
 #[test]
-fn datagrams_of_other_epochs_are_counted_and_not_seen() {
+fn datagrams_of_other_epochs_are_counted_and_seen() {
     let mut nodes = pair("127.0.0.1");
-    send_raw(&nodes, &sealed(&secret(), A, B, Epoch(EPOCH.0 - 1), &[b"message"]));
-    assert_dropped(&mut nodes, |counts| counts.in_old_epoch);
-    send_raw(&nodes, &sealed(&secret(), A, B, Epoch(EPOCH.0 + 1), &[b"message"]));
-    assert_dropped(&mut nodes, |counts| counts.in_new_epoch);
-
-    // What A has queued in one epoch does not become a message of the next.
+    for (datagrams, epoch, wanted) in [(1, EPOCH.0 - 1, (1, 0)), (2, EPOCH.0 + 1, (1, 1))] {
+        send_raw(&nodes, &sealed(&secret(), A, B, Epoch(epoch), &[b"message"]));
+        assert_eq!(nodes[1].receive_until(datagrams), [(A, b"message".to_vec())]);
+        let counts = nodes[1].transport.counts();
+        assert_eq!((counts.in_old_epoch, counts.in_new_epoch), wanted);
+    }
+    // What A has queued in one epoch stays of that one.
     nodes[0].transport.send(B, b"of the old view");
     set_epoch(&mut nodes, Epoch(EPOCH.0 + 1));
     nodes[0].flush();
-    assert_dropped(&mut nodes, |counts| counts.in_old_epoch);
+    assert_eq!(nodes[1].receive_until(3), [(A, b"of the old view".to_vec())]);
+    assert_eq!(nodes[1].transport.counts().in_old_epoch, 2);
+}
+
+#[test]
+fn what_a_member_has_sent_is_not_seen_once_it_has_gone() {
+    let mut nodes = pair("127.0.0.1");
+    let only_b = [(B, nodes[1].transport.local_address())];
+    nodes[1].transport.set_members(Arc::new(Members::new(Epoch(EPOCH.0 + 1), only_b).unwrap()));
+    send_raw(&nodes, &sealed(&secret(), A, B, EPOCH, &[b"message"]));
+    assert_eq!((nodes[1].receive_until(1), nodes[1].transport.counts().in_stranger), (vec![], 1));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::greeting::{NoGreeting, Nonces};
 use super::reader::{Long, Step, StreamError, StreamReader};
 use super::{Tokens, View, canonical};
 use crate::counts::Counts;
-use crate::refusal::{Refusal, counter, judge};
+use crate::refusal::{Refusal, counter, judge, note};
 
 /// Streams that have not greeted yet: many members that open theirs at once come through, and who only connects costs no more than this.
 /// The oldest that has not said hello makes room; if all have, the next waits with the kernel.
@@ -262,7 +262,7 @@ impl Incoming {
         let is_there = |address: SocketAddr| canonical(address.ip()) == peer;
         match stream.reader.take(view.sealer, &self.buffer[..len]) {
             Ok(Step::More) => Came::Some,
-            Ok(Step::Hello { from, epoch, challenge }) => match judge(view.members, from, epoch, is_there) {
+            Ok(Step::Hello { from, challenge, .. }) => match judge(view.members, from, is_there) {
                 // What nothing was sent on takes so much.
                 Ok(()) if matches!(stream.socket.write(&challenge), Ok(sent) if sent == challenge.len()) => {
                     stream.has_said_hello = true;
@@ -281,13 +281,14 @@ impl Incoming {
                 self.being_read_len -= std::mem::take(&mut stream.reserved);
                 self.ready.extend(self.parked.drain(..));
                 view.counts.long_in += 1;
-                match judge(view.members, long.from, long.epoch, is_there) {
-                    Ok(()) => each(long),
-                    // A view changes here sooner or later than there.
-                    Err(reason @ (Refusal::OldEpoch | Refusal::NewEpoch)) => *counter(view.counts, reason) += 1,
-                    Err(reason) => return refuse(view.counts, reason),
+                match judge(view.members, long.from, is_there) {
+                    Ok(()) => {
+                        note(view.counts, view.members, long.epoch);
+                        each(long);
+                        Came::Some
+                    }
+                    Err(reason) => refuse(view.counts, reason),
                 }
-                Came::Some
             }
             Err(StreamError::Greeting(NoGreeting::Rejected(rejection)) | StreamError::Rejected(rejection)) => {
                 refuse(view.counts, Refusal::Rejected(rejection))
