@@ -135,8 +135,8 @@ fn print(summary: &Summary, elapsed_s: f64) {
         report.cache_hits, report.cache_updates, report.lease_waits
     );
     println!(
-        "{} changes in two phases, of keys that several cache nodes had; {} changes of who is in charge",
-        report.two_phased, report.charges
+        "{} changes in two phases, of keys that several cache nodes had; {} changes of who is in charge, {} of who is there",
+        report.two_phased, report.charges, report.members_changed
     );
     println!("{} events in {elapsed_s:.1} s", report.events);
     println!("trace {:016x}", report.trace);

@@ -43,4 +43,8 @@ pub enum Act {
     BackendDies(usize),
     /// The first cache node dies and begins another life.
     CacheDies,
+    /// The backend hears that the first cache node is in the cluster no more, and that has not heard of it.
+    CacheGoes,
+    /// The backend hears that it is there again.
+    CacheComesBack,
 }

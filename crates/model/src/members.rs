@@ -7,9 +7,9 @@ use std::time::Duration;
 use guira_cluster::{Frame, Incarnation, LinkBounds, NodeClock, Opening, Seq, SessionId};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{KeyHash, NodeId, PartitionMap, RuleUpdate};
+use guira_routing::{KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices, RuleUpdate};
 use guira_switched::{
-    Body, CacheMode, Drift, Message, Outbox,
+    Body, CacheMode, Drift, Message, Outbox, View,
     backend::{Backend, BackendConfig, HotConfig, Reports},
     cache_node::{CacheConfig, CacheNode},
     gateway::{Gateway, GatewayConfig, Happened},
@@ -103,6 +103,24 @@ impl Scenario {
         (0..self.gateways).map(|at| NodeId(FIRST_GATEWAY + at))
     }
 
+    /// All gateways, and the cache nodes but for so many.
+    pub(crate) fn view(&self, gone: usize) -> View {
+        let budget = RuleBudget {
+            updates_per_s: 1,
+            table_len_max: 1,
+            deletion_delay: Span::default(),
+            choices: RuleChoices::Two,
+        };
+        View {
+            caches: CACHES[gone..self.caches].into(),
+            gateways: self.names_of_gateways().collect(),
+            cache_of: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            budget,
+            exchanges_per_s: 1.0,
+        }
+    }
+
     pub(crate) fn backend(&self, life: u64, ticks: u64, state: StoreState) -> Backend {
         let (drift, lease) = lease(self.lease_ticks);
         let hot = HotConfig {
@@ -122,6 +140,7 @@ impl Scenario {
             me: BACKEND,
             incarnation: incarnation(life),
             caches: CACHES[..self.caches].into(),
+            caches_change: false,
             gateways: self.names_of_gateways().collect(),
             lease,
             drift,

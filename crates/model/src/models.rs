@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 10] = [
+pub const MODELS: [&str; 11] = [
     "updates",
     "leases",
     "deaths",
@@ -46,12 +46,14 @@ pub const MODELS: [&str; 10] = [
     "drops",
     "collisions",
     "seconds",
+    "departures",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 9] = [
+pub const FINDS: [(Mutant, &str); 10] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
+    (Mutant::R2View, "departures"),
     (Mutant::R3, "requests"),
     (Mutant::R4, "updates"),
     (Mutant::R5, "fetches"),
@@ -190,6 +192,15 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             ticks_max: bounds.of(Some(0), Some(0), Some(2)),
             sessions_max: bounds.of(0, 0, 1),
             faults: Faults { losses: bounds.of(Some(0), Some(1), None), ..base.faults },
+            ..base.clone()
+        },
+        Scenario {
+            name: "departures",
+            about: "the backend hears that its cache node has gone, which goes on serving what it may",
+            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 2, 2))],
+            sessions_max: bounds.of(0, 1, 2),
+            ticks_max: bounds.of(Some(2), None, None),
+            faults: Faults { departures: bounds.of(1, 1, 2), losses: bounds.of(Some(0), Some(1), None), ..base.faults },
             ..base
         },
     ]

@@ -33,6 +33,8 @@ pub struct Faults {
     pub backend_deaths: u8,
     /// Times that the first cache node does.
     pub cache_deaths: u8,
+    /// Times that the backend hears that the first cache node has gone; it may be back at any time.
+    pub departures: u8,
     /// Times that a gateway asks again what was not answered yet; `None`: any number.
     pub resends: Option<u8>,
     /// Calls of the disk that fail.
@@ -105,7 +107,8 @@ impl<T: fmt::Display> fmt::Display for UpTo<T> {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations: usize = self.clients.iter().map(|client| client.wishes.len()).sum();
-        let Faults { losses, doublings, backend_deaths, cache_deaths, resends, disk_failures } = self.faults;
+        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures } =
+            self.faults;
         write!(
             f,
             "{operations} operations of {} clients, {} ticks, {} new sessions, {} datagrams each way",
@@ -115,7 +118,11 @@ impl fmt::Display for Scenario {
             self.room,
         )?;
         let counts = [(losses, "losses"), (doublings, "doublings"), (resends, "resends")];
-        let deaths = [(backend_deaths, "deaths of the backend"), (cache_deaths, "deaths of a cache node")];
+        let deaths = [
+            (backend_deaths, "deaths of the backend"),
+            (cache_deaths, "deaths of a cache node"),
+            (departures, "departures of a cache node"),
+        ];
         let failures = deaths.into_iter().chain([(disk_failures, "failures of the disk")]);
         for (count, of) in counts.into_iter().chain(failures.map(|(count, of)| (Some(count), of))) {
             if count != Some(0) {

@@ -54,6 +54,8 @@ pub struct World {
     clients: Vec<Waiting>,
     orders: Vec<Orders>,
     left: Faults,
+    /// The backend takes the first cache node for gone.
+    has_gone: bool,
     /// The last session that each cache node has begun, and how many all have.
     openings: Vec<Opening>,
     sessions: u8,
@@ -92,7 +94,8 @@ struct Print<'w> {
     network: u64,
     clients: &'w [Waiting],
     orders: &'w [Orders],
-    left: [Option<u8>; 6],
+    has_gone: bool,
+    left: [Option<u8>; 7],
 }
 
 impl World {
@@ -115,6 +118,7 @@ impl World {
             clients: Vec::new(),
             orders: KEYS.map(|_| Orders::new()).into(),
             left: Faults::default(),
+            has_gone: false,
             sessions: 0,
             told: Vec::new(),
             print: 0,
@@ -203,6 +207,11 @@ impl World {
         }
         if self.left.cache_deaths > 0 {
             acts.push(Act::CacheDies);
+        }
+        if self.has_gone {
+            acts.push(Act::CacheComesBack);
+        } else if self.left.departures > 0 {
+            acts.push(Act::CacheGoes);
         }
     }
 
@@ -304,6 +313,15 @@ impl World {
                 cache.core = Arc::new(scenario.cache(CACHES[0], cache.life, cache.ticks));
                 self.on_cache(scenario, 0, Happened::Tick);
             }
+            Act::CacheGoes => {
+                self.left.departures -= 1;
+                self.has_gone = true;
+                self.on_backend(scenario, backend::Happened::View(&scenario.view(1)));
+            }
+            Act::CacheComesBack => {
+                self.has_gone = false;
+                self.on_backend(scenario, backend::Happened::View(&scenario.view(0)));
+            }
         }
     }
 
@@ -381,7 +399,7 @@ impl World {
 
     /// Finds its number.
     fn see(&mut self, scenario: &Scenario) {
-        let Faults { losses, doublings, backend_deaths, cache_deaths, resends, disk_failures } = self.left;
+        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures } = self.left;
         let now = self.caches[0].now();
         let print = Print {
             backend: &self.backend,
@@ -393,7 +411,16 @@ impl World {
             network: self.network.print(now),
             clients: &self.clients,
             orders: &self.orders,
-            left: [losses, doublings, resends, Some(backend_deaths), Some(cache_deaths), Some(disk_failures)],
+            has_gone: self.has_gone,
+            left: [
+                losses,
+                doublings,
+                resends,
+                Some(backend_deaths),
+                Some(cache_deaths),
+                Some(departures),
+                Some(disk_failures),
+            ],
         };
         self.print = fingerprint(&print, now);
     }
@@ -431,6 +458,9 @@ impl World {
     }
 
     fn settles(&mut self, calm: &Scenario) -> bool {
+        if self.has_gone {
+            self.happen(calm, Act::CacheComesBack);
+        }
         for _ in 0..SETTLES_WITHIN_TICKS {
             for _ in 0..STEPS_MAX {
                 if !self.network.datagrams.is_empty() {
@@ -489,6 +519,8 @@ impl World {
                 format!("the backend dies when {through} calls of its disk have happened, and begins another life")
             }
             Act::CacheDies => "the cache node dies and begins another life".to_owned(),
+            Act::CacheGoes => "the backend hears that the cache node has gone".to_owned(),
+            Act::CacheComesBack => "the backend hears that the cache node is there again".to_owned(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which cache node, or which two, a hash is routed to: what a switch has as its table of rules, or a gateway in a switch's stead.
 //!
-//! Always true: there are no more rules than it was made for, and nothing is allocated after it was made.
+//! Always true: no rule is added beyond those that there is room for, and nothing is allocated but when that changes.
 
 use std::{
     collections::HashMap,
@@ -72,15 +72,25 @@ impl RouteTable {
         self.rules.get(&hash).copied()
     }
 
+    /// Has room for so many rules from now on. Those that there are stay, also if they are more.
+    pub fn set_len_max(&mut self, len_max: usize) {
+        self.rules.reserve(len_max.saturating_mul(2).saturating_sub(self.rules.len()));
+        self.len_max = len_max;
+    }
+
+    /// Routes nothing to nodes other than these any more. Looks at all rules.
+    pub fn retain_nodes(&mut self, stays: impl Fn(NodeId) -> bool) {
+        self.rules.retain(|_, choices| {
+            let mut gone = choices.iter().filter(|node| !stays(*node));
+            let left = gone.try_fold(*choices, |left, node| left.without(node));
+            *choices = left.unwrap_or(*choices);
+            left.is_some()
+        });
+    }
+
     /// Routes nothing to `node` any more. Looks at all rules.
     pub fn remove_node(&mut self, node: NodeId) {
-        self.rules.retain(|_, choices| match choices.without(node) {
-            Some(left) => {
-                *choices = left;
-                true
-            }
-            None => false,
-        });
+        self.retain_nodes(|other| other != node);
     }
 
     /// Routes nothing to any cache node.
@@ -161,6 +171,22 @@ mod tests {
             // What removals have left behind counts against it, so that it may say less.
             assert!(table.rules.capacity() <= capacity, "for {len_max} rules");
         }
+    }
+
+    #[test]
+    fn a_table_with_room_for_others_keeps_what_it_has() {
+        let mut table = RouteTable::new(2, 1);
+        let both = Choices::of(NodeId(1), NodeId(2));
+        assert_eq!([1, 2].map(|hash| table.install(KeyHash(hash), both)), [Ok(()), Ok(())]);
+        table.set_len_max(1);
+        assert_eq!((table.len(), table.install(KeyHash(3), both)), (2, Err(TableFull { len_max: 1 })));
+        table.set_len_max(3);
+        assert_eq!(table.install(KeyHash(3), NodeId(2).into()), Ok(()));
+        table.retain_nodes(|node| node == NodeId(1));
+        assert_eq!(
+            [1, 2, 3].map(|hash| table.lookup(KeyHash(hash))),
+            [Some(NodeId(1).into()), Some(NodeId(1).into()), None]
+        );
     }
 
     #[test]

@@ -220,6 +220,11 @@ impl RulePlan {
         })
     }
 
+    /// The table has room for so many rules from now on. What is wanted stays so, also if it is more.
+    pub fn set_table_len_max(&mut self, table_len_max: usize) {
+        self.budget.table_len_max = table_len_max;
+    }
+
     /// A key is cached at `node` now: its rule is to be installed, before those of keys with less load. Costs no update if it still is. Where a rule
     /// leads to one node that is the last one; where it may lead to two, the first two.
     pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId, load: Load) -> Result<(), TooManyWanted> {

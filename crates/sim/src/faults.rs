@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    fn span(&mut self, least: Span, most: Span) -> Span {
+    pub(crate) fn span(&mut self, least: Span, most: Span) -> Span {
         Span::from_ns(self.rng.random_range(least.ns()..most.ns()))
     }
 }

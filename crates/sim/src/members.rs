@@ -9,14 +9,19 @@ use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{HashSeed, KeyHash, NodeId, RuleBudget, RuleChoices};
 use guira_switched::{
-    Drift, ITEM_LEN_DEFAULT,
+    Drift, ITEM_LEN_DEFAULT, View,
     backend::{Backend, BackendConfig, HotConfig},
     cache_node::{CacheConfig, CacheNode},
     controller::{Controller, ControllerConfig},
     gateway::{Gateway, GatewayConfig},
 };
 
-use crate::{scenario::Scenario, world::World};
+use rand::RngExt;
+
+use crate::{
+    scenario::Scenario,
+    world::{Coming, World},
+};
 
 pub(crate) const CONTROLLER: NodeId = NodeId(1);
 pub(crate) const FIRST_CACHE: u16 = 100;
@@ -57,8 +62,7 @@ impl World {
         let scenario = &self.scenario;
         let incarnation = Incarnation(unix.as_nanos() as u64);
         let clock = NodeClock::set(now, unix);
-        let caches = of_kind(FIRST_CACHE, scenario.caches);
-        let gateways = of_kind(FIRST_GATEWAY, scenario.gateways);
+        let View { caches, gateways, cache_of, homes, budget, exchanges_per_s } = self.view().clone();
         let hash_of = if scenario.hashes_collide { colliding_hash_of } else { hash_of };
         let partitions = Arc::clone(&self.partitions);
         let drift = Drift::default();
@@ -72,7 +76,7 @@ impl World {
                 controller: CONTROLLER,
                 routes_max: 1_000,
                 cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
-                cache_of: self.homes(),
+                cache_of,
                 drift,
                 resend_after: Span::from_ms(20),
                 answer_within: Span::from_s(5),
@@ -94,6 +98,7 @@ impl World {
                     me: name,
                     incarnation,
                     caches,
+                    caches_change: scenario.members_change_every.is_some(),
                     gateways,
                     lease: scenario.lease,
                     drift,
@@ -110,7 +115,11 @@ impl World {
                 CacheConfig {
                     me: name,
                     incarnation,
-                    charge: self.backends_of(name),
+                    charge: cache_of
+                        .into_iter()
+                        .filter(|(_, home)| *home == name)
+                        .map(|(backend, _)| backend)
+                        .collect(),
                     controller: CONTROLLER,
                     partitions,
                     hash_of,
@@ -121,20 +130,13 @@ impl World {
                     segment: Span::from_s(1),
                     alpha: Alpha::new(0.5).expect("between 0 and 1"),
                     threshold_rank: 0.1,
-                    exchanges_per_s: 100.0,
+                    exchanges_per_s,
                     seed,
                     mutant: scenario.mutant,
                 },
                 now,
             ))),
             _ => {
-                let budget = RuleBudget {
-                    updates_per_s: 400,
-                    table_len_max: 1_000,
-                    deletion_delay: Span::from_s(1),
-                    choices: RuleChoices::Two,
-                };
-                let homes = if scenario.balances { self.homes() } else { BTreeMap::new() };
                 let config = ControllerConfig {
                     me: name,
                     incarnation,
@@ -150,18 +152,48 @@ impl World {
         }
     }
 
-    /// The backends that are in a cache node's charge at first.
-    pub(crate) fn backends_of(&self, cache: NodeId) -> Vec<NodeId> {
-        let (at, caches) = (cache.0 - FIRST_CACHE, self.scenario.caches);
-        (0..self.scenario.backends)
-            .filter(|backend| backend % caches == at)
-            .map(|at| NodeId(FIRST_BACKEND + at))
-            .collect()
+    /// A cache node or a gateway comes or goes, unless it is the last one; each node hears of it sooner or later.
+    pub(crate) fn change_members(&mut self) {
+        let Scenario { caches, gateways, .. } = self.scenario;
+        let all = [of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways)].concat();
+        let name = all[self.rng.random_range(0..all.len())];
+        let View { mut caches, mut gateways, .. } = self.view().clone();
+        let kind = if name.0 < FIRST_BACKEND { &mut caches } else { &mut gateways };
+        let comes = !kind.contains(&name);
+        if comes {
+            kind.push(name);
+        } else {
+            kind.retain(|other| *other != name);
+        }
+        if !kind.is_empty() {
+            self.set_view(view_of(&self.scenario, caches, gateways), Span::from_s(3));
+            if comes {
+                let after = self.span(Span::default(), Span::from_s(2));
+                self.come(after, Coming::Restart(name));
+            }
+        }
     }
 
-    /// The cache nodes of backends, at first.
-    fn homes(&self) -> BTreeMap<NodeId, NodeId> {
-        let of = |cache: NodeId| self.backends_of(cache).into_iter().map(move |backend| (backend, cache));
-        of_kind(FIRST_CACHE, self.scenario.caches).into_iter().flat_map(of).collect()
+    /// All nodes are there.
+    pub(crate) fn full_view(&self) -> View {
+        let Scenario { caches, gateways, .. } = self.scenario;
+        view_of(&self.scenario, of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways))
     }
+}
+
+/// These cache nodes and gateways, with a like share of the backends for each cache node.
+pub(crate) fn view_of(scenario: &Scenario, mut caches: Vec<NodeId>, mut gateways: Vec<NodeId>) -> View {
+    caches.sort_unstable();
+    gateways.sort_unstable();
+    let home = |(at, backend): (usize, NodeId)| (backend, caches[at % caches.len()]);
+    let cache_of: BTreeMap<_, _> =
+        of_kind(FIRST_BACKEND, scenario.backends).into_iter().enumerate().map(home).collect();
+    let budget = RuleBudget {
+        updates_per_s: 400,
+        table_len_max: 1_000,
+        deletion_delay: Span::from_s(1),
+        choices: RuleChoices::Two,
+    };
+    let homes = if scenario.balances { cache_of.clone() } else { BTreeMap::new() };
+    View { caches, gateways, cache_of, homes, budget, exchanges_per_s: 100.0 }
 }

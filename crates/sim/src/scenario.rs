@@ -44,6 +44,8 @@ pub struct Scenario {
     pub lease: Span,
     /// Something goes wrong about this often.
     pub fault_every: Span,
+    /// A cache node or a gateway comes or goes about this often.
+    pub members_change_every: Option<Span>,
     /// All keys have one of a few hashes.
     pub hashes_collide: bool,
     /// A thousandth of all operations takes everything away.
@@ -72,6 +74,7 @@ impl Default for Scenario {
             disk_takes_max: Span::from_ms(2),
             lease: Span::from_s(1),
             fault_every: Span::from_s(10),
+            members_change_every: None,
             hashes_collide: false,
             flushes: true,
             mutant: None,
@@ -81,7 +84,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 7] = ["usual", "stormy", "busy", "patient", "colliding", "aside", "large"];
+pub const SCENARIOS: [&str; 8] = ["usual", "stormy", "busy", "patient", "colliding", "aside", "large", "moving"];
 
 impl Scenario {
     /// The one of a name.
@@ -102,6 +105,8 @@ impl Scenario {
                 let cache_modes = &[CacheMode::LookAside, CacheMode::LookThrough];
                 Some(Self { cache_modes, balances: false, ..usual })
             }
+            // Cache nodes and gateways come and go, faults or not.
+            "moving" => Some(Self { caches: 3, members_change_every: Some(Span::from_s(6)), ..usual }),
             // Two large values are as many as fit anywhere.
             "large" => {
                 let disk_takes_max = Span::from_ms(20);
@@ -145,6 +150,8 @@ pub struct Report {
     pub two_phased: u64,
     /// Times that a cache node was told to be in charge of other backends than it was.
     pub charges: u64,
+    /// Times that a cache node or a gateway came or went.
+    pub members_changed: u64,
     /// Faults.
     pub faults: u64,
 }
@@ -164,6 +171,7 @@ impl Report {
             (&mut self.lease_waits, other.lease_waits),
             (&mut self.two_phased, other.two_phased),
             (&mut self.charges, other.charges),
+            (&mut self.members_changed, other.members_changed),
             (&mut self.faults, other.faults),
         ] {
             *mine += theirs;

@@ -12,14 +12,14 @@ use guira_chain::Reply;
 use guira_cluster::CLOCK;
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
 use guira_routing::{NodeId, PartitionMap};
-use guira_switched::{AskId, Drift, Happened, Message, Outbox, backend, gateway};
+use guira_switched::{AskId, Drift, Happened, Message, Outbox, View, backend, gateway};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
     clients::{Clients, KeyNumber, Wish},
     clock::Clock,
     disk::{Disk, Failing},
-    members::{Core, FIRST_BACKEND, FIRST_GATEWAY, of_kind},
+    members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, of_kind, view_of},
     network::{Network, Weather},
     register::{Act, State},
     scenario::{Failure, Report, Scenario, chained},
@@ -29,16 +29,20 @@ use crate::{
 const BEGINS: Duration = Duration::from_secs(1_800_000_000);
 
 /// Something that happens to a node.
-enum Input {
+pub(crate) enum Input {
     Datagram(NodeId, Box<[u8]>),
     Disk(u64),
     Ask(AskId, Wish),
     Read(AskId, KeyNumber),
+    /// There are others now: the view of that number.
+    View(usize),
     Tick,
 }
 
 struct Node {
     core: Option<Core>,
+    /// The last that it has heard of.
+    view: usize,
     clock: Clock,
     /// Counts its lives: what was meant for an earlier one does not reach it.
     life: u64,
@@ -53,7 +57,7 @@ struct Node {
 }
 
 /// Something that is going to happen.
-enum Coming {
+pub(crate) enum Coming {
     /// To a node, in one of its lives; in whichever it is in, if that is not said.
     To(NodeId, Option<u64>, Input),
     /// A node wakes up, unless it has said otherwise since.
@@ -66,6 +70,8 @@ enum Coming {
     Asks(usize),
     /// Something goes wrong.
     Fault,
+    /// Somebody comes or goes.
+    Changes,
     /// The weather is as usual again.
     Clears,
     /// Two nodes do not hear each other any more.
@@ -109,6 +115,8 @@ pub(crate) struct World {
     coming: BinaryHeap<Reverse<Entry>>,
     nodes: BTreeMap<NodeId, Node>,
     pub(crate) network: Network,
+    /// Who has been there, first to last.
+    views: Vec<View>,
     clients: Clients,
     pub(crate) partitions: Arc<PartitionMap>,
     out: Outbox,
@@ -121,7 +129,9 @@ impl World {
     pub(crate) fn new(scenario: Scenario, seed: u64) -> Self {
         let backends = of_kind(FIRST_BACKEND, scenario.backends);
         let partitions = PartitionMap::over(&backends).expect("there are some backends, and not too many");
+        let (caches, gateways) = (of_kind(FIRST_CACHE, scenario.caches), of_kind(FIRST_GATEWAY, scenario.gateways));
         let mut world = Self {
+            views: vec![view_of(&scenario, caches, gateways)],
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             now: Moment::default(),
             order: 0,
@@ -139,6 +149,7 @@ impl World {
             let clock = Clock::new(world.now, Moment::from_ns(world.rng.random_range(0..1 << 50)), 1_000_000);
             let node = Node {
                 core: None,
+                view: 0,
                 clock,
                 life: 0,
                 disk: Disk::default(),
@@ -156,9 +167,48 @@ impl World {
     }
 
     /// Something is going to happen after `after`.
-    fn come(&mut self, after: Span, coming: Coming) {
+    pub(crate) fn come(&mut self, after: Span, coming: Coming) {
         self.order += 1;
         self.coming.push(Reverse(Entry { at: self.now + after, order: self.order, coming }));
+    }
+
+    /// Who is there.
+    pub(crate) fn view(&self) -> &View {
+        self.views.last().expect("there is a first one")
+    }
+
+    /// These are there from now on; each node hears of it within `delay_max`.
+    pub(crate) fn set_view(&mut self, view: View, delay_max: Span) {
+        self.views.push(view);
+        self.report.members_changed += 1;
+        for name in self.names() {
+            let after = Span::from_ns(self.rng.random_range(0..=delay_max.ns()));
+            self.come(after, Coming::To(name, None, Input::View(self.views.len() - 1)));
+        }
+    }
+
+    fn is_there(&self, name: NodeId, view: usize) -> bool {
+        let View { caches, gateways, .. } = &self.views[view];
+        match name.0 {
+            FIRST_CACHE..FIRST_BACKEND => caches.contains(&name),
+            FIRST_GATEWAY.. => gateways.contains(&name),
+            _ => true,
+        }
+    }
+
+    /// A node that is up hears of a view, unless it knows a later one: it ends, if it is not in it.
+    fn hear_of(&mut self, name: NodeId, view: usize) {
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        if node.core.is_none() || view <= node.view {
+            return;
+        }
+        node.view = view;
+        if self.is_there(name, view) {
+            self.step(name, Input::View(view));
+        } else {
+            // Who is there again is started again.
+            self.crash(name, Span::from_s(1), false);
+        }
     }
 
     /// A node begins a life.
@@ -171,6 +221,7 @@ impl World {
         let core = self.core(name, now, unix, seed, state);
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.core = Some(core);
+        node.view = self.views.len() - 1;
         node.life += 1;
         node.wakes_at = None;
         self.step(name, Input::Tick);
@@ -277,6 +328,16 @@ impl World {
                     core.step(now, gateway::Happened::Ask(*id, key, Operation::Get(Get::PLAIN)), out);
                 }
             }
+            Input::View(number) => {
+                trace = chained(trace, &number.to_le_bytes());
+                let view = &self.views[*number];
+                match core {
+                    Core::Backend(core) => core.step(now, backend::Happened::View(view), out),
+                    Core::Cache(core) => core.step(now, Happened::View(view), out),
+                    Core::Controller(core) => core.step(now, Happened::View(view), out),
+                    Core::Gateway(core) => core.step(now, gateway::Happened::View(view), out),
+                }
+            }
             Input::Tick => match core {
                 Core::Backend(core) => core.step(now, backend::Happened::Tick, out),
                 Core::Cache(core) => core.step(now, Happened::Tick, out),
@@ -351,6 +412,8 @@ impl World {
                 if node.core.is_some() && node.paused_until > self.now {
                     let after = node.paused_until.since(self.now);
                     self.come(after, Coming::To(name, life, input));
+                } else if let Input::View(view) = input {
+                    self.hear_of(name, view);
                 } else {
                     self.step(name, input);
                 }
@@ -370,7 +433,7 @@ impl World {
                 }
             }
             Coming::Restart(name) => {
-                if self.nodes[&name].core.is_none() {
+                if self.nodes[&name].core.is_none() && self.is_there(name, self.views.len() - 1) {
                     self.start(name);
                 }
             }
@@ -387,7 +450,11 @@ impl World {
                 let gap = self.around(self.scenario.fault_every);
                 self.come(gap, Coming::Fault);
             }
-            Coming::Fault => {}
+            Coming::Changes if self.is_on => {
+                self.change_members();
+                self.changes_after_a_while();
+            }
+            Coming::Fault | Coming::Changes => {}
             Coming::Clears => {
                 self.network.weather = if self.is_on { Weather::USUAL } else { Weather::CLEAR };
                 self.nodes.values_mut().for_each(|node| node.failing = Failing { per_mille: 0 });
@@ -405,6 +472,13 @@ impl World {
     /// A time about as long, at random.
     fn around(&mut self, span: Span) -> Span {
         Span::from_ns(self.rng.random_range(0..=2 * span.ns()))
+    }
+
+    fn changes_after_a_while(&mut self) {
+        if let Some(every) = self.scenario.members_change_every {
+            let gap = self.around(every);
+            self.come(gap, Coming::Changes);
+        }
     }
 
     /// A client asks again after a while.
@@ -449,6 +523,7 @@ impl World {
         (0..self.scenario.clients).for_each(|client| self.think(client));
         let gap = self.around(self.scenario.fault_every);
         self.come(gap, Coming::Fault);
+        self.changes_after_a_while();
         self.run_until(self.now + span)
     }
 
@@ -463,6 +538,9 @@ impl World {
             node.failing = Failing { per_mille: 0 };
             node.stops_for = None;
             node.paused_until = node.paused_until.min(now);
+        }
+        if *self.view() != self.full_view() {
+            self.set_view(self.full_view(), Span::default());
         }
         let down: Vec<NodeId> =
             self.nodes.iter().filter(|(_, node)| node.core.is_none()).map(|(name, _)| *name).collect();

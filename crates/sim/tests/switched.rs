@@ -21,6 +21,8 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             assert!(report.cache_hits > 1_000 && report.cache_updates > 100, "{name}: {report:?}");
             let are_shared = report.two_phased > 20;
             assert!(are_shared == scenario.balances, "{name}: {report:?}");
+            let do_change = report.members_changed > 100;
+            assert!(do_change == scenario.members_change_every.is_some(), "{name}: {report:?}");
             charges += report.charges;
         }
     }
@@ -36,7 +38,11 @@ fn the_same_seed_is_the_same_run() {
 #[test]
 fn every_mutant_is_found_out() {
     for mutant in Mutant::ALL {
-        let scenario = named(if mutant == Mutant::R8 { "colliding" } else { "usual" });
+        let scenario = named(match mutant {
+            Mutant::R8 => "colliding",
+            Mutant::R2View => "moving",
+            _ => "usual",
+        });
         let scenario = Scenario { mutant: Some(mutant), ..scenario };
         let is_found = (0..100).any(|seed| matches!(run(&scenario, seed, RUN), Err(Failure::History { .. })));
         assert!(is_found, "{} was not found out", mutant.name());

@@ -31,7 +31,7 @@ use guira_routing::NodeId;
 use serde::Serialize;
 use std::sync::Arc;
 
-use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Outbox};
+use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Outbox, View};
 use cached::CachePeer;
 use clients::{Asked, Client};
 use flush::StateWork;
@@ -55,8 +55,10 @@ pub struct BackendConfig {
     pub me: NodeId,
     /// This life's number.
     pub incarnation: Incarnation,
-    /// Who may cache its keys. The same in every life, or a lease has passed in between.
+    /// Who may cache its keys. The same in every life, or a lease has passed in between, unless they change.
     pub caches: Vec<NodeId>,
+    /// Cache nodes and gateways change ([`Happened::View`]): one that begins waits for a whole lease, for who had one may be nobody any more.
+    pub caches_change: bool,
     /// Who may ask.
     pub gateways: Vec<NodeId>,
     /// How long a lease is. The same in every life, or none is shorter than those before it.
@@ -88,6 +90,8 @@ pub enum Happened<'e> {
     Written(Box<[u8]>, Result<Written, StoreError>),
     /// The store has written the state.
     StateWritten(Result<Written, StoreError>),
+    /// There are others now.
+    View(&'e View),
     /// Time has passed.
     Tick,
 }
@@ -196,11 +200,13 @@ impl Backend {
             Happened::Read(key, found) => self.on_read(now, key, found, out),
             Happened::Written(key, written) => self.on_written(now, key, written, out),
             Happened::StateWritten(written) => self.on_state_written(now, written.map(drop), out),
+            Happened::View(view) => self.on_view(view),
             Happened::Tick => {}
         }
         self.go_on_starting(now, out);
         self.go_on_with_state(now, out);
         self.end_lapsed(now, out);
+        self.forget_who_has_gone(now, out);
         self.report(now);
         self.emit(now, out);
     }
@@ -228,6 +234,16 @@ impl Backend {
         }
     }
 
+    /// Cache nodes and gateways have come or gone. Who has gone is given no lease any more, and is waited for until those that it had are over (R2).
+    fn on_view(&mut self, view: &View) {
+        self.config.caches.clone_from(&view.caches);
+        self.config.gateways.clone_from(&view.gateways);
+        self.clients.retain(|gateway, _| view.gateways.contains(gateway));
+        view.caches.iter().for_each(|cache| _ = self.caches.entry(*cache).or_default());
+        let gone = self.caches.iter_mut().filter(|(cache, _)| !view.caches.contains(cache));
+        gone.for_each(|(_, peer)| peer.end());
+    }
+
     /// Whether it serves: not before what earlier lives gave is void.
     pub fn serves(&self) -> bool {
         self.start.is_none()
@@ -235,10 +251,11 @@ impl Backend {
 
     fn go_on_starting(&mut self, now: Moment, out: &mut Outbox) {
         let Some(start) = &mut self.start else { return };
-        start.is_over |= start.unheard.is_empty() || now >= start.until || self.config.mutant == Some(Mutant::R2);
+        let all_are_heard = start.unheard.is_empty() && !self.config.caches_change;
+        start.is_over |= all_are_heard || now >= start.until || self.config.mutant == Some(Mutant::R2);
         if start.is_over && self.state.versions_reserved > self.last_version {
             self.start = None;
-        } else if !start.is_over && start.ask_at <= now {
+        } else if !start.is_over && !start.unheard.is_empty() && start.ask_at <= now {
             start.ask_at = now + VOID_AGAIN_AFTER;
             let void = Message::Void { incarnation: self.config.incarnation, up_to: Opening(0) };
             start.unheard.iter().for_each(|cache| out.send(*cache, &void));
@@ -258,8 +275,11 @@ impl Backend {
     /// When `step` has something to do, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
         // What has waited long enough waits for the store, which says when.
-        let starting = self.start.as_ref().filter(|start| !start.unheard.is_empty() && !start.is_over);
-        let starting = starting.map(|start| start.ask_at.min(start.until));
+        let starting = self.start.as_ref().filter(|start| !start.is_over).and_then(|start| {
+            let ask_at = (!start.unheard.is_empty()).then_some(start.ask_at);
+            let until = self.config.caches_change.then_some(start.until);
+            ask_at.map(|at| at.min(start.until)).or(until)
+        });
         let caches = self.caches.values().filter_map(|peer| peer.wake_at());
         [starting, Some(self.hot.wake_at()), self.state_work.wake_at()].into_iter().flatten().chain(caches).min()
     }

@@ -195,6 +195,8 @@ impl CacheNode {
     pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
         match happened {
             Happened::Message(from, message) => self.on_message(now, from, message, out),
+            // Backends say by their leases whether it is one of them.
+            Happened::View(view) => self.config.exchanges_per_s = view.exchanges_per_s,
             Happened::Tick => self.on_tick(now, out),
         }
         self.tell_rules(now, out);

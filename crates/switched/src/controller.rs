@@ -14,7 +14,7 @@ use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
 use guira_routing::{BudgetError, Choices, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
 
-use crate::{Body, Happened, Message, Outbox, told};
+use crate::{Body, Happened, Message, Outbox, View, told};
 use balance::{Balance, Order};
 
 pub use balance::MoveError;
@@ -103,8 +103,10 @@ impl Controller {
 
     /// Heeds what has happened; `now` was read after it had.
     pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
-        if let Happened::Message(from, message) = happened {
-            self.on_message(now, from, message, out);
+        match happened {
+            Happened::Message(from, message) => self.on_message(now, from, message, out),
+            Happened::View(view) => self.on_view(now, view),
+            Happened::Tick => {}
         }
         self.forget_the_silent(now);
         let orders = self.balance.go_on(now);
@@ -114,6 +116,20 @@ impl Controller {
             let session = peer.id;
             peer.link.emit(now, |frame| out.send(*node, &told(session, frame)));
         }
+    }
+
+    /// Cache nodes and gateways have come or gone: who has gone has no rules, and hears of none.
+    fn on_view(&mut self, now: Moment, view: &View) {
+        self.config.caches.clone_from(&view.caches);
+        self.config.gateways.clone_from(&view.gateways);
+        self.config.budget = view.budget;
+        self.plan.set_table_len_max(view.budget.table_len_max);
+        let is_there = |node: &NodeId| view.caches.contains(node) || view.gateways.contains(node);
+        let gone: Vec<NodeId> = self.peers.keys().copied().filter(|node| !is_there(node)).collect();
+        for node in gone {
+            self.forget(now, node);
+        }
+        self.balance.on_view(&view.homes, &view.caches);
     }
 
     fn is_gateway(&self, node: NodeId) -> bool {

@@ -27,7 +27,7 @@ use guira_routing::{Choices, KeyHash, NodeId, PartitionMap, RouteTable, RuleSink
 use serde::Serialize;
 
 use crate::{
-    AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said,
+    AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said, View,
     initiator::{Initiator, Turn},
 };
 use awaited::Awaited;
@@ -90,6 +90,8 @@ pub enum Happened<'e> {
     Flush(AskId),
     /// A message came.
     Message(NodeId, Message<'e>),
+    /// There are others now.
+    View(&'e View),
     /// Time has passed.
     Tick,
 }
@@ -176,8 +178,17 @@ impl Gateway {
             Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
             Happened::Flush(id) => self.on_flush(now, id, out),
             Happened::Message(from, message) => self.on_message(now, from, message, out),
+            Happened::View(view) => self.on_view(view),
             Happened::Tick => self.on_tick(now, out),
         }
+    }
+
+    /// Cache nodes have come or gone. What was asked of one that has gone is asked of its backend, as if it had fallen silent.
+    fn on_view(&mut self, view: &View) {
+        self.config.cache_of.clone_from(&view.cache_of);
+        self.routes.set_len_max(view.budget.table_len_max);
+        self.routes.retain_nodes(|cache| view.caches.contains(&cache));
+        self.suspects.retain(|cache, _| view.caches.contains(cache));
     }
 
     fn on_ask(&mut self, now: Moment, id: AskId, key: Key<'_>, operation: &Operation<'_>, out: &mut Outbox) {

@@ -2,13 +2,15 @@
 
 use guira_routing::NodeId;
 
-use crate::Message;
+use crate::{Message, View};
 
 /// What has happened to a member that has nothing but messages and time.
 #[derive(Debug)]
 pub enum Happened<'e> {
     /// A message came.
     Message(NodeId, Message<'e>),
+    /// There are others now.
+    View(&'e View),
     /// Time has passed.
     Tick,
 }

@@ -20,13 +20,17 @@ mod plain;
 mod room;
 mod service;
 
-use std::{fmt, io, marker::PhantomData, sync::mpsc};
+use std::{
+    fmt, io,
+    marker::PhantomData,
+    sync::{Arc, mpsc},
+};
 
-use guira_cluster::{Core, Counts, DriverError, DriverHandle, Poster, Transport};
+use guira_cluster::{Core, Counts, DriverError, DriverHandle, Members, Poster, Transport};
 use guira_item::Moment;
 use guira_routing::NodeId;
 
-use crate::{Message, Outbox};
+use crate::{Message, Outbox, View};
 
 pub use backend::{BackendHost, BackendMachine, BackendStatus, Completed};
 pub use cache::{CacheHost, CacheStatus};
@@ -48,6 +52,9 @@ pub trait Machine: Send + 'static {
 
     /// Another thread tells something.
     fn on_told(&mut self, now: Moment, told: Self::Told, transport: &mut Transport);
+
+    /// There are others now.
+    fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport);
 
     /// Time has passed.
     fn on_tick(&mut self, now: Moment, transport: &mut Transport);
@@ -75,6 +82,8 @@ type Look<M> = Box<dyn FnOnce(&M, Wire) + Send>;
 pub enum Local<M: Machine> {
     /// For the machine.
     Told(M::Told),
+    /// There are others now.
+    View(Arc<Members>, Box<View>),
     /// Somebody wants to know something.
     Look(Look<M>),
 }
@@ -83,10 +92,23 @@ impl<M: Machine> fmt::Debug for Local<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Told(_) => "Told",
+            Self::View(..) => "View",
             Self::Look(_) => "Look",
         })
     }
 }
+
+/// The machine has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it has ended")
+    }
+}
+
+impl std::error::Error for Ended {}
 
 /// A machine on its driver. Dropped, it is stopped.
 pub struct Host<M: Machine> {
@@ -112,6 +134,14 @@ impl<M: Machine> Host<M> {
         let look = Box::new(move |machine: &M, wire: Wire| drop(seen.send(look(machine, wire))));
         self.driver.post(Local::Look(look)).ok()?;
         see.recv().ok()
+    }
+
+    /// Says who there is from now on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn set_view(&self, members: Arc<Members>, view: View) -> Result<(), Ended> {
+        self.driver.post(Local::View(members, Box::new(view))).map_err(|_| Ended)
     }
 
     /// Whether its thread has not ended.
@@ -147,6 +177,10 @@ impl<M: Machine> Core for Hosted<M> {
     fn on_local(&mut self, now: Moment, local: Local<M>, transport: &mut Transport) {
         match local {
             Local::Told(told) => self.machine.on_told(now, told, transport),
+            Local::View(members, view) => {
+                transport.set_members(members);
+                self.machine.on_view(now, &view, transport);
+            }
             Local::Look(look) => {
                 look(&self.machine, Wire { transport: transport.counts(), undecodable: self.undecodable });
             }

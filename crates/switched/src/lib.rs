@@ -31,6 +31,7 @@ mod message;
 mod mutant;
 mod outbox;
 mod static_file;
+mod view;
 
 use guira_cluster::{Frame, SessionId};
 
@@ -41,6 +42,7 @@ pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessa
 pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, StoreCall};
 pub use static_file::{Life, Member, ReportsName, Role, StaticFile, StaticFileError, hash_of};
+pub use view::View;
 
 /// Bytes of a key and its value together that a cluster may be told to take: an item and what goes with it fit into a message.
 pub const ITEM_LEN_MAX: usize = 16 << 20;

@@ -7,6 +7,8 @@ pub enum Mutant {
     R1,
     /// A backend that was restarted serves at once, whatever cache nodes have of its earlier life.
     R2,
+    /// A cache node that is in no view any more is forgotten, with its leases.
+    R2View,
     /// A request that comes again is carried out again.
     R3,
     /// Cache nodes are told of a change before the store has it, and it is answered without them.
@@ -25,14 +27,25 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Self::R1, Self::R2, Self::R3, Self::R4, Self::R5, Self::R6Drop, Self::R6Lapse, Self::R7, Self::R8];
+    pub const ALL: [Self; 10] = [
+        Self::R1,
+        Self::R2,
+        Self::R2View,
+        Self::R3,
+        Self::R4,
+        Self::R5,
+        Self::R6Drop,
+        Self::R6Lapse,
+        Self::R7,
+        Self::R8,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::R1 => "r1",
             Self::R2 => "r2",
+            Self::R2View => "r2-view",
             Self::R3 => "r3",
             Self::R4 => "r4",
             Self::R5 => "r5",

@@ -41,7 +41,7 @@ use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, Rul
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN,
+    CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, View,
     backend::{BackendConfig, HotConfig, Reports},
     cache_node::CacheConfig,
     controller::ControllerConfig,
@@ -376,7 +376,15 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError::Members`].
     pub fn members(&self) -> Result<Members, StaticFileError> {
-        Members::new(EPOCH, self.members.iter().map(|member| (NodeId(member.id), member.address)))
+        self.members_in(EPOCH)
+    }
+
+    /// Everybody's place, in the view of that epoch.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Members`].
+    pub fn members_in(&self, epoch: Epoch) -> Result<Members, StaticFileError> {
+        Members::new(epoch, self.members.iter().map(|member| (NodeId(member.id), member.address)))
             .map_err(StaticFileError::Members)
     }
 
@@ -386,6 +394,38 @@ impl StaticFile {
     /// [`StaticFileError::Partitions`].
     pub fn partitions(&self) -> Result<PartitionMap, StaticFileError> {
         PartitionMap::over(&self.backends()).map_err(StaticFileError::Partitions)
+    }
+
+    /// Gives each backend a cache node that is there, so that all have as many of them, and as few backends as can be another one than they had; none, if
+    /// there is none.
+    pub fn spread_homes(&mut self) {
+        let caches = self.caches();
+        let mut homes = self.members.iter_mut().filter_map(|member| match &mut member.role {
+            Role::Backend { cache, .. } => Some(cache),
+            _ => None,
+        });
+        let mut homes: Vec<&mut Option<u16>> = homes.by_ref().collect();
+        let had = |cache: u16, homes: &[&mut Option<u16>]| homes.iter().filter(|home| ***home == Some(cache)).count();
+        let mut room: Vec<(u16, usize)> = caches.iter().map(|NodeId(cache)| (*cache, had(*cache, &homes))).collect();
+        // What is over a whole number stays with who has it.
+        room.sort_by_key(|(cache, had)| (std::cmp::Reverse(*had), *cache));
+        let (each, over) = (homes.len() / caches.len().max(1), homes.len() % caches.len().max(1));
+        for (at, (_, room)) in room.iter_mut().enumerate() {
+            *room = each + usize::from(at < over);
+        }
+        let mut take = |wanted: Option<u16>| {
+            let place = room.iter_mut().find(|(cache, room)| *room > 0 && wanted.is_none_or(|wanted| wanted == *cache));
+            place.map(|(cache, room)| {
+                *room -= 1;
+                *cache
+            })
+        };
+        for home in &mut homes {
+            **home = home.and_then(|cache| take(Some(cache)));
+        }
+        for home in homes {
+            *home = home.or_else(|| take(None));
+        }
     }
 
     /// What members know each other by.
@@ -414,6 +454,22 @@ impl StaticFile {
 
     fn hot(&self, seed: u64) -> HotConfig {
         HotConfig { reports: self.reports.reports(), burst_load_min: self.burst_load_min, seed, ..HotConfig::default() }
+    }
+
+    /// Who there is, for members that are running.
+    pub fn view(&self) -> View {
+        View {
+            caches: self.caches(),
+            gateways: self.gateways(),
+            cache_of: self.cache_of(),
+            homes: self.homes(),
+            budget: self.budget(),
+            exchanges_per_s: self.exchanges_per_s(),
+        }
+    }
+
+    fn exchanges_per_s(&self) -> f64 {
+        CacheConfig::exchanges(self.rules_per_s, self.caches().len())
     }
 
     /// What the controller is.
@@ -456,7 +512,7 @@ impl StaticFile {
             segment: hot.segment,
             alpha: hot.alpha,
             threshold_rank: THRESHOLD_RANK,
-            exchanges_per_s: CacheConfig::exchanges(self.rules_per_s, self.caches().len()),
+            exchanges_per_s: self.exchanges_per_s(),
             seed: life.seed,
             mutant: None,
         }
@@ -468,6 +524,7 @@ impl StaticFile {
             me,
             incarnation: life.incarnation,
             caches: self.caches(),
+            caches_change: false,
             gateways: self.gateways(),
             lease: self.lease(),
             drift: Drift::default(),
@@ -589,6 +646,32 @@ mod tests {
         assert_eq!((file.controller(), file.caches()), (NodeId(1), vec![NodeId(100)]));
         assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
         assert_eq!(file.members().map(|members| members.epoch()), Ok(EPOCH));
+    }
+
+    /// The cache nodes of backends, with those that there are.
+    fn spread(caches: &[u16], homes: &[Option<u16>]) -> Vec<Option<u16>> {
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let cache = |id: &u16| Member { id: *id, address, role: Role::Cache };
+        let backend = |(id, cache): (u16, &Option<u16>)| {
+            let role = Role::Backend { cache: *cache, store: memory(), store_limit: None, request_limit: None };
+            Member { id, address, role }
+        };
+        let members = caches.iter().map(cache).chain((1_000..).zip(homes).map(backend)).collect();
+        let mut file = StaticFile { members, ..StaticFile::default() };
+        file.spread_homes();
+        let of = |member: &Member| if let Role::Backend { cache, .. } = member.role { Some(cache) } else { None };
+        file.members.iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn homes_are_spread_and_few_change() {
+        let [a, b, c] = [1, 2, 3].map(Some);
+        assert_eq!(spread(&[1, 2], &[a, b, a, b, a]), [a, b, a, b, a]);
+        assert_eq!(spread(&[1, 2, 3], &[a, b, a, b, a, b]), [a, b, a, b, c, c]);
+        assert_eq!(spread(&[1, 2, 3], &[b, b, b, b, a]), [b, b, a, c, a]);
+        assert_eq!(spread(&[2], &[a, b, a, None]), [b; 4]);
+        assert_eq!(spread(&[1, 2], &[None; 3]), [a, a, b]);
+        assert_eq!(spread(&[], &[a, b, None]), [None; 3]);
     }
 
     #[test]

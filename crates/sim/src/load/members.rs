@@ -150,6 +150,7 @@ fn backend(scenario: &LoadScenario, at: usize, me: NodeId, caches: &[NodeId]) ->
         me,
         incarnation: INCARNATION,
         caches: caches.into(),
+        caches_change: false,
         gateways: vec![GATEWAY],
         lease: LEASE,
         drift: DRIFT,

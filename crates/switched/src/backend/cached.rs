@@ -90,7 +90,7 @@ impl CachePeer {
         self.last_opening
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.ended.extend(self.live.take());
     }
 
@@ -112,7 +112,8 @@ impl Backend {
         out: &mut Outbox,
     ) {
         let is_busy = self.start.is_some() || self.state_work.is_flushing();
-        let Some(peer) = self.caches.get_mut(&from).filter(|_| !is_busy) else { return };
+        let has_gone = !self.config.caches.contains(&from);
+        let Some(peer) = self.caches.get_mut(&from).filter(|_| !is_busy && !has_gone) else { return };
         let incarnation = self.config.incarnation;
         let session = SessionId { incarnation, opening };
         let is_new = opening > peer.last_opening;
@@ -339,6 +340,23 @@ impl Backend {
         }
         self.counts.lease_waits += released.len() as u64;
         for wait in released {
+            self.heard(now, wait.key, out);
+        }
+    }
+
+    /// Cache nodes that have gone are nobody any more once none of their leases may run.
+    pub(super) fn forget_who_has_gone(&mut self, now: Moment, out: &mut Outbox) {
+        let Self { caches, config, .. } = self;
+        if caches.len() == config.caches.len() {
+            return;
+        }
+        let waits_for_leases = config.mutant != Some(Mutant::R2View);
+        let stays = |cache: &NodeId, peer: &mut CachePeer| {
+            config.caches.contains(cache) || (waits_for_leases && peer.has_sessions())
+        };
+        let gone: Vec<_> = caches.extract_if(.., |cache, peer| !stays(cache, peer)).collect();
+        // Nobody, but for the fault.
+        for wait in gone.into_iter().flat_map(|(_, peer)| peer.ended).flat_map(|session| session.waits) {
             self.heard(now, wait.key, out);
         }
     }

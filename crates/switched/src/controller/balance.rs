@@ -148,6 +148,18 @@ impl Balance {
         }
     }
 
+    /// Backends have these homes now: what was at the home that they had before goes to the new one. A home that begins says itself that it has them.
+    pub(super) fn on_view(&mut self, homes: &BTreeMap<NodeId, NodeId>, caches: &[NodeId]) {
+        let before = std::mem::replace(&mut self.homes, homes.clone());
+        self.owners.retain(|backend, owner| homes.contains_key(backend) && caches.contains(owner));
+        for (backend, home) in homes {
+            let was_at_home = before.get(backend) == self.owners.get(backend) || !self.owners.contains_key(backend);
+            if before.get(backend) != Some(home) && was_at_home && self.told_by(*home).is_some() {
+                self.owners.insert(*backend, *home);
+            }
+        }
+    }
+
     /// A session with a cache node has begun. If no backend has a home nothing is ever said.
     pub(super) fn opened(&mut self, cache: NodeId) {
         if !self.homes.is_empty() {

@@ -15,7 +15,7 @@ use guira_routing::NodeId;
 
 use super::{Host, Local, Machine, Wire, pace::Pace, send_all};
 use crate::{
-    Message, Outbox, StoreCall,
+    Message, Outbox, StoreCall, View,
     backend::{Backend, BackendConfig, BackendCounts, Happened},
 };
 
@@ -224,6 +224,10 @@ impl<S: Store> Machine for BackendMachine<S> {
             self.way.on_read();
         }
         self.step(now, told.into(), transport);
+    }
+
+    fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
+        self.step(now, Happened::View(view), transport);
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {

@@ -9,7 +9,7 @@ use guira_routing::NodeId;
 
 use super::{Host, Machine, Wire, owed::Owed, send_all};
 use crate::{
-    AskId, Message, Outbox,
+    AskId, Message, Outbox, View,
     gateway::{Gateway, GatewayConfig, GatewayCounts, Happened},
 };
 
@@ -136,6 +136,10 @@ impl Machine for GatewayMachine {
                 }
             }
         }
+    }
+
+    fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
+        self.step(now, Happened::View(view), transport);
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {

@@ -7,7 +7,7 @@ use guira_item::Moment;
 use guira_routing::NodeId;
 
 use super::{Machine, controller::MoveWish, send_all};
-use crate::{Happened, Message, Outbox, cache_node::CacheNode, controller::Controller};
+use crate::{Happened, Message, Outbox, View, cache_node::CacheNode, controller::Controller};
 
 /// Such a core.
 pub trait Plain: Send + 'static {
@@ -84,6 +84,10 @@ impl<C: Plain> Machine for PlainMachine<C> {
     fn on_told(&mut self, now: Moment, told: C::Told, transport: &mut Transport) {
         self.core.on_told(now, told);
         self.step(now, Happened::Tick, transport);
+    }
+
+    fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
+        self.step(now, Happened::View(view), transport);
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {

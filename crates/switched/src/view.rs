@@ -1,0 +1,25 @@
+//! Who is there beside backends and the controller, where that changes while all serve (`docs/design/0024`).
+//!
+//! Always true: no answer depends on who has heard of which view. A backend gives leases to the cache nodes of its own view, and waits for those that it
+//! gave to others; all else costs a detour at most.
+
+use std::collections::BTreeMap;
+
+use guira_routing::{NodeId, RuleBudget};
+
+/// It.
+#[derive(Clone, PartialEq, Debug)]
+pub struct View {
+    /// The cache nodes, by number.
+    pub caches: Vec<NodeId>,
+    /// The gateways, by number.
+    pub gateways: Vec<NodeId>,
+    /// The cache nodes of backends that have one.
+    pub cache_of: BTreeMap<NodeId, NodeId>,
+    /// The same, where a backend's cache node may change: see [`ControllerConfig::homes`](crate::controller::ControllerConfig::homes).
+    pub homes: BTreeMap<NodeId, NodeId>,
+    /// What the switch takes.
+    pub budget: RuleBudget,
+    /// See [`CacheConfig::exchanges_per_s`](crate::cache_node::CacheConfig::exchanges_per_s).
+    pub exchanges_per_s: f64,
+}
