@@ -330,6 +330,35 @@ fn a_move_that_is_said_again_keeps_nothing_from_being_evened_out() {
 }
 
 #[test]
+fn backends_go_to_the_homes_that_they_have_in_another_view() {
+    let mut fleet = Fleet::new(6);
+    fleet.balance.load_min = 1_000.0;
+    [A, B].into_iter().for_each(|cache| fleet.begins(cache));
+    // C has never been there: A and B have its backends, and one of B's is elsewhere by an operator's wish.
+    (0..6).for_each(|_| fleet.round());
+    let orders = fleet.balance.move_to(backend(4), A).expect("both are there");
+    fleet.take(orders);
+    fleet.obey();
+    // C comes: it has what is its home from the beginning, in its own words.
+    fleet.begins(C);
+    (0..3).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(C), [backend(2), backend(5)]);
+    // B goes, and what was at home there has a home with C now, or with A.
+    let homes: BTreeMap<_, _> =
+        [(0, A), (1, C), (2, C), (3, A), (4, C), (5, C)].map(|(at, home)| (backend(at), home)).into();
+    fleet.dies(B);
+    fleet.balance.on_view(&homes, &[A, C]);
+    fleet.round();
+    assert_eq!(fleet.charge(C), [1, 2, 5].map(backend));
+    assert_eq!(fleet.charge(A), [0, 3, 4].map(backend), "where an operator wanted it");
+    // Homes change while all are there.
+    let homes = homes.into_iter().map(|(backend, home)| (backend, if home == A { C } else { A })).collect();
+    fleet.balance.on_view(&homes, &[A, C]);
+    (0..2).for_each(|_| fleet.round());
+    assert_eq!((fleet.charge(A), fleet.charge(C)), ([1, 2, 4, 5].map(backend).into(), [0, 3].map(backend).into()));
+}
+
+#[test]
 fn what_is_unknown_or_silent_is_moved_nowhere() {
     let mut fleet = Fleet::new(6);
     [A, B].into_iter().for_each(|cache| fleet.begins(cache));

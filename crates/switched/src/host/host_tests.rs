@@ -198,15 +198,20 @@ fn clock() -> super::ClockNow {
     Arc::new(move || Clock::starting_at(unix_s - u64::from(NOW.0)))
 }
 
-fn hits(cluster: &LocalCluster<MemoryStore>) -> u64 {
-    cluster.status().caches[0].expect("it runs").counts.hits
+fn hits(cluster: &LocalCluster<MemoryStore>, cache: usize) -> u64 {
+    cluster.status().caches[cache].expect("it runs").counts.hits
+}
+
+/// Asks until the first cache node answers.
+fn make_hot(cluster: &LocalCluster<MemoryStore>, client: &mut Client<'_>, name: &str) {
+    make_hot_at(cluster, client, name, 0);
 }
 
 /// Asks until a cache node answers.
-fn make_hot(cluster: &LocalCluster<MemoryStore>, client: &mut Client<'_>, name: &str) {
+fn make_hot_at(cluster: &LocalCluster<MemoryStore>, client: &mut Client<'_>, name: &str, cache: usize) {
     let deadline = Instant::now() + PATIENCE;
-    let before = hits(cluster);
-    while hits(cluster) < before + 100 {
+    let before = hits(cluster, cache);
+    while hits(cluster, cache) < before + 100 {
         assert!(Instant::now() < deadline, "it is not cached: {:#?}", cluster.status());
         for _ in 0..100 {
             client.ask(name, GET);
@@ -502,6 +507,39 @@ fn a_batch_that_nobody_waits_for_is_forgotten() {
     let mut other = Client::of(&service);
     drop(client);
     assert!(other.ask("other", set(b"v")).is_stored());
+}
+
+/// The second cache node is not told that it has gone: it serves what it may, and no more.
+#[test]
+fn a_cache_node_that_has_gone_is_waited_for_and_one_that_is_back_serves() {
+    let lease = Span::from_ms(500);
+    let config = LocalConfig { backends: 1, caches: 2, gateways: 1, lease, ..quick() };
+    let (mut cluster, service) = start(config);
+    let mut client = Client::of(&service);
+    assert!(client.ask("hot", set(b"0")).is_stored());
+    make_hot(&cluster, &mut client, "hot");
+    let whole = cluster.file().clone();
+    let cached = |cluster: &LocalCluster<MemoryStore>| cluster.status().backends[0].expect("it runs").cached_keys;
+    let waits = |cluster: &LocalCluster<MemoryStore>| cluster.status().backends[0].expect("it runs").counts.lease_waits;
+    for round in 1..4u32 {
+        cluster
+            .set_view(|file| {
+                file.members.retain(|member| member.id != 100);
+                file.spread_homes();
+            })
+            .expect("they run");
+        let before = waits(&cluster);
+        let value = round.to_string().into_bytes();
+        assert!(client.ask("hot", set(&value)).is_stored());
+        assert_eq!(client.ask("hot", GET).value(), value);
+        assert_eq!(waits(&cluster), before + 1, "the lease of who has gone");
+        // The other one is in charge of the backend now.
+        make_hot_at(&cluster, &mut client, "hot", 1);
+        cluster.set_view(|file| *file = whole.clone()).expect("they run");
+        make_hot(&cluster, &mut client, "hot");
+        assert!(cached(&cluster) > 0);
+        assert_eq!(client.ask("hot", GET).value(), value);
+    }
 }
 
 #[test]

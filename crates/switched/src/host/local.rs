@@ -8,13 +8,13 @@ use std::{
     sync::Arc,
 };
 
-use guira_cluster::{DriverError, Members, Sealer, Transport};
+use guira_cluster::{DriverError, Epoch, Members, Sealer, Transport};
 use guira_item::{Span, store::Store};
 use guira_routing::NodeId;
 
 use super::{
     BackendHost, BackendStatus, CacheHost, CacheStatus, Caller, CallerBounds, ClockNow, ControllerHost,
-    ControllerStatus, GatewayHost, GatewayService, GatewayStatus, ServiceConfig,
+    ControllerStatus, Ended, GatewayHost, GatewayService, GatewayStatus, ServiceConfig,
 };
 use crate::{
     CacheMode, ITEM_LEN_DEFAULT, Life, Member, Role, StaticFile,
@@ -98,6 +98,7 @@ pub struct LocalStatus {
 pub struct LocalCluster<S: Store> {
     config: LocalConfig,
     file: StaticFile,
+    epoch: Epoch,
     /// Of clients that are nowhere yet.
     clients: VecDeque<(NodeId, Transport)>,
     // In the order in which they end.
@@ -174,6 +175,7 @@ impl<S: Store> LocalCluster<S> {
             |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &partitions, a_life()));
         let gateway_hosts = gateways.iter().map(start_gateway).collect::<io::Result<_>>()?;
         Ok(Self {
+            epoch: Epoch(1),
             clients: clients.iter().copied().zip(transports).collect(),
             file,
             gateways: gateway_hosts,
@@ -193,6 +195,32 @@ impl<S: Store> LocalCluster<S> {
     /// A program before its first gateway; `None` without one.
     pub fn caller(&self, bounds: CallerBounds) -> Option<Caller> {
         self.gateways.first().map(|gateway| Caller::before(gateway, bounds))
+    }
+
+    /// Changes who is in the cluster, as far as its members know; who is no longer in it goes on, as if it had not heard of it.
+    ///
+    /// # Errors
+    /// What comes of it is no cluster, or somebody has ended.
+    pub fn set_view(&mut self, change: impl FnOnce(&mut StaticFile)) -> io::Result<()> {
+        let mut file = self.file.clone();
+        change(&mut file);
+        file.check().map_err(invalid)?;
+        self.epoch = Epoch(self.epoch.0 + 1);
+        let members = Arc::new(file.members_in(self.epoch).map_err(invalid)?);
+        let view = file.view();
+        let is_there = |node: &NodeId| file.member(*node).is_some();
+        let of = |kind: Range<u16>| kind.map(NodeId);
+        let caches = of(CACHES).zip(&self.caches).filter(|(node, _)| is_there(node));
+        let gateways = of(GATEWAYS).zip(&self.gateways).filter(|(node, _)| is_there(node));
+        let told =
+            caches.filter_map(|(_, host)| host.as_ref()).map(|host| host.set_view(members.clone(), view.clone()));
+        let told = told.chain(gateways.map(|(_, host)| host.set_view(members.clone(), view.clone())));
+        let told = told.chain(self.controller.iter().map(|host| host.set_view(members.clone(), view.clone())));
+        let backends = self.backends.iter().flatten();
+        let told = told.chain(backends.map(|host| host.set_view(members.clone(), view.clone())));
+        told.collect::<Result<(), Ended>>().map_err(io::Error::other)?;
+        self.file = file;
+        Ok(())
     }
 
     /// What its members know of each other.
@@ -250,7 +278,7 @@ impl<S: Store> LocalCluster<S> {
     /// # Errors
     /// One of them had ended by itself: the first.
     pub fn stop(self) -> Result<(), DriverError> {
-        let Self { config: _, file: _, clients: _, gateways, caches, controller, backends } = self;
+        let Self { config: _, file: _, epoch: _, clients: _, gateways, caches, controller, backends } = self;
         let ends = gateways.into_iter().map(GatewayHost::stop);
         let ends = ends.chain(caches.into_iter().flatten().map(CacheHost::stop));
         let ends = ends.chain(controller.map(ControllerHost::stop));
