@@ -1,0 +1,159 @@
+//! Who may come and go.
+//!
+//! Always true: backends and the controller stay as they are, since partitions follow from who the backends are; a cache node that comes takes no
+//! backend from another, and the backends of one that goes are shared out among those who stay.
+
+use std::collections::BTreeMap;
+
+use guira_switched::{Member, Role, StaticFile};
+
+/// Why a member of this role neither comes nor goes.
+fn stays(member: &Member) -> Option<String> {
+    match member.role {
+        Role::Backend { .. } => Some(format!("member {}: backends do not come and go yet", member.id)),
+        Role::Controller => Some(format!("member {}: the controller does not come and go yet", member.id)),
+        Role::Cache | Role::Gateway { .. } => None,
+    }
+}
+
+/// These come.
+pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), String> {
+    for member in members {
+        if let Some(why) = stays(member) {
+            return Err(why);
+        }
+        let ip = member.address.ip().to_canonical();
+        for other in &file.members {
+            if other.id == member.id {
+                return Err(format!("member {} is there already", member.id));
+            }
+            if other.address.ip().to_canonical() == ip && other.address.port() == member.address.port() {
+                return Err(format!("member {}: {} is where member {} is", member.id, member.address, other.id));
+            }
+        }
+        file.members.push(member.clone());
+    }
+    Ok(())
+}
+
+/// These go.
+pub(crate) fn remove(file: &mut StaticFile, ids: &[u16]) -> Result<(), String> {
+    for id in ids {
+        let at = file.members.iter().position(|member| member.id == *id);
+        let at = at.ok_or_else(|| format!("member {id} is not there"))?;
+        if let Some(why) = stays(&file.members[at]) {
+            return Err(why);
+        }
+        file.members.remove(at);
+    }
+    if file.gateways().is_empty() {
+        return Err("no gateway would be left: add another one first".into());
+    }
+    share_out(file);
+    Ok(())
+}
+
+/// Gives the backends whose cache node has gone to those that are left, to the one with the fewest first.
+fn share_out(file: &mut StaticFile) {
+    let mut backends_of: BTreeMap<u16, usize> = file.caches().into_iter().map(|cache| (cache.0, 0)).collect();
+    let mut homeless = Vec::new();
+    for member in &mut file.members {
+        let Role::Backend { cache, .. } = &mut member.role else { continue };
+        let Some(home) = *cache else { continue };
+        match backends_of.get_mut(&home) {
+            Some(count) => *count += 1,
+            None => homeless.push(cache),
+        }
+    }
+    for cache in homeless {
+        let fewest = backends_of.iter_mut().min_by_key(|(_, count)| **count);
+        *cache = fewest.map(|(home, count)| {
+            *count += 1;
+            *home
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_switched::CacheMode;
+
+    use super::*;
+
+    fn member(id: u16, role: Role) -> Member {
+        Member { id, address: ([127, 0, 0, 1], id).into(), role }
+    }
+
+    fn backend(id: u16, cache: Option<u16>) -> Member {
+        member(id, Role::Backend { cache, store: "memory".into(), store_limit: None, request_limit: None })
+    }
+
+    fn gateway(id: u16) -> Member {
+        member(id, Role::Gateway { listen: ([127, 0, 0, 1], 11_211).into(), cache_mode: CacheMode::default() })
+    }
+
+    fn cluster(caches: &[u16], homes: &[Option<u16>]) -> StaticFile {
+        let mut members = vec![member(1, Role::Controller), gateway(10_000)];
+        members.extend(caches.iter().map(|id| member(*id, Role::Cache)));
+        members.extend(homes.iter().zip(1_000..).map(|(cache, id)| backend(id, *cache)));
+        let file = StaticFile { secret: "0123456789abcdef".into(), members, ..StaticFile::default() };
+        file.check().expect("a cluster");
+        file
+    }
+
+    fn homes(file: &StaticFile) -> Vec<Option<u16>> {
+        let home = |member: &Member| match member.role {
+            Role::Backend { cache, .. } => Some(cache),
+            _ => None,
+        };
+        file.members.iter().filter_map(home).collect()
+    }
+
+    #[test]
+    fn backends_of_a_cache_node_that_goes_are_shared_out_evenly() {
+        let (a, b, c) = (Some(100), Some(101), Some(102));
+        let mut file = cluster(&[100, 101, 102], &[a, a, a, b, b, c, None, a]);
+        remove(&mut file, &[100]).expect("it goes");
+        file.check().expect("a cluster");
+        assert_eq!(homes(&file), [c, b, c, b, b, c, None, b]);
+        remove(&mut file, &[101, 102]).expect("they go");
+        file.check().expect("a cluster");
+        assert_eq!(homes(&file), [None; 8]);
+    }
+
+    #[test]
+    fn who_comes_takes_nothing_from_others() {
+        let mut file = cluster(&[100], &[Some(100), None]);
+        add(&mut file, &[member(101, Role::Cache), gateway(10_001)]).expect("they come");
+        file.check().expect("a cluster");
+        assert_eq!(homes(&file), [Some(100), None]);
+        assert_eq!((file.caches().len(), file.gateways().len()), (2, 2));
+    }
+
+    #[test]
+    fn what_is_not_done_is_said_in_a_line() {
+        let elsewhere = |address: &str, member: Member| Member { address: address.parse().expect("one"), ..member };
+        let cache = |id| member(id, Role::Cache);
+        for (members, says) in [
+            (vec![cache(100)], "member 100 is there already"),
+            (vec![cache(101), cache(101)], "member 101 is there already"),
+            (vec![elsewhere("127.0.0.1:100", cache(7))], "member 7: 127.0.0.1:100 is where member 100 is"),
+            (vec![elsewhere("[::ffff:127.0.0.1]:100", cache(7))], "member 7: [::ffff:127.0.0.1]:100 is where"),
+            (vec![backend(1_001, None)], "member 1001: backends do not come and go yet"),
+            (vec![member(2, Role::Controller)], "member 2: the controller does not"),
+        ] {
+            let told = add(&mut cluster(&[100], &[None]), &members).expect_err(says);
+            assert!(told.starts_with(says), "{told}");
+        }
+        for (ids, says) in [
+            (vec![7], "member 7 is not there"),
+            (vec![100, 100], "member 100 is not there"),
+            (vec![1_000], "member 1000: backends do not come and go yet"),
+            (vec![1], "member 1: the controller does not"),
+            (vec![10_000], "no gateway would be left"),
+        ] {
+            let told = remove(&mut cluster(&[100], &[None]), &ids).expect_err(says);
+            assert!(told.starts_with(says), "{told}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Who of etcd is spoken with: one host at a time, and another one when that does not answer.
+//!
+//! ```text
+//! host 0 -- no answer in an attempt's time --> host 1 -- no answer --> (all were asked: a pause) host 0 -- ...
+//! ```
+//! Always true: a connection over which an answer did not come in time is not used again; an attempt takes a bounded time, whoever is silent.
+
+use std::{error::Error as _, future::Future, time::Duration};
+
+use etcd_client::{Client, ConnectOptions, Error};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::{EtcdError, Place};
+
+/// How long an operation takes at most. A member of etcd that fails is replaced within a second or two.
+pub(crate) const OPERATION: Duration = Duration::from_secs(5);
+
+/// How long one host is waited for at most, so that another is asked within the operation.
+const ATTEMPT_MAX: Duration = Duration::from_secs(2);
+
+/// The pause after all hosts were asked in vain: it doubles up to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(400));
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It may come from another host, or later. Whether what was asked for was done is not known.
+    Away(String),
+    /// Who asks has to say who he is.
+    Denied(String),
+    /// It is not done.
+    Refused(String),
+    /// The lease is no more.
+    LeaseLost,
+}
+
+impl Failure {
+    /// What is told, if the operation ends with it.
+    pub(crate) fn into_error(self, link: &Link) -> EtcdError {
+        match self {
+            Self::Away(why) => EtcdError::Unreachable { hosts: link.hosts.join(","), why },
+            Self::Denied(why) => EtcdError::Denied(why),
+            Self::Refused(why) => EtcdError::Refused(why),
+            Self::LeaseLost => EtcdError::Refused("the lease is no more".into()),
+        }
+    }
+
+    /// What was said, in a line.
+    pub(crate) fn why(self) -> String {
+        match self {
+            Self::Away(why) | Self::Denied(why) | Self::Refused(why) => why,
+            Self::LeaseLost => "the lease is no more".into(),
+        }
+    }
+}
+
+/// gRPC's numbers for what is not a matter of time.
+mod code {
+    pub(super) const INVALID_ARGUMENT: i32 = 3;
+    pub(super) const NOT_FOUND: i32 = 5;
+    pub(super) const PERMISSION_DENIED: i32 = 7;
+    pub(super) const RESOURCE_EXHAUSTED: i32 = 8;
+    pub(super) const FAILED_PRECONDITION: i32 = 9;
+    pub(super) const OUT_OF_RANGE: i32 = 11;
+    pub(super) const UNIMPLEMENTED: i32 = 12;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
+}
+
+/// What etcd says to who gives no name where it wants one: an invalid argument, among others.
+const NO_USER: &str = "user name is empty";
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let Error::GRpcStatus(status) = &error else {
+            return match error {
+                Error::LeaseKeepAliveError(_) => Self::LeaseLost,
+                other => Self::Away(line(&other.to_string())),
+            };
+        };
+        // The first cause says what it was: that a connection was refused, for instance.
+        let mut cause = status.source();
+        while let Some(deeper) = cause.and_then(|cause| cause.source()) {
+            cause = Some(deeper);
+        }
+        let why = line(&cause.map_or_else(|| status.message().to_owned(), |cause| cause.to_string()));
+        match i32::from(status.code()) {
+            code::PERMISSION_DENIED | code::UNAUTHENTICATED => Self::Denied(why),
+            code::INVALID_ARGUMENT if status.message().contains(NO_USER) => Self::Denied(why),
+            code::INVALID_ARGUMENT
+            | code::NOT_FOUND
+            | code::RESOURCE_EXHAUSTED
+            | code::FAILED_PRECONDITION
+            | code::OUT_OF_RANGE
+            | code::UNIMPLEMENTED => Self::Refused(why),
+            _ => Self::Away(why),
+        }
+    }
+}
+
+fn line(text: &str) -> String {
+    text.replace('\n', ", ")
+}
+
+/// Hosts of etcd, and a connection to one of them.
+pub(crate) struct Link {
+    hosts: Vec<String>,
+    at: usize,
+    client: Option<Client>,
+}
+
+impl Link {
+    pub(crate) fn to(place: &Place) -> Self {
+        Self { hosts: place.hosts().to_vec(), at: 0, client: None }
+    }
+
+    fn attempt(&self) -> Duration {
+        ATTEMPT_MAX.min(OPERATION / (self.hosts.len() as u32 + 1))
+    }
+
+    /// From now on another host is asked, if there is one, and over a new connection in any case.
+    pub(crate) fn turn(&mut self) {
+        self.client = None;
+        self.at = (self.at + 1) % self.hosts.len();
+    }
+
+    /// Asks the host whose turn it is, once.
+    pub(crate) async fn once<T, F>(&mut self, ask: impl FnOnce(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let attempt = self.attempt();
+        if self.client.is_none() {
+            // A host that has no leader is no better than none.
+            let options = ConnectOptions::new().with_connect_timeout(attempt).with_require_leader(true);
+            // Nothing is said to the host yet.
+            self.client = Some(Client::connect([&self.hosts[self.at]], Some(options)).await?);
+        }
+        match &self.client {
+            Some(client) => bounded(attempt, ask(client.clone())).await,
+            None => Err(Failure::Away("no connection".into())),
+        }
+    }
+
+    /// Waits for something that the host whose turn it is has to say.
+    pub(crate) async fn wait<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        bounded(self.attempt(), answer).await
+    }
+
+    /// Asks one host after the other, until one answers or it is too late: what may be asked twice.
+    pub(crate) async fn ask<T, F>(&mut self, until: Instant, ask: impl Fn(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut pauses = self.pauses(until);
+        loop {
+            match self.once(&ask).await {
+                Err(Failure::Away(why)) => {
+                    if !pauses.pause(self).await {
+                        return Err(Failure::Away(why));
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub(crate) fn pauses(&self, until: Instant) -> Pauses {
+        Pauses { until, asked: 0, pause: PAUSES.0 }
+    }
+}
+
+async fn bounded<T>(attempt: Duration, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    match timeout(attempt, answer).await {
+        Ok(answer) => answer.map_err(Failure::from),
+        Err(_) => Err(Failure::Away(format!("no answer within {} ms", attempt.as_millis()))),
+    }
+}
+
+/// From one host to the next, with a pause when all were asked.
+pub(crate) struct Pauses {
+    until: Instant,
+    asked: usize,
+    pause: Duration,
+}
+
+impl Pauses {
+    /// Turns to the next host; false if it is too late for that.
+    pub(crate) async fn pause(&mut self, link: &mut Link) -> bool {
+        link.turn();
+        self.asked += 1;
+        if self.asked.is_multiple_of(link.hosts.len()) {
+            sleep_until(self.until.min(Instant::now() + self.pause)).await;
+            self.pause = PAUSES.1.min(self.pause * 2);
+        }
+        Instant::now() < self.until
+    }
+}
