@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// A whole cluster on this machine: start it, look at it, take it down
     Cluster(cluster::Arguments),
     /// One member of a cluster
-    Node(node::Arguments),
+    Node(Box<node::Arguments>),
     /// Simulate a cluster under faults, and check every answer
     Sim(sim::Arguments),
     /// Check a cluster in every order of what can happen, within bounds

@@ -7,6 +7,7 @@ mod bench;
 mod cli;
 mod cluster;
 mod config_file;
+mod coordinator;
 mod cores;
 mod daemon;
 mod engine;

@@ -1,15 +1,16 @@
-//! `guira node`: one member of a cluster, as a file says it is.
+//! `guira node`: one member of a cluster, as its coordinator says it is.
 
 use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc::RecvTimeoutError},
+    sync::{Arc, OnceLock, mpsc::RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-use guira_cluster::{DriverError, LineSocket, Sealer, Transport, unix_now};
+use guira_cluster::{Epoch, LineSocket, Sealer, Transport, unix_now};
+use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
 use guira_item::{Clock, store::Store};
 use guira_persist::{
     Limit, Limited, MemoryStore,
@@ -19,15 +20,24 @@ use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
     Life, Member, Role, StaticFile,
-    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, ServiceConfig},
+    backend::BackendConfig,
+    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, Host, Machine, ServiceConfig},
 };
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
-use crate::{rest::RestArguments, serve::files_of_the_server, with_parent::end_with};
+use crate::{
+    coordinator::{Coordinator, read_secret},
+    rest::RestArguments,
+    serve::files_of_the_server,
+    with_parent::end_with,
+};
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What is said of a core that has panicked.
+const ENDED_BY_ITSELF: &str = "it has ended by itself; please report the lines above";
 
 /// The hottest keys that are told of.
 const HOTTEST: usize = 10;
@@ -35,13 +45,16 @@ const HOTTEST: usize = 10;
 /// Which member.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Who is in the cluster: static:FILE
+    /// Where it stands who is in the cluster: static:FILE or etcd:HOST:PORT,...[/NAME]
     #[arg(long)]
-    coordinator: String,
-    /// The member's number in the file
+    coordinator: Coordinator,
+    /// A file with what members know each other by, which is not in etcd
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// The member's number
     #[arg(long)]
     id: u16,
-    /// What it is, to be sure that the file says so too
+    /// What it is, to be sure that the coordinator says so too
     #[arg(long, value_parser = ["controller", "cache", "backend", "gateway"])]
     role: Option<String>,
     /// Threads that serve clients, of a gateway
@@ -70,29 +83,87 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         end_with(parent)?;
     }
     let coordinator = &arguments.coordinator;
-    let path = match coordinator.split_once(':') {
-        Some(("static", path)) if !path.is_empty() => Path::new(path),
-        Some(("etcd", _)) => {
-            return Err(format!("--coordinator {coordinator}: etcd is not supported yet, use static:FILE"));
+    let (file, kept) = match (coordinator, &arguments.secret_file) {
+        (Coordinator::Static(path), None) => (read(path)?, None),
+        (Coordinator::Static(_), Some(_)) => {
+            return Err("--secret-file: the secret is in the file of --coordinator".into());
         }
-        _ => return Err(format!("--coordinator {coordinator}: write static:FILE")),
+        (Coordinator::Etcd(_), None) => {
+            return Err(format!("--coordinator {coordinator}: give --secret-file FILE, too"));
+        }
+        (Coordinator::Etcd(place), Some(path)) => {
+            let secret = read_secret(path)?;
+            let etcd = Etcd::connect(place).map_err(|error| error.to_string())?;
+            let View { epoch, file } = etcd.read(&secret).map_err(|error| error.to_string())?;
+            (file, Some(Kept { etcd, epoch, secret }))
+        }
     };
-    let file = read(path)?;
     let me = NodeId(arguments.id);
-    let member = file.member(me).ok_or_else(|| format!("--id {}: {} has no such member", me.0, path.display()))?;
+    let member = file.member(me).ok_or_else(|| format!("--id {}: {coordinator} has no such member", me.0))?;
     if let Some(role) = arguments.role.as_ref().filter(|role| **role != member.role.name()) {
         return Err(format!("--role {role}: member {} is a {}", me.0, member.role.name()));
     }
     if let Some(address) = arguments.rest.address().filter(|_| member.role != Role::Controller) {
         return Err(format!("--rest {address}: member {} is a {}, only a controller has it", me.0, member.role.name()));
     }
-    Start { file: &file, member, arguments }.run(signals)
+    Start { file: &file, member, arguments }.run(kept, signals)
 }
 
 /// Reads a cluster's file.
 pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     StaticFile::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What is known of a cluster that may change.
+struct Kept {
+    etcd: Etcd,
+    epoch: Epoch,
+    secret: String,
+}
+
+impl Kept {
+    /// Has a member say that it is alive, and hear of who is there; what is said last is why it is to end.
+    fn follow<M: Machine>(
+        self,
+        me: NodeId,
+        life: Life,
+        host: &Arc<Host<M>>,
+        ends: &Arc<Ends>,
+    ) -> Result<Following, String> {
+        let Self { etcd, epoch, secret } = self;
+        let follower = Follower { me, life: life.incarnation, seen: epoch, secret };
+        let (host, ends) = (Arc::downgrade(host), Arc::clone(ends));
+        let told = move |told| match told {
+            Told::View(View { epoch, file }) => match file.members_in(epoch) {
+                // Who has ended is not told.
+                Ok(members) => drop(host.upgrade().map(|host| host.set_view(members.into(), file.view()))),
+                Err(error) => eprintln!("guira: who is in the cluster stays as it was: {error}"),
+            },
+            Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
+            Told::Removed => {
+                eprintln!("guira: member {} is not in the cluster any more, and ends", me.0);
+                ends.end(Ok(()));
+            }
+            Told::Outlived { .. } => ends.end(Err(format!("another process is member {} now", me.0))),
+        };
+        etcd.follow(follower, FollowOptions::default(), told).map_err(|error| error.to_string())
+    }
+}
+
+/// Why a member is to end that nobody has stopped.
+#[derive(Default)]
+struct Ends(OnceLock<Result<(), String>>);
+
+impl Ends {
+    fn end(&self, why: Result<(), String>) {
+        // The first reason is the one.
+        let _ = self.0.set(why);
+    }
+
+    fn why(&self) -> Result<(), String> {
+        self.0.get().cloned().unwrap_or(Ok(()))
+    }
 }
 
 /// A member that is to start.
@@ -112,14 +183,15 @@ impl Start<'_> {
         Life::begin(self.arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))
     }
 
-    fn transport(&self) -> Result<Transport, String> {
-        let members = self.file.members().map_err(|error| error.to_string())?;
+    fn transport(&self, kept: Option<&Kept>) -> Result<Transport, String> {
+        let members =
+            self.file.members_in(kept.map_or(Epoch(1), |kept| kept.epoch)).map_err(|error| error.to_string())?;
         let sealer = Sealer::new(&self.file.secret(), self.me());
         let address = self.member.address;
         Transport::bind(address, sealer, Arc::new(members)).map_err(|error| format!("cannot bind {address}: {error}"))
     }
 
-    fn run(&self, signals: CaughtSignals) -> Result<(), String> {
+    fn run(&self, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
         let cannot = |error: io::Error| format!("cannot start: {error}");
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
         match &self.member.role {
@@ -128,59 +200,45 @@ impl Start<'_> {
                 if self.arguments.rest.is_overheard() {
                     eprintln!("guira: --rest: whoever can listen on the way there learns the token");
                 }
-                let transport = self.transport()?;
-                let config = self.file.controller_config(self.life()?);
+                let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
+                let config = self.file.controller_config(life);
                 let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(
-                    signals,
-                    host,
-                    ControllerHost::runs,
-                    |host| {
-                        host.status().map(|status| {
-                            json!({
-                                "rules": status.rules,
-                                "installs": status.counts.installs,
-                                "deletions": status.counts.deletions,
-                                "charges": status.counts.charges,
-                            })
+                self.serve(signals, host, (kept, life), |host| {
+                    host.status().map(|status| {
+                        json!({
+                            "rules": status.rules,
+                            "installs": status.counts.installs,
+                            "deletions": status.counts.deletions,
+                            "charges": status.counts.charges,
                         })
-                    },
-                    ControllerHost::stop,
-                )
+                    })
+                })
             }
             Role::Cache => {
-                let transport = self.transport()?;
-                let config = self.file.cache_config(self.me(), &partitions, self.life()?);
+                let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
+                let config = self.file.cache_config(self.me(), &partitions, life);
                 let host = CacheHost::start(transport, config).map_err(cannot)?;
-                self.serve(
-                    signals,
-                    host,
-                    CacheHost::runs,
-                    |host| {
-                        let hottest: Vec<Value> = host
-                            .hottest(HOTTEST)
-                            .into_iter()
-                            .map(
-                                |(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }),
-                            )
-                            .collect();
-                        host.status().map(|status| {
-                            json!({
-                                "backends": status.backends,
-                                "items": status.items,
-                                "hits": status.counts.hits,
-                                "misses": status.counts.misses,
-                                "admitted": status.counts.admitted,
-                                "evicted": status.counts.evicted,
-                                "updated": status.counts.updated,
-                                "held": status.counts.held,
-                                "hottest": hottest,
-                            })
+                self.serve(signals, host, (kept, life), |host| {
+                    let hottest: Vec<Value> = host
+                        .hottest(HOTTEST)
+                        .into_iter()
+                        .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
+                        .collect();
+                    host.status().map(|status| {
+                        json!({
+                            "backends": status.backends,
+                            "items": status.items,
+                            "hits": status.counts.hits,
+                            "misses": status.counts.misses,
+                            "admitted": status.counts.admitted,
+                            "evicted": status.counts.evicted,
+                            "updated": status.counts.updated,
+                            "held": status.counts.held,
+                            "hottest": hottest,
                         })
-                    },
-                    CacheHost::stop,
-                )
+                    })
+                })
             }
             Role::Backend { store, store_limit, .. } => {
                 let limit = store_limit.map(|limit| {
@@ -189,18 +247,18 @@ impl Start<'_> {
                 let limit = limit.transpose()?;
                 match store.split_once(':') {
                     None if store == "memory" => {
-                        self.backend(signals, Arc::new(MemoryStore::default()), limit, |_| Ok(()))
+                        self.backend(signals, kept, Arc::new(MemoryStore::default()), limit, |_| Ok(()))
                     }
                     Some(("rocksdb", path)) if !path.is_empty() => {
                         let store = self.open(Path::new(path)).map_err(|told| format!("store {store}: {told}"))?;
-                        self.backend(signals, Arc::new(store), limit, |store| {
+                        self.backend(signals, kept, Arc::new(store), limit, |store| {
                             store.shut().map_err(|error| error.to_string())
                         })
                     }
                     _ => Err(format!("store {store}: write memory or rocksdb:PATH")),
                 }
             }
-            Role::Gateway { listen, .. } => self.gateway(*listen, signals),
+            Role::Gateway { listen, .. } => self.gateway(*listen, kept, signals),
         }
     }
 
@@ -217,47 +275,42 @@ impl Start<'_> {
     fn backend<S: Store>(
         &self,
         signals: CaughtSignals,
+        kept: Option<Kept>,
         store: Arc<S>,
         limit: Option<Limit>,
         shut: impl FnOnce(&S) -> Result<(), String>,
     ) -> Result<(), String> {
         let limited = Limited::new(Arc::clone(&store), limit).map_err(|error| format!("cannot start: {error}"))?;
         let limited = Arc::new(limited);
-        let transport = self.transport()?;
-        let config = self.file.backend_config(self.me(), self.life()?);
+        let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
+        let config = BackendConfig { caches_change: kept.is_some(), ..self.file.backend_config(self.me(), life) };
         let request_limit = match &self.member.role {
             Role::Backend { request_limit, .. } => *request_limit,
             _ => None,
         };
         let host = BackendHost::start_paced(transport, config, Arc::clone(&limited), request_limit);
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
-        let served = self.serve(
-            signals,
-            host,
-            BackendHost::runs,
-            |host| {
-                host.status().map(|status| {
-                    json!({
-                        "serves": status.serves,
-                        "operations": status.counts.operations,
-                        "load_per_s": status.load_per_s,
-                        "cached_keys": status.cached_keys,
-                        "fetches": status.counts.fetches,
-                        "bursts": status.counts.bursts,
-                        "updates": status.counts.updates,
-                        "spreads": status.counts.spreads,
-                        "two_phased": status.counts.two_phased,
-                        "lease_waits": status.counts.lease_waits,
-                    })
+        let served = self.serve(signals, host, (kept, life), |host| {
+            host.status().map(|status| {
+                json!({
+                    "serves": status.serves,
+                    "operations": status.counts.operations,
+                    "load_per_s": status.load_per_s,
+                    "cached_keys": status.cached_keys,
+                    "fetches": status.counts.fetches,
+                    "bursts": status.counts.bursts,
+                    "updates": status.counts.updates,
+                    "spreads": status.counts.spreads,
+                    "two_phased": status.counts.two_phased,
+                    "lease_waits": status.counts.lease_waits,
                 })
-            },
-            BackendHost::stop,
-        );
+            })
+        });
         limited.shut();
         served.and(shut(&store))
     }
 
-    fn gateway(&self, listen: SocketAddr, signals: CaughtSignals) -> Result<(), String> {
+    fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
         let Arguments { threads, conn_limit, .. } = *self.arguments;
         if !(1..=1024).contains(&threads) {
             return Err(format!("-t {threads}: from 1 to 1024 threads"));
@@ -274,8 +327,8 @@ impl Start<'_> {
         };
         allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
         let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
-        let transport = self.transport()?;
-        let config = self.file.gateway_config(self.me(), &partitions, self.life()?);
+        let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
+        let config = self.file.gateway_config(self.me(), &partitions, life);
         let host = GatewayHost::start(transport, config).map_err(|error| format!("cannot start: {error}"))?;
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
@@ -299,10 +352,12 @@ impl Start<'_> {
                 })
             })
         })?;
+        let ends = Arc::new(Ends::default());
+        let following = kept.map(|kept| kept.follow(self.me(), life, &host, &ends)).transpose()?;
         let stopper = server.stopper();
-        let watched = Arc::downgrade(&host);
+        let (watched, told) = (Arc::downgrade(&host), Arc::clone(&ends));
         let watch = move || {
-            while watched.upgrade().is_some_and(|host| host.runs()) {
+            while told.0.get().is_none() && watched.upgrade().is_some_and(|host| host.runs()) {
                 thread::park_timeout(LOOK_EVERY);
             }
             stopper.stop_now();
@@ -312,30 +367,32 @@ impl Start<'_> {
             .spawn(watch)
             .map_err(|error| format!("cannot start: {error}"))?;
         let ended = server.join().map_err(|error| error.to_string());
-        drop(socket);
-        if host.runs() { ended } else { Err("it has ended by itself; please report the lines above".into()) }
+        drop((socket, following));
+        if host.runs() { ended.and(ends.why()) } else { Err(ENDED_BY_ITSELF.into()) }
     }
 
-    /// Serves until a signal comes.
-    fn serve<H: Send + Sync + 'static>(
+    /// Serves until a signal comes, or the member is to end.
+    fn serve<M: Machine>(
         &self,
         signals: CaughtSignals,
-        host: impl Into<Arc<H>>,
-        runs: fn(&H) -> bool,
-        status: impl Fn(&H) -> Option<Value> + Send + 'static,
-        stop: impl FnOnce(H) -> Result<(), DriverError>,
+        host: impl Into<Arc<Host<M>>>,
+        (kept, life): (Option<Kept>, Life),
+        status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
     ) -> Result<(), String> {
         let host = host.into();
+        let ends = Arc::new(Ends::default());
+        let following = kept.map(|kept| kept.follow(self.me(), life, &host, &ends)).transpose()?;
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
         let ended = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
         // A host that has ended by itself is to be started again by whoever has started this process.
-        while runs(&host) && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
-        let ended_by_itself = !runs(&host);
-        drop(socket);
+        let goes_on = || host.runs() && ends.0.get().is_none();
+        while goes_on() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
+        let ended_by_itself = !host.runs();
+        drop((socket, following));
         // Who asks how it is has it for a moment.
-        Arc::into_inner(host).map_or(Ok(()), |host| stop(host).map_err(|error| error.to_string()))?;
-        if ended_by_itself { Err("it has ended by itself; please report the lines above".into()) } else { Ok(()) }
+        Arc::into_inner(host).map_or(Ok(()), |host| host.stop().map_err(|error| error.to_string()))?;
+        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ends.why() }
     }
 
     fn socket(&self, status: impl Fn() -> Option<Value> + Send + 'static) -> Result<Option<LineSocket>, String> {

@@ -197,10 +197,10 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         Scenario {
             name: "departures",
             about: "the backend hears that its cache node has gone, which goes on serving what it may",
-            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 2, 2))],
+            clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
             sessions_max: bounds.of(0, 1, 2),
-            ticks_max: bounds.of(Some(2), None, None),
-            faults: Faults { departures: bounds.of(1, 1, 2), losses: bounds.of(Some(0), Some(1), None), ..base.faults },
+            ticks_max: bounds.of(Some(2), Some(4), None),
+            faults: Faults { departures: bounds.of(1, 1, 2), ..none },
             ..base
         },
     ]
