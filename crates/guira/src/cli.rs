@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Health(health::Arguments),
     /// Look at the store of a server, copy it, fill it
     Store(store_tools::Arguments),
-    /// A whole cluster on this machine: start it, look at it, take it down
+    /// A whole cluster on this machine: start it, look at it, take it down; and who is in one that etcd keeps
     Cluster(cluster::Arguments),
     /// One member of a cluster
     Node(Box<node::Arguments>),

@@ -1,4 +1,4 @@
-//! `guira cluster`: a whole cluster on this machine, each member a process of its own.
+//! `guira cluster`: a whole cluster on this machine, each member a process of its own; and who is in one that a coordinator keeps (`coordinated`).
 //!
 //! ```text
 //! FOLDER/cluster.toml    who the members are (for `guira node --coordinator static:`)
@@ -8,6 +8,7 @@
 //!        backend-N/      its items
 //! ```
 
+mod coordinated;
 mod processes;
 mod table;
 
@@ -65,6 +66,14 @@ enum What {
     Status(At),
     /// Take it down
     Down(At),
+    /// Make one whose members etcd keeps
+    Create(coordinated::Create),
+    /// Add members to one that etcd keeps
+    Add(coordinated::Add),
+    /// Remove members from one that etcd keeps
+    Remove(coordinated::Remove),
+    /// Tell who is in one that etcd keeps, and who of them is alive
+    Members(coordinated::Members),
 }
 
 /// Which cluster.
@@ -146,6 +155,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         What::Up(up) => up.run(),
         What::Status(at) => at.status(),
         What::Down(at) => at.down(),
+        What::Create(create) => create.run(),
+        What::Add(add) => add.run(),
+        What::Remove(remove) => remove.run(),
+        What::Members(members) => members.run(),
     }
 }
 

@@ -1,0 +1,156 @@
+//! `guira cluster create|add|remove|members`: who is in a cluster that a coordinator keeps. What is done is in crate `guira-etcd`; here it is asked for
+//! and told.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use guira_etcd::{Alive, Etcd, Place};
+use guira_switched::Member;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::tell;
+use crate::node;
+
+/// Who keeps it.
+#[derive(clap::Args, Debug)]
+struct Coordinator {
+    /// Who says who is in the cluster: etcd:HOST:PORT[,HOST:PORT...][/NAME]
+    #[arg(long)]
+    coordinator: String,
+}
+
+impl Coordinator {
+    fn connect(&self) -> Result<Etcd, String> {
+        let coordinator = &self.coordinator;
+        let place = match coordinator.split_once(':') {
+            Some(("etcd", place)) => place.parse::<Place>().map_err(|told| format!("--coordinator etcd: {told}"))?,
+            _ => return Err(format!("--coordinator {coordinator}: write etcd:HOST:PORT,.../NAME")),
+        };
+        Etcd::connect(&place).map_err(|error| error.to_string())
+    }
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Create {
+    #[command(flatten)]
+    coordinator: Coordinator,
+    /// The cluster, as for `guira node --coordinator static:FILE`; its secret stays where it is
+    file: PathBuf,
+}
+
+impl Create {
+    pub(super) fn run(&self) -> Result<(), String> {
+        let file = node::read(&self.file)?;
+        let etcd = self.coordinator.connect()?;
+        etcd.create(&file).map_err(|error| error.to_string())?;
+        let (name, place) = (etcd.place().name(), etcd.place());
+        tell(&format!("cluster {name} is in etcd, without its secret: give each member that in a file of its own"));
+        tell(&format!("guira node --coordinator etcd:{place} --secret-file FILE --id N"));
+        Ok(())
+    }
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Add {
+    #[command(flatten)]
+    coordinator: Coordinator,
+    /// The members: [[member]] tables as in the file of a cluster, and nothing else
+    file: PathBuf,
+}
+
+/// A file of members.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MembersFile {
+    #[serde(rename = "member")]
+    members: Vec<Member>,
+}
+
+impl Add {
+    pub(super) fn run(&self) -> Result<(), String> {
+        let members = read_members(&self.file)?;
+        let etcd = self.coordinator.connect()?;
+        etcd.add(&members).map_err(|error| error.to_string())?;
+        let name = etcd.place().name();
+        match &members[..] {
+            [member] => tell(&format!("member {} is one of cluster {name} now", member.id)),
+            members => tell(&format!("{} members are of cluster {name} now", members.len())),
+        }
+        tell(&format!("guira node --coordinator etcd:{} --secret-file FILE --id N", etcd.place()));
+        Ok(())
+    }
+}
+
+fn read_members(path: &Path) -> Result<Vec<Member>, String> {
+    let told = |told: &str| format!("{}: {told}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| told(&error.to_string()))?;
+    let file: MembersFile = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        told(&format!("line {line}: {}", error.message().replace('\n', ", ")))
+    })?;
+    Ok(file.members)
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Remove {
+    #[command(flatten)]
+    coordinator: Coordinator,
+    /// Numbers of members
+    #[arg(required = true)]
+    id: Vec<u16>,
+}
+
+impl Remove {
+    pub(super) fn run(&self) -> Result<(), String> {
+        let etcd = self.coordinator.connect()?;
+        etcd.remove(&self.id).map_err(|error| error.to_string())?;
+        let name = etcd.place().name();
+        match &self.id[..] {
+            [id] => tell(&format!("member {id} is none of cluster {name} any more: it ends by itself")),
+            ids => tell(&format!("{} members are none of cluster {name} any more: they end by themselves", ids.len())),
+        }
+        Ok(())
+    }
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Members {
+    #[command(flatten)]
+    coordinator: Coordinator,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Members {
+    pub(super) fn run(&self) -> Result<(), String> {
+        let members = self.coordinator.connect()?.members().map_err(|error| error.to_string())?;
+        if self.json {
+            println!("{}", json!({ "members": members.iter().map(shown).collect::<Vec<_>>() }));
+        } else {
+            print!("{}", table(&members));
+        }
+        Ok(())
+    }
+}
+
+fn shown((member, alive): &(Member, Option<Alive>)) -> Value {
+    json!({
+        "id": member.id,
+        "role": member.role.name(),
+        "address": member.address,
+        "life": alive.map(|alive| alive.life),
+    })
+}
+
+fn table(members: &[(Member, Option<Alive>)]) -> String {
+    let mut text = format!("{:<12}{:>8}  {:<24}it is\n", "member", "number", "address");
+    for (member, alive) in members {
+        let is = alive.map_or_else(|| "not heard of".to_owned(), |alive| format!("alive, life {}", alive.life.0));
+        text += &format!("{:<12}{:>8}  {:<24}{is}\n", member.role.name(), member.id, member.address.to_string());
+    }
+    text
+}
