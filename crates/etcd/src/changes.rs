@@ -1,9 +1,7 @@
 //! Who may come and go.
 //!
-//! Always true: backends and the controller stay as they are, since partitions follow from who the backends are; a cache node that comes takes no
-//! backend from another, and the backends of one that goes are shared out among those who stay.
-
-use std::collections::BTreeMap;
+//! Always true: backends and the controller stay, since partitions follow from who the backends are; a cache node that comes has its share of them to
+//! cache, and the share of one that goes is others'.
 
 use guira_switched::{Member, Role, StaticFile};
 
@@ -33,11 +31,15 @@ pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), Strin
         }
         file.members.push(member.clone());
     }
+    if members.iter().any(|member| member.role == Role::Cache) {
+        file.spread_homes();
+    }
     Ok(())
 }
 
 /// These go.
 pub(crate) fn remove(file: &mut StaticFile, ids: &[u16]) -> Result<(), String> {
+    let caches = file.caches();
     for id in ids {
         let at = file.members.iter().position(|member| member.id == *id);
         let at = at.ok_or_else(|| format!("member {id} is not there"))?;
@@ -49,29 +51,10 @@ pub(crate) fn remove(file: &mut StaticFile, ids: &[u16]) -> Result<(), String> {
     if file.gateways().is_empty() {
         return Err("no gateway would be left: add another one first".into());
     }
-    share_out(file);
+    if file.caches() != caches {
+        file.spread_homes();
+    }
     Ok(())
-}
-
-/// Gives the backends whose cache node has gone to those that are left, to the one with the fewest first.
-fn share_out(file: &mut StaticFile) {
-    let mut backends_of: BTreeMap<u16, usize> = file.caches().into_iter().map(|cache| (cache.0, 0)).collect();
-    let mut homeless = Vec::new();
-    for member in &mut file.members {
-        let Role::Backend { cache, .. } = &mut member.role else { continue };
-        let Some(home) = *cache else { continue };
-        match backends_of.get_mut(&home) {
-            Some(count) => *count += 1,
-            None => homeless.push(cache),
-        }
-    }
-    for cache in homeless {
-        let fewest = backends_of.iter_mut().min_by_key(|(_, count)| **count);
-        *cache = fewest.map(|(home, count)| {
-            *count += 1;
-            *home
-        });
-    }
 }
 
 #[cfg(test)]
@@ -110,24 +93,26 @@ mod tests {
     }
 
     #[test]
-    fn backends_of_a_cache_node_that_goes_are_shared_out_evenly() {
+    fn cache_nodes_have_like_shares_whoever_comes_or_goes() {
         let (a, b, c) = (Some(100), Some(101), Some(102));
-        let mut file = cluster(&[100, 101, 102], &[a, a, a, b, b, c, None, a]);
+        let mut file = cluster(&[100, 101, 102], &[a, a, a, b, b, c]);
         remove(&mut file, &[100]).expect("it goes");
         file.check().expect("a cluster");
-        assert_eq!(homes(&file), [c, b, c, b, b, c, None, b]);
-        remove(&mut file, &[101, 102]).expect("they go");
+        assert_eq!(homes(&file), [b, c, c, b, b, c]);
+        add(&mut file, &[member(100, Role::Cache)]).expect("it comes");
+        assert_eq!(homes(&file), [b, c, c, b, a, a]);
+        remove(&mut file, &[100, 101, 102]).expect("they go");
         file.check().expect("a cluster");
-        assert_eq!(homes(&file), [None; 8]);
+        assert_eq!(homes(&file), [None; 6]);
     }
 
     #[test]
-    fn who_comes_takes_nothing_from_others() {
-        let mut file = cluster(&[100], &[Some(100), None]);
-        add(&mut file, &[member(101, Role::Cache), gateway(10_001)]).expect("they come");
+    fn a_gateway_that_comes_or_goes_changes_nothing_for_backends() {
+        let mut file = cluster(&[100, 101], &[Some(100), None]);
+        add(&mut file, &[gateway(10_001)]).expect("it comes");
+        remove(&mut file, &[10_000]).expect("it goes");
         file.check().expect("a cluster");
-        assert_eq!(homes(&file), [Some(100), None]);
-        assert_eq!((file.caches().len(), file.gateways().len()), (2, 2));
+        assert_eq!((homes(&file), file.gateways().len()), (vec![Some(100), None], 1));
     }
 
     #[test]

@@ -28,7 +28,10 @@ impl FromStr for Coordinator {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("static", path)) if !path.is_empty() => Ok(Self::Static(path.into())),
-            Some(("etcd", place)) => place.parse().map(Self::Etcd).map_err(|error| format!("{error}")),
+            Some(("etcd", place)) => {
+                let place = place.parse::<Place>();
+                place.map(Self::Etcd).map_err(|error| format!("write etcd:HOST:PORT,...[/NAME]; {error}"))
+            }
             _ => Err("write static:FILE or etcd:HOST:PORT,...[/NAME]".into()),
         }
     }

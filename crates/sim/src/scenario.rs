@@ -84,7 +84,8 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 8] = ["usual", "stormy", "busy", "patient", "colliding", "aside", "large", "moving"];
+pub const SCENARIOS: [&str; 9] =
+    ["usual", "stormy", "busy", "patient", "colliding", "aside", "large", "moving", "moving-aside"];
 
 impl Scenario {
     /// The one of a name.
@@ -106,6 +107,7 @@ impl Scenario {
                 Some(Self { cache_modes, balances: false, ..usual })
             }
             // Cache nodes and gateways come and go, faults or not.
+            "moving-aside" => Some(Self { members_change_every: Some(Span::from_s(6)), ..Self::named("aside")? }),
             "moving" => Some(Self { caches: 3, members_change_every: Some(Span::from_s(6)), ..usual }),
             // Two large values are as many as fit anywhere.
             "large" => {

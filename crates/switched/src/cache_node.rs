@@ -27,7 +27,7 @@ use rand::{SeedableRng, rngs::Xoshiro256PlusPlus};
 use serde::Serialize;
 
 use crate::{
-    Ask, Body, Drift, Happened, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said,
+    Ask, Body, Drift, Happened, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said, View,
     initiator::{Initiator, Turn},
 };
 use items::{Cached, Items, Leaving};
@@ -195,11 +195,20 @@ impl CacheNode {
     pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
         match happened {
             Happened::Message(from, message) => self.on_message(now, from, message, out),
-            // Backends say by their leases whether it is one of them.
-            Happened::View(view) => self.config.exchanges_per_s = view.exchanges_per_s,
+            Happened::View(view) => self.on_view(now, view),
             Happened::Tick => self.on_tick(now, out),
         }
         self.tell_rules(now, out);
+    }
+
+    /// Cache nodes have come or gone. Whether this is one of them backends say by their leases.
+    fn on_view(&mut self, now: Moment, view: &View) {
+        self.config.exchanges_per_s = view.exchanges_per_s;
+        if view.homes.is_empty() {
+            // The controller says nothing of it.
+            let its = view.cache_of.iter().filter(|(_, cache)| **cache == self.config.me);
+            self.take_charge(now, its.map(|(backend, _)| *backend).collect());
+        }
     }
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
@@ -350,7 +359,10 @@ impl CacheNode {
                     self.counts.held += 1;
                 }
             }
-            Some(Body::Charge(backends)) if is_controller => self.take_charge(now, &backends),
+            Some(Body::Charge(backends)) if is_controller => {
+                self.orders_heard += 1;
+                self.take_charge(now, backends);
+            }
             Some(Body::MeanLoad(mean)) if is_controller => self.spread(now, f64::from(mean.0)),
             Some(_) => self.counts.ignored += 1,
         }

@@ -6,37 +6,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guira_etcd::{Alive, Etcd, Place};
+use guira_etcd::{Alive, Etcd};
 use guira_switched::Member;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tell;
-use crate::node;
+use crate::{coordinator::Coordinator, node};
 
 /// Who keeps it.
 #[derive(clap::Args, Debug)]
-struct Coordinator {
-    /// Who says who is in the cluster: etcd:HOST:PORT[,HOST:PORT...][/NAME]
+struct Keeper {
+    /// Where it stands who is in the cluster: etcd:HOST:PORT,...[/NAME]
     #[arg(long)]
-    coordinator: String,
+    coordinator: Coordinator,
 }
 
-impl Coordinator {
+impl Keeper {
     fn connect(&self) -> Result<Etcd, String> {
-        let coordinator = &self.coordinator;
-        let place = match coordinator.split_once(':') {
-            Some(("etcd", place)) => place.parse::<Place>().map_err(|told| format!("--coordinator etcd: {told}"))?,
-            _ => return Err(format!("--coordinator {coordinator}: write etcd:HOST:PORT,.../NAME")),
-        };
-        Etcd::connect(&place).map_err(|error| error.to_string())
+        match &self.coordinator {
+            Coordinator::Etcd(place) => Etcd::connect(place).map_err(|error| error.to_string()),
+            Coordinator::Static(_) => {
+                Err(format!("--coordinator {}: write etcd:HOST:PORT,...[/NAME]", self.coordinator))
+            }
+        }
     }
 }
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Create {
     #[command(flatten)]
-    coordinator: Coordinator,
+    keeper: Keeper,
     /// The cluster, as for `guira node --coordinator static:FILE`; its secret stays where it is
     file: PathBuf,
 }
@@ -44,7 +44,7 @@ pub(super) struct Create {
 impl Create {
     pub(super) fn run(&self) -> Result<(), String> {
         let file = node::read(&self.file)?;
-        let etcd = self.coordinator.connect()?;
+        let etcd = self.keeper.connect()?;
         etcd.create(&file).map_err(|error| error.to_string())?;
         let (name, place) = (etcd.place().name(), etcd.place());
         tell(&format!("cluster {name} is in etcd, without its secret: give each member that in a file of its own"));
@@ -56,7 +56,7 @@ impl Create {
 #[derive(clap::Args, Debug)]
 pub(super) struct Add {
     #[command(flatten)]
-    coordinator: Coordinator,
+    keeper: Keeper,
     /// The members: [[member]] tables as in the file of a cluster, and nothing else
     file: PathBuf,
 }
@@ -72,7 +72,7 @@ struct MembersFile {
 impl Add {
     pub(super) fn run(&self) -> Result<(), String> {
         let members = read_members(&self.file)?;
-        let etcd = self.coordinator.connect()?;
+        let etcd = self.keeper.connect()?;
         etcd.add(&members).map_err(|error| error.to_string())?;
         let name = etcd.place().name();
         match &members[..] {
@@ -97,7 +97,7 @@ fn read_members(path: &Path) -> Result<Vec<Member>, String> {
 #[derive(clap::Args, Debug)]
 pub(super) struct Remove {
     #[command(flatten)]
-    coordinator: Coordinator,
+    keeper: Keeper,
     /// Numbers of members
     #[arg(required = true)]
     id: Vec<u16>,
@@ -105,7 +105,7 @@ pub(super) struct Remove {
 
 impl Remove {
     pub(super) fn run(&self) -> Result<(), String> {
-        let etcd = self.coordinator.connect()?;
+        let etcd = self.keeper.connect()?;
         etcd.remove(&self.id).map_err(|error| error.to_string())?;
         let name = etcd.place().name();
         match &self.id[..] {
@@ -119,7 +119,7 @@ impl Remove {
 #[derive(clap::Args, Debug)]
 pub(super) struct Members {
     #[command(flatten)]
-    coordinator: Coordinator,
+    keeper: Keeper,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -127,7 +127,7 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn run(&self) -> Result<(), String> {
-        let members = self.coordinator.connect()?.members().map_err(|error| error.to_string())?;
+        let members = self.keeper.connect()?.members().map_err(|error| error.to_string())?;
         if self.json {
             println!("{}", json!({ "members": members.iter().map(shown).collect::<Vec<_>>() }));
         } else {

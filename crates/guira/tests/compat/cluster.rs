@@ -1,8 +1,9 @@
 //! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
 //!
 //! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), what operators do (`operators`), and
-//! who is in a cluster that etcd keeps (`coordinated`).
+//! who is in a cluster that etcd keeps: as they are told (`coordinated`), and as they serve (`comings`).
 
+mod comings;
 mod coordinated;
 #[path = "../../../etcd/tests/support/server.rs"]
 mod etcd_server;

@@ -47,9 +47,9 @@ impl CacheNode {
     }
 
     /// From here on these backends are in its charge. What it has of those that are no longer is handed over bit by bit ([`Self::hand_over`]).
-    pub(super) fn take_charge(&mut self, now: Moment, backends: &[NodeId]) {
+    pub(super) fn take_charge(&mut self, now: Moment, backends: Vec<NodeId>) {
         let charge: BTreeSet<NodeId> =
-            backends.iter().copied().filter(|backend| self.sources.contains_key(backend)).collect();
+            backends.into_iter().filter(|backend| self.sources.contains_key(backend)).collect();
         let mut void = BTreeSet::new();
         for backend in self.charge.symmetric_difference(&charge) {
             let Some(initiator) = self.sources.get_mut(backend) else { continue };
@@ -61,7 +61,6 @@ impl CacheNode {
         let (goes, comes) = (&self.charge - &charge, &charge - &self.charge);
         self.items.leave(&goes, &comes);
         self.charge = charge;
-        self.orders_heard += 1;
         self.tell_loads(now);
     }
 

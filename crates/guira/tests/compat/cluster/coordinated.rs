@@ -107,6 +107,6 @@ fn operators_say_who_is_in_a_cluster_that_etcd_keeps() {
 #[test]
 fn what_is_no_coordinator_is_said_in_a_line() {
     refuses(&cluster("members", "static:cluster.toml", &[]), "write etcd:HOST:PORT");
-    refuses(&cluster("members", "etcd:", &[]), "--coordinator etcd: '': write HOST:PORT");
+    refuses(&cluster("members", "etcd:", &[]), "etcd:: write etcd:HOST:PORT,...[/NAME]; '': write HOST:PORT");
     refuses(&cluster("remove", "etcd:127.0.0.1:1/a/b", &["7"]), "'a/b': a name has");
 }
