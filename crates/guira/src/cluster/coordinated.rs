@@ -17,7 +17,7 @@ use crate::node;
 /// Who keeps it.
 #[derive(clap::Args, Debug)]
 struct Coordinator {
-    /// Who says who is in the cluster: etcd:HOST:PORT[,HOST:PORT...][/NAME]
+    /// Who says who is in the cluster: `etcd:HOST:PORT[,HOST:PORT...][/NAME]`
     #[arg(long)]
     coordinator: String,
 }
@@ -57,7 +57,7 @@ impl Create {
 pub(super) struct Add {
     #[command(flatten)]
     coordinator: Coordinator,
-    /// The members: [[member]] tables as in the file of a cluster, and nothing else
+    /// The members: `[[member]]` tables as in the file of a cluster, and nothing else
     file: PathBuf,
 }
 
