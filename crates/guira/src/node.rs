@@ -45,7 +45,7 @@ const HOTTEST: usize = 10;
 /// Which member.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Where it stands who is in the cluster: static:FILE or etcd:HOST:PORT,...[/NAME]
+    /// Where it stands who is in the cluster: `static:FILE` or `etcd:HOST:PORT,...[/NAME]`
     #[arg(long)]
     coordinator: Coordinator,
     /// A file with what members know each other by, which is not in etcd

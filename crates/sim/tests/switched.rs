@@ -19,10 +19,10 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             let scenario = named(name);
             let report = simulate(&scenario, seed);
             assert!(report.cache_hits > 1_000 && report.cache_updates > 100, "{name}: {report:?}");
-            let are_shared = report.two_phased > 20;
-            assert!(are_shared == scenario.balances, "{name}: {report:?}");
-            let do_change = report.members_changed > 100;
-            assert!(do_change == scenario.members_change_every.is_some(), "{name}: {report:?}");
+            let change = scenario.members_change_every.is_some();
+            assert!((report.members_changed > 100) == change, "{name}: {report:?}");
+            // Two cache nodes are in charge of a backend, as long as one has not heard that another is.
+            assert!((report.two_phased > 20) == (scenario.balances || change), "{name}: {report:?}");
             charges += report.charges;
         }
     }

@@ -17,7 +17,7 @@ use crate::{coordinator::Coordinator, node};
 /// Who keeps it.
 #[derive(clap::Args, Debug)]
 struct Keeper {
-    /// Where it stands who is in the cluster: etcd:HOST:PORT,...[/NAME]
+    /// Where it stands who is in the cluster: `etcd:HOST:PORT,...[/NAME]`
     #[arg(long)]
     coordinator: Coordinator,
 }
@@ -57,7 +57,7 @@ impl Create {
 pub(super) struct Add {
     #[command(flatten)]
     keeper: Keeper,
-    /// The members: [[member]] tables as in the file of a cluster, and nothing else
+    /// The members: `[[member]]` tables as in the file of a cluster, and nothing else
     file: PathBuf,
 }
 
