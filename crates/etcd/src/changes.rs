@@ -1,7 +1,8 @@
 //! Who may come and go.
 //!
 //! Always true: backends and the controller stay, since partitions follow from who the backends are; a cache node that comes has its share of them to
-//! cache, and the share of one that goes is others'.
+//! cache, and the share of one that goes is others'. A number is one process's for good, which its address says: one that has gone may go on for a lease,
+//! and others wait for that, until they hear of this number again.
 
 use guira_switched::{Member, Role, StaticFile};
 
@@ -29,6 +30,14 @@ pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), Strin
                 return Err(format!("member {}: {} is where member {} is", member.id, member.address, other.id));
             }
         }
+        if let Some(at) = file.former.iter().position(|former| former.id == member.id) {
+            let Member { address, role, .. } = &file.former[at];
+            if (*address, role.name()) != (member.address, member.role.name()) {
+                let role = role.name();
+                return Err(format!("member {} was a {role} at {address}: give another one another number", member.id));
+            }
+            file.former.remove(at);
+        }
         file.members.push(member.clone());
     }
     if members.iter().any(|member| member.role == Role::Cache) {
@@ -46,7 +55,8 @@ pub(crate) fn remove(file: &mut StaticFile, ids: &[u16]) -> Result<(), String> {
         if let Some(why) = stays(&file.members[at]) {
             return Err(why);
         }
-        file.members.remove(at);
+        let gone = file.members.remove(at);
+        file.former.push(gone);
     }
     if file.gateways().is_empty() {
         return Err("no gateway would be left: add another one first".into());
@@ -104,6 +114,20 @@ mod tests {
         remove(&mut file, &[100, 101, 102]).expect("they go");
         file.check().expect("a cluster");
         assert_eq!(homes(&file), [None; 6]);
+    }
+
+    #[test]
+    fn a_number_is_given_to_nobody_else() {
+        let mut file = cluster(&[100, 101], &[Some(100)]);
+        remove(&mut file, &[100]).expect("it goes");
+        let elsewhere = Member { address: ([127, 0, 0, 1], 9).into(), ..member(100, Role::Cache) };
+        let told = add(&mut file, &[elsewhere]).expect_err("it is somewhere else");
+        assert_eq!(told, "member 100 was a cache at 127.0.0.1:100: give another one another number");
+        let other = Member { address: member(100, Role::Cache).address, ..gateway(100) };
+        assert!(add(&mut file, &[other]).is_err());
+        assert_eq!(file.former, [member(100, Role::Cache)]);
+        add(&mut file, &[member(100, Role::Cache)]).expect("it is back");
+        assert_eq!((file.former.len(), file.caches().len()), (0, 2));
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Scenario {
         }
     }
 
-    pub(crate) fn backend(&self, life: u64, ticks: u64, state: StoreState) -> Backend {
+    pub(crate) fn backend(&self, life: u64, ticks: u64, state: StoreState, gone: usize) -> Backend {
         let (drift, lease) = lease(self.lease_ticks);
         let hot = HotConfig {
             // Each read bursts.
@@ -139,8 +139,8 @@ impl Scenario {
         let config = BackendConfig {
             me: BACKEND,
             incarnation: incarnation(life),
-            caches: CACHES[..self.caches].into(),
-            caches_change: false,
+            caches: CACHES[gone..self.caches].into(),
+            caches_change: self.faults.departures > 0,
             gateways: self.names_of_gateways().collect(),
             lease,
             drift,

@@ -50,10 +50,11 @@ pub const MODELS: [&str; 11] = [
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 10] = [
+pub const FINDS: [(Mutant, &str); 11] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
+    (Mutant::R2Begin, "departures"),
     (Mutant::R3, "requests"),
     (Mutant::R4, "updates"),
     (Mutant::R5, "fetches"),
@@ -200,7 +201,12 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
             sessions_max: bounds.of(0, 1, 2),
             ticks_max: bounds.of(Some(2), Some(4), None),
-            faults: Faults { departures: bounds.of(1, 1, 2), ..none },
+            faults: Faults {
+                departures: bounds.of(1, 1, 2),
+                backend_deaths: 1,
+                resends: bounds.of(Some(0), Some(0), Some(1)),
+                ..none
+            },
             ..base
         },
     ]

@@ -105,7 +105,7 @@ impl World {
         let caches: Vec<_> =
             CACHES[..scenario.caches].iter().map(|cache| Node::new(scenario.cache(*cache, 1, 0))).collect();
         let first_tick = caches[0].ticks;
-        let backend = Node::new(scenario.backend(1, first_tick, StoreState::default()));
+        let backend = Node::new(scenario.backend(1, first_tick, StoreState::default(), 0));
         let mut world = Self {
             first_tick,
             backend,
@@ -302,7 +302,8 @@ impl World {
                 self.left.backend_deaths -= 1;
                 self.disk.crash(through);
                 self.backend.life += 1;
-                let core = scenario.backend(self.backend.life, self.backend.ticks, self.disk.state());
+                let gone = usize::from(self.has_gone);
+                let core = scenario.backend(self.backend.life, self.backend.ticks, self.disk.state(), gone);
                 self.backend.core = Arc::new(core);
                 self.on_backend(scenario, backend::Happened::Tick);
             }

@@ -157,6 +157,11 @@ impl World {
         let Scenario { caches, gateways, .. } = self.scenario;
         let all = [of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways)].concat();
         let name = all[self.rng.random_range(0..all.len())];
+        self.change(name);
+    }
+
+    /// It comes if it is not there, and goes if it is.
+    pub(crate) fn change(&mut self, name: NodeId) {
         let View { mut caches, mut gateways, .. } = self.view().clone();
         let kind = if name.0 < FIRST_BACKEND { &mut caches } else { &mut gateways };
         let comes = !kind.contains(&name);
@@ -167,6 +172,11 @@ impl World {
         }
         if !kind.is_empty() {
             self.set_view(view_of(&self.scenario, caches, gateways), Span::from_s(3));
+            if !comes && self.rng.random_bool(0.5) {
+                // It was a mistake.
+                let after = self.span(Span::default(), Span::from_s(2));
+                self.come(after, Coming::ComesBack(name));
+            }
             if comes {
                 let after = self.span(Span::default(), Span::from_s(2));
                 self.come(after, Coming::Restart(name));

@@ -72,6 +72,8 @@ pub(crate) enum Coming {
     Fault,
     /// Somebody comes or goes.
     Changes,
+    /// Who has just gone is there again.
+    ComesBack(NodeId),
     /// The weather is as usual again.
     Clears,
     /// Two nodes do not hear each other any more.
@@ -453,6 +455,11 @@ impl World {
             Coming::Changes if self.is_on => {
                 self.change_members();
                 self.changes_after_a_while();
+            }
+            Coming::ComesBack(name) => {
+                if !self.is_there(name, self.views.len() - 1) {
+                    self.change(name);
+                }
             }
             Coming::Fault | Coming::Changes => {}
             Coming::Clears => {

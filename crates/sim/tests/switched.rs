@@ -40,7 +40,7 @@ fn every_mutant_is_found_out() {
     for mutant in Mutant::ALL {
         let scenario = named(match mutant {
             Mutant::R8 => "colliding",
-            Mutant::R2View => "moving",
+            Mutant::R2View | Mutant::R2Begin => "moving",
             _ => "usual",
         });
         let scenario = Scenario { mutant: Some(mutant), ..scenario };

@@ -145,6 +145,8 @@ pub struct Backend {
     keys: HashMap<Box<[u8]>, Work>,
     clients: BTreeMap<NodeId, Client>,
     caches: BTreeMap<NodeId, CachePeer>,
+    /// The last session that each cache node had begun that has gone: none is there twice.
+    gone: BTreeMap<NodeId, Opening>,
     hot: HotKeys,
     /// On their way.
     operations: usize,
@@ -176,6 +178,9 @@ impl Backend {
         assert!(config.item_len_max <= ITEM_LEN_MAX, "items of {} bytes", config.item_len_max);
         assert!(config.hot.reported <= REPORTED_MAX, "reports of {} keys", config.hot.reported);
         let until = now + config.drift.granter(config.lease);
+        // Where cache nodes change it is time alone that tells: who had a lease may be in no view.
+        let heard_from = if config.caches_change { &[][..] } else { &config.caches };
+        let unheard = heard_from.iter().copied().collect();
         Self {
             state,
             state_work: StateWork::default(),
@@ -183,11 +188,12 @@ impl Backend {
             keys: HashMap::new(),
             clients: BTreeMap::new(),
             caches: config.caches.iter().map(|cache| (*cache, CachePeer::default())).collect(),
+            gone: BTreeMap::new(),
             hot: HotKeys::new(&config.hot, now),
             operations: 0,
             operations_len: 0,
             replies: Vec::new(),
-            start: Some(Start { unheard: config.caches.iter().copied().collect(), until, ask_at: now, is_over: false }),
+            start: Some(Start { unheard, until, ask_at: now, is_over: false }),
             counts: BackendCounts::default(),
             config,
         }
@@ -238,8 +244,12 @@ impl Backend {
     fn on_view(&mut self, view: &View) {
         self.config.caches.clone_from(&view.caches);
         self.config.gateways.clone_from(&view.gateways);
-        self.clients.retain(|gateway, _| view.gateways.contains(gateway));
-        view.caches.iter().for_each(|cache| _ = self.caches.entry(*cache).or_default());
+        let gone = self.clients.iter_mut().filter(|(gateway, _)| !view.gateways.contains(gateway));
+        gone.for_each(|(_, client)| client.leave());
+        for cache in &view.caches {
+            let last_opening = self.gone.remove(cache).unwrap_or_default();
+            self.caches.entry(*cache).or_insert_with(|| CachePeer::after(last_opening));
+        }
         let gone = self.caches.iter_mut().filter(|(cache, _)| !view.caches.contains(cache));
         gone.for_each(|(_, peer)| peer.end());
     }
@@ -251,7 +261,8 @@ impl Backend {
 
     fn go_on_starting(&mut self, now: Moment, out: &mut Outbox) {
         let Some(start) = &mut self.start else { return };
-        let all_are_heard = start.unheard.is_empty() && !self.config.caches_change;
+        let waits = self.config.caches_change && self.config.mutant != Some(Mutant::R2Begin);
+        let all_are_heard = start.unheard.is_empty() && !waits;
         start.is_over |= all_are_heard || now >= start.until || self.config.mutant == Some(Mutant::R2);
         if start.is_over && self.state.versions_reserved > self.last_version {
             self.start = None;

@@ -178,17 +178,20 @@ impl Gateway {
             Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
             Happened::Flush(id) => self.on_flush(now, id, out),
             Happened::Message(from, message) => self.on_message(now, from, message, out),
-            Happened::View(view) => self.on_view(view),
+            Happened::View(view) => self.on_view(now, view),
             Happened::Tick => self.on_tick(now, out),
         }
     }
 
-    /// Cache nodes have come or gone. What was asked of one that has gone is asked of its backend, as if it had fallen silent.
-    fn on_view(&mut self, view: &View) {
+    /// Cache nodes have come or gone. One that has gone is silent, until the controller takes its rules away.
+    fn on_view(&mut self, now: Moment, view: &View) {
         self.config.cache_of.clone_from(&view.cache_of);
-        self.routes.set_len_max(view.budget.table_len_max);
-        self.routes.retain_nodes(|cache| view.caches.contains(&cache));
         self.suspects.retain(|cache, _| view.caches.contains(cache));
+        if self.routes.len_max() != view.budget.table_len_max {
+            self.routes.set_len_max(view.budget.table_len_max);
+            // There may have been no room for some rules: all come again.
+            let _ = self.controller.end(now);
+        }
     }
 
     fn on_ask(&mut self, now: Moment, id: AskId, key: Key<'_>, operation: &Operation<'_>, out: &mut Outbox) {

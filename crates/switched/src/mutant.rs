@@ -9,6 +9,8 @@ pub enum Mutant {
     R2,
     /// A cache node that is in no view any more is forgotten, with its leases.
     R2View,
+    /// A backend that begins where cache nodes change serves at once, if none of its view may serve what it gave.
+    R2Begin,
     /// A request that comes again is carried out again.
     R3,
     /// Cache nodes are told of a change before the store has it, and it is answered without them.
@@ -27,10 +29,11 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::R1,
         Self::R2,
         Self::R2View,
+        Self::R2Begin,
         Self::R3,
         Self::R4,
         Self::R5,
@@ -46,6 +49,7 @@ impl Mutant {
             Self::R1 => "r1",
             Self::R2 => "r2",
             Self::R2View => "r2-view",
+            Self::R2Begin => "r2-begin",
             Self::R3 => "r3",
             Self::R4 => "r4",
             Self::R5 => "r5",

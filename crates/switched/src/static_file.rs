@@ -97,6 +97,9 @@ pub struct StaticFile {
     /// Everybody.
     #[serde(rename = "member")]
     pub members: Vec<Member>,
+    /// Who was one, where members come and go: their numbers are not others'.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<Member>,
 }
 
 /// What is told of hot keys, by its name.
@@ -194,6 +197,7 @@ impl Default for StaticFile {
             durability: "always".into(),
             store_megabytes: 64,
             members: Vec::new(),
+            former: Vec::new(),
         }
     }
 }
@@ -400,11 +404,11 @@ impl StaticFile {
     /// there is none.
     pub fn spread_homes(&mut self) {
         let caches = self.caches();
-        let mut homes = self.members.iter_mut().filter_map(|member| match &mut member.role {
-            Role::Backend { cache, .. } => Some(cache),
+        let home = |member| match member {
+            &mut Member { role: Role::Backend { ref mut cache, .. }, .. } => Some(cache),
             _ => None,
-        });
-        let mut homes: Vec<&mut Option<u16>> = homes.by_ref().collect();
+        };
+        let mut homes: Vec<&mut Option<u16>> = self.members.iter_mut().filter_map(home).collect();
         let had = |cache: u16, homes: &[&mut Option<u16>]| homes.iter().filter(|home| ***home == Some(cache)).count();
         let mut room: Vec<(u16, usize)> = caches.iter().map(|NodeId(cache)| (*cache, had(*cache, &homes))).collect();
         // What is over a whole number stays with who has it.

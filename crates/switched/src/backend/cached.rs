@@ -7,7 +7,7 @@
 //! Any number of cache nodes may have a key. Those whose sessions are in charge of this backend are told who is hot: one, but for moments in which
 //! that changes.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use guira_chain::Item;
@@ -78,6 +78,11 @@ impl Session {
 }
 
 impl CachePeer {
+    /// One whose last session was this.
+    pub(super) fn after(last_opening: Opening) -> Self {
+        Self { last_opening, ..Self::default() }
+    }
+
     pub(super) fn keys(&self) -> usize {
         self.live.iter().chain(&self.ended).map(|session| session.keys.len()).sum()
     }
@@ -354,9 +359,10 @@ impl Backend {
         let stays = |cache: &NodeId, peer: &mut CachePeer| {
             config.caches.contains(cache) || (waits_for_leases && peer.has_sessions())
         };
-        let gone: Vec<_> = caches.extract_if(.., |cache, peer| !stays(cache, peer)).collect();
+        let gone: BTreeMap<NodeId, CachePeer> = caches.extract_if(.., |cache, peer| !stays(cache, peer)).collect();
+        self.gone.extend(gone.iter().map(|(cache, peer)| (*cache, peer.last_opening)));
         // Nobody, but for the fault.
-        for wait in gone.into_iter().flat_map(|(_, peer)| peer.ended).flat_map(|session| session.waits) {
+        for wait in gone.into_values().flat_map(|peer| peer.ended).flat_map(|session| session.waits) {
             self.heard(now, wait.key, out);
         }
     }

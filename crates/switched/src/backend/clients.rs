@@ -68,6 +68,10 @@ impl Asked {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Client {
     session: SessionId,
+    /// A request was let in.
+    is_used: bool,
+    /// Its gateway has gone from the cluster: what was answered is not known any more.
+    is_over: bool,
     done_below: Number,
     outcomes: BTreeMap<Number, Outcome>,
     /// Outcomes of what does not only read.
@@ -90,7 +94,13 @@ enum Admission {
 
 impl Client {
     fn new(session: SessionId) -> Self {
-        Self { session, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0, kept_len: 0 }
+        let (is_used, is_over) = (false, false);
+        Self { session, is_used, is_over, done_below: Number(0), outcomes: BTreeMap::new(), changes: 0, kept_len: 0 }
+    }
+
+    /// Its gateway has gone. The session stays known, so that what comes late of it does nothing; if nothing was done in it, it may go on.
+    pub(super) fn leave(&mut self) {
+        *self = Self { is_used: self.is_used, is_over: self.is_used, ..Self::new(self.session) };
     }
 
     fn admit(&mut self, asker: &Asker, only_reads: bool, item_len_max: usize, out: &mut Outbox) -> Admission {
@@ -108,6 +118,7 @@ impl Client {
         // The lowest is always let in: all others wait for it to be done.
         let answer_fits = self.kept_len + item_len_max <= KEPT_LEN_MAX;
         let has_room = (self.changes < WINDOW_MAX && answer_fits) || asker.number == self.done_below;
+        self.is_used = true;
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
                 if let Outcome::Said(reply) = entry.get() {
@@ -137,7 +148,7 @@ impl Backend {
         if opening > client.session.opening {
             *client = Client::new(session);
         }
-        if opening == client.session.opening {
+        if opening == client.session.opening && !client.is_over {
             out.send(gateway, &Message::Joined { session });
         }
     }
@@ -169,10 +180,12 @@ impl Backend {
             // It comes again.
             return false;
         }
-        let client = self.clients.get_mut(&asker.gateway).filter(|client| client.session == asker.session);
+        let is_its = |client: &&mut Client| client.session == asker.session && !client.is_over;
+        let is_member = self.config.gateways.contains(&asker.gateway);
+        let client = self.clients.get_mut(&asker.gateway).filter(is_its).filter(|_| is_member);
         let Some(client) = client else {
             self.counts.strangers += 1;
-            if self.config.gateways.contains(&asker.gateway) {
+            if is_member {
                 out.send(asker.gateway, &Message::Gone { session: asker.session });
             }
             return false;

@@ -148,10 +148,16 @@ impl Balance {
         }
     }
 
-    /// Backends have these homes now: what was at the home that they had before goes to the new one. A home that begins says itself that it has them.
+    /// Backends have these homes now: what was at the home that they had before goes to the new one, if that has said what it has. If there were none, or
+    /// are none any more, all is as if sessions began now.
     pub(super) fn on_view(&mut self, homes: &BTreeMap<NodeId, NodeId>, caches: &[NodeId]) {
         let before = std::mem::replace(&mut self.homes, homes.clone());
         self.owners.retain(|backend, owner| homes.contains_key(backend) && caches.contains(owner));
+        if before.is_empty() != homes.is_empty() {
+            for cache in self.caches.values_mut() {
+                *cache = Cache { opened_in: self.rounds, orders: cache.orders, ..Cache::default() };
+            }
+        }
         for (backend, home) in homes {
             let was_at_home = before.get(backend) == self.owners.get(backend) || !self.owners.contains_key(backend);
             if before.get(backend) != Some(home) && was_at_home && self.told_by(*home).is_some() {
@@ -160,11 +166,9 @@ impl Balance {
         }
     }
 
-    /// A session with a cache node has begun. If no backend has a home nothing is ever said.
+    /// A session with a cache node has begun.
     pub(super) fn opened(&mut self, cache: NodeId) {
-        if !self.homes.is_empty() {
-            self.caches.insert(cache, Cache { opened_in: self.rounds, ..Cache::default() });
-        }
+        self.caches.insert(cache, Cache { opened_in: self.rounds, ..Cache::default() });
     }
 
     /// A cache node is silent: others take what it had.
@@ -202,7 +206,7 @@ impl Balance {
 
     /// What cache nodes are to be told by now.
     pub(super) fn go_on(&mut self, now: Moment) -> Vec<(NodeId, Order)> {
-        if now < self.round_at || self.caches.is_empty() {
+        if now < self.round_at || self.wake_at().is_none() {
             return Vec::new();
         }
         self.round_at = now + ROUND;
@@ -261,9 +265,9 @@ impl Balance {
         self.homes.iter().map(report).collect()
     }
 
-    /// When [`Self::go_on`] has something to do; `None` while there is nobody.
+    /// When [`Self::go_on`] has something to do; `None` while there is nobody, or no backend has a home.
     pub(super) fn wake_at(&self) -> Option<Moment> {
-        (!self.caches.is_empty()).then_some(self.round_at)
+        (!self.caches.is_empty() && !self.homes.is_empty()).then_some(self.round_at)
     }
 
     /// Gives what nobody is in charge of to somebody.
@@ -333,8 +337,11 @@ impl Balance {
         self.caches.values().any(|cache| cache.is_awaited(self.rounds))
     }
 
-    /// What cache nodes are to be in charge of, if it is not what they are, or were told already.
+    /// What cache nodes are to be in charge of, if it is not what they are, or were told already. Nothing, if no backend has a home.
     fn orders(&mut self) -> Vec<(NodeId, Order)> {
+        if self.homes.is_empty() {
+            return Vec::new();
+        }
         let (rounds, is_anybody_awaited) = (self.rounds, self.is_anybody_awaited());
         let mut orders = Vec::new();
         for name in self.caches.keys().copied().collect::<Vec<_>>() {

@@ -424,7 +424,7 @@ fn who_has_backends_and_nothing_to_do_gets_no_more() {
 proptest! {
     /// Whatever happens, nobody is told to take what another has ([`Fleet::take`]), and in the end each backend is somebody's.
     #[test]
-    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..12, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
+    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..14, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
         let mut fleet = Fleet::new(8);
         for (act, at, backend_at, load) in acts {
             let cache = NodeId(100 + at);
@@ -443,11 +443,18 @@ proptest! {
                     }
                 }
                 6..9 => fleet.obeys(cache),
+                // Other homes: each the next one's, or none for a while.
+                10 => {
+                    let homes = homes(8).into_iter().map(|(backend, home)| (backend, NodeId(100 + (home.0 + at) % 3)));
+                    let homes = homes.filter(|_| load > 30).collect();
+                    fleet.balance.on_view(&homes, &[A, B, C]);
+                }
                 // What it tells crosses what it is told.
                 9 if fleet.charges.contains_key(&cache) => fleet.tells(cache),
                 _ => fleet.round(),
             }
         }
+        fleet.balance.on_view(&homes(8), &[A, B, C]);
         if fleet.charges.is_empty() {
             fleet.begins(A);
         }
