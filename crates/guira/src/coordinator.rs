@@ -9,11 +9,12 @@ use std::{
 };
 
 use guira_etcd::Place;
+use guira_switched::SECRET_LEN_MIN;
 
 /// Bytes of a file with a secret, at most.
-const SECRET_FILE_LEN_MAX: u64 = 4_096;
+const SECRET_FILE_LEN_MAX: usize = 4_096;
 
-/// It.
+/// A file, or etcd.
 #[derive(Clone, Debug)]
 pub(crate) enum Coordinator {
     /// In a file, for as long as the cluster is up.
@@ -50,7 +51,13 @@ impl fmt::Display for Coordinator {
 pub(crate) fn read_secret(path: &Path) -> Result<String, String> {
     let told = |error: &dyn fmt::Display| format!("--secret-file {}: {error}", path.display());
     let file = File::open(path).map_err(|error| told(&error))?;
-    let mut text = String::new();
-    file.take(SECRET_FILE_LEN_MAX).read_to_string(&mut text).map_err(|error| told(&error))?;
-    Ok(text.trim_ascii().to_owned())
+    let mut text = Vec::new();
+    file.take(SECRET_FILE_LEN_MAX as u64 + 1).read_to_end(&mut text).map_err(|error| told(&error))?;
+    let secret = String::from_utf8(text.trim_ascii().to_vec()).map_err(|_| told(&"its secret is not UTF-8"))?;
+    if text.len() > SECRET_FILE_LEN_MAX || secret.len() < SECRET_LEN_MIN {
+        let bounds =
+            format!("a secret has {SECRET_LEN_MIN} to {SECRET_FILE_LEN_MAX} bytes, such as of `openssl rand -hex 16`");
+        return Err(told(&bounds));
+    }
+    Ok(secret)
 }

@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 11] = [
+pub const MODELS: [&str; 12] = [
     "updates",
     "leases",
     "deaths",
@@ -47,6 +47,7 @@ pub const MODELS: [&str; 11] = [
     "collisions",
     "seconds",
     "departures",
+    "absences",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
@@ -54,7 +55,7 @@ pub const FINDS: [(Mutant, &str); 11] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
-    (Mutant::R2Begin, "departures"),
+    (Mutant::R2Begin, "absences"),
     (Mutant::R3, "requests"),
     (Mutant::R4, "updates"),
     (Mutant::R5, "fetches"),
@@ -200,13 +201,18 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             about: "the backend hears that its cache node has gone, which goes on serving what it may",
             clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
             sessions_max: bounds.of(0, 1, 2),
+            ticks_max: bounds.of(Some(2), Some(3), None),
+            room: bounds.of(1, 2, 2),
+            faults: Faults { departures: bounds.of(1, 1, 2), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "absences",
+            about: "the backend begins another life when its cache node has gone, which goes on serving what it may",
+            clients: vec![client(0, &[(A, Set(1)), (A, Set(2))]), reads(1)],
+            sessions_max: bounds.of(0, 0, 1),
             ticks_max: bounds.of(Some(2), Some(4), None),
-            faults: Faults {
-                departures: bounds.of(1, 1, 2),
-                backend_deaths: 1,
-                resends: bounds.of(Some(0), Some(0), Some(1)),
-                ..none
-            },
+            faults: Faults { departures: 1, backend_deaths: 1, resends: Some(0), ..none },
             ..base
         },
     ]

@@ -89,10 +89,11 @@ impl Controller {
     ///
     /// # Errors
     /// [`BudgetError`].
-    pub fn new(config: ControllerConfig) -> Result<Self, BudgetError> {
+    pub fn new(mut config: ControllerConfig) -> Result<Self, BudgetError> {
+        let homes = std::mem::take(&mut config.homes);
         Ok(Self {
             plan: RulePlan::new(config.budget)?,
-            balance: Balance::new(config.homes.clone(), config.balance_load_min),
+            balance: Balance::new(homes, config.balance_load_min),
             table: BTreeMap::new(),
             peers: BTreeMap::new(),
             last_openings: BTreeMap::new(),

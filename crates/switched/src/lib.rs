@@ -41,7 +41,7 @@ pub use happened::Happened;
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};
 pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, StoreCall};
-pub use static_file::{Life, Member, ReportsName, Role, StaticFile, StaticFileError, hash_of};
+pub use static_file::{Life, Member, ReportsName, Role, SECRET_LEN_MIN, StaticFile, StaticFileError, hash_of};
 pub use view::View;
 
 /// Bytes of a key and its value together that a cluster may be told to take: an item and what goes with it fit into a message.

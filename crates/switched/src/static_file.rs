@@ -1,4 +1,4 @@
-//! A cluster as a file says it is: who its members are and where, and what all of them go by. Such a cluster never changes while it runs.
+//! A cluster as a file says it is: who its members are and where, and what all of them go by. It never changes while it runs, unless the file is in etcd.
 //!
 //! ```toml
 //! cluster = "guira"              # keeps clusters with one secret apart
@@ -59,13 +59,13 @@ const THRESHOLD_RANK: f64 = 0.1;
 const RESEND_AFTER: Span = Span::from_ms(20);
 
 /// Bytes of a secret, at least: 128 bits, if it was drawn.
-const SECRET_LEN_MIN: usize = 16;
+pub const SECRET_LEN_MIN: usize = 16;
 
 /// Bounds of a lease: below, a busy machine loses it for nothing; above, a change waits for too long for a cache node that has died.
 const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 /// What all members of a cluster go by.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StaticFile {
     /// Keeps clusters with one secret apart.
@@ -100,6 +100,15 @@ pub struct StaticFile {
     /// Who was one, where members come and go: their numbers are not others'.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Member>,
+}
+
+/// Without its secret.
+impl fmt::Debug for StaticFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cluster, members, former, .. } = self;
+        let mut shown = f.debug_struct("StaticFile");
+        shown.field("cluster", cluster).field("members", members).field("former", former).finish_non_exhaustive()
+    }
 }
 
 /// What is told of hot keys, by its name.
