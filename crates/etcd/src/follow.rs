@@ -51,8 +51,8 @@ const REVOKE_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is tried to say alive, if others change the key meanwhile.
 const TRIES_MAX: usize = 16;
 
-/// How often a lease is lost in a row until it is paused.
-const LOSSES_MAX: usize = 2;
+/// How many leases are lost in a row, none of which was kept, until it is paused.
+const LOSSES_MAX: u32 = 2;
 
 /// Who follows.
 pub struct Follower {
@@ -188,6 +188,7 @@ pub(crate) fn follow(
         told,
         shared: Arc::clone(&shared),
         lease: None,
+        losses: 0,
         is_said: false,
         is_compacted: false,
         is_missing: false,
@@ -257,6 +258,8 @@ struct Follow<T> {
     /// The highest revision that etcd has said it is at.
     highest: i64,
     lease: Option<i64>,
+    /// Leases that were lost since one was kept last.
+    losses: u32,
     /// The member has said that it is alive, under that lease.
     is_said: bool,
     /// What came after `last` is not kept any more: what is there is read instead.
@@ -438,7 +441,7 @@ impl<T: FnMut(Told)> Follow<T> {
 
     /// A lease that is there: the one of before, or a new one.
     async fn hold_lease(&mut self) -> Result<Keeping, Broken> {
-        for _ in 0..LOSSES_MAX {
+        loop {
             let id = match self.lease {
                 Some(id) => id,
                 None => {
@@ -452,16 +455,17 @@ impl<T: FnMut(Told)> Follow<T> {
             self.lease = Some(id);
             let keep = async |mut client: Client| client.lease_keep_alive(id).await;
             match self.link.once(keep).await {
-                Err(Failure::LeaseLost) => self.lost(),
+                Err(Failure::LeaseLost) => self.lost()?,
                 other => return Ok(other?),
             }
         }
-        Err(Broken::Away("it loses each lease at once".into()))
     }
 
-    fn lost(&mut self) {
+    fn lost(&mut self) -> Result<(), Broken> {
         (self.lease, self.is_said) = (None, false);
         self.shared.leases_lost.fetch_add(1, Ordering::Relaxed);
+        self.losses += 1;
+        if self.losses < LOSSES_MAX { Ok(()) } else { Err(Broken::Away("it loses one lease after the other".into())) }
     }
 
     /// Holds a lease, and says that the member is alive under it.
@@ -483,10 +487,11 @@ impl<T: FnMut(Told)> Follow<T> {
         let answer = answer.ok_or_else(|| Broken::Away("it does not keep the lease any more".into()))?;
         self.heard(answer.header());
         if answer.ttl() > 0 {
+            self.losses = 0;
             return if self.is_said { Ok(()) } else { self.say_alive(None).await };
         }
-        self.lost();
         *keeping = None;
+        self.lost()?;
         self.begin_to_keep(keeping, None).await
     }
 

@@ -165,6 +165,23 @@ fn a_lease_that_was_revoked_changes_nothing_for_the_member() {
 }
 
 #[test]
+fn who_loses_one_lease_after_the_other_turns_to_etcd_anew_and_is_alive() {
+    let (server, etcd, member) = begin(LONG);
+    let mut raw = Raw::of(&server);
+    for lost in 1..=4 {
+        let lease = raw.get(MY_KEY).expect("it is alive").lease();
+        raw.revoke_all();
+        wait_until("it is alive again", || raw.get(MY_KEY).is_some_and(|said| said.lease() != lease));
+        let touch = member.following.touch();
+        // None of them was kept: a third of it has not gone by.
+        assert!(touch.leases_lost >= lost && touch.reconnects >= lost - 1, "{lost}: {touch:?}");
+    }
+    let view = etcd.add(&[cache(102)]).expect("it comes");
+    member.is_told(&view);
+    member.was_told_all();
+}
+
+#[test]
 fn a_member_stays_alive_for_longer_than_a_lease() {
     let (server, etcd, member) = begin(SHORT);
     let mut raw = Raw::of(&server);
