@@ -15,6 +15,21 @@ fn stays(member: &Member) -> Option<String> {
     }
 }
 
+/// Whether a member is still who it was: where it was, and of the role that it had.
+pub(crate) fn is_the_same(member: &Member, before: &Member) -> bool {
+    let place = |member: &Member| (member.address.ip().to_canonical(), member.address.port());
+    (place(member), member.role.name()) == (place(before), before.role.name())
+}
+
+/// Whether one may become the other: partitions follow from who the backends are.
+pub(crate) fn check(before: &StaticFile, after: &StaticFile) -> Result<(), String> {
+    let staying = |file: &StaticFile| (file.backends(), file.controller());
+    if staying(before) == staying(after) {
+        return Ok(());
+    }
+    Err("backends and the controller do not come and go yet".into())
+}
+
 /// These come.
 pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), String> {
     for member in members {

@@ -105,7 +105,7 @@ impl Etcd {
     /// Changes it: `change` is called with the cluster as it is, and again if others have changed that meanwhile. What it is then has no secret.
     ///
     /// # Errors
-    /// [`EtcdError`]; [`EtcdError::Change`] with what `change` says.
+    /// [`EtcdError`]; [`EtcdError::Change`] with what `change` says, or if others would be the backends or the controller.
     pub fn change(&self, mut change: impl FnMut(&mut StaticFile) -> Result<(), String>) -> Result<View, EtcdError> {
         self.within(async |asking| {
             for _ in 0..TRIES_MAX {
@@ -117,6 +117,7 @@ impl Etcd {
                 file.secret.clone_from(&before.secret);
                 file.check()?;
                 self.keys.check_name(&file)?;
+                changes::check(&before, &file).map_err(EtcdError::Change)?;
                 let text = file.print_without_secret()?;
                 if let Some(epoch) = asking.put(as_of, &text).await? {
                     return Ok(View { epoch, file: StaticFile { secret: String::new(), ..file } });

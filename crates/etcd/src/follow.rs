@@ -1,15 +1,18 @@
 //! A member that says that it is alive, and is told of views.
 //!
 //! ```text
-//! connect -> read view, alive/ID -> hold a lease -> say alive -> watch both ---- a view, a later life --> told
-//!    ^  ^                                                          |    |
-//!    |  +----- what was to be watched is compacted: read anew -----+    |
-//!    +-- etcd is away: another host, after a pause ---------------------+
+//! connect -> read view, alive/ID -> watch both -> hold a lease -> say alive ---- a view, a later life --> told
+//!    ^  ^                               |                 ^  refused:  |  |
+//!    |  |                               |                 +- the tick -+  |
+//!    |  +-- what was to be watched is compacted: read anew                |
+//!    +-- etcd is away: another host, after a pause -----------------------+
 //! ```
-//! Always true: the epochs that are told rise; a view that cannot be read changes nothing; nothing is told after that the member is no longer one, or
-//! that there is a later life of it. Nobody is told of the end because etcd is away, or has lost a lease.
+//! Always true: the epochs that are told rise; a view that cannot be read, or followed, changes nothing; nothing is told after that the member is no
+//! longer one, or that there is a later life of it. Nobody is told of the end but by a view that does not name it, or a later life: not because etcd is
+//! away, has lost a lease, or has lost all.
 
 use std::{
+    convert::Infallible,
     io,
     sync::{
         Arc,
@@ -20,11 +23,12 @@ use std::{
 };
 
 use etcd_client::{
-    Client, Compare, CompareOp, Event, EventType, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp,
-    WatchOptions,
+    Client, Compare, CompareOp, Event, EventType, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions,
+    ResponseHeader, Txn, TxnOp, WatchOptions,
 };
-use guira_cluster::{Epoch, Incarnation};
+use guira_cluster::Incarnation;
 use guira_routing::NodeId;
+use guira_switched::Member;
 use tokio::{
     runtime::Runtime,
     sync::oneshot::{self, Sender},
@@ -32,7 +36,7 @@ use tokio::{
 };
 
 use crate::{
-    Alive, View,
+    Alive, View, changes,
     etcd::{epoch, gets_of},
     link::{Failure, Link},
     view::Keys,
@@ -47,16 +51,23 @@ const REVOKE_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is tried to say alive, if others change the key meanwhile.
 const TRIES_MAX: usize = 16;
 
+/// How many leases are lost in a row, none of which was kept, until it is paused.
+const LOSSES_MAX: u32 = 2;
+
 /// Who follows.
 pub struct Follower {
-    /// The member.
-    pub me: NodeId,
+    /// The member, as it began: one that is another one in a view is not there any more.
+    pub me: Member,
     /// The number of its life.
     pub life: Incarnation,
-    /// The view that it has read.
-    pub seen: Epoch,
-    /// What members know each other by.
-    pub secret: String,
+    /// The view that it has read, and its secret: backends and the controller stay who they are in it.
+    pub seen: View,
+}
+
+impl Follower {
+    fn me(&self) -> NodeId {
+        NodeId(self.me.id)
+    }
 }
 
 /// How one follows.
@@ -77,10 +88,14 @@ impl Default for FollowOptions {
 pub enum Told {
     /// This view replaces those before it.
     View(View),
-    /// What is there now cannot be read as a cluster: the view before it stays.
+    /// What is there now cannot be read as a cluster, or not be followed, or nothing is there: the view before it stays.
     Unreadable(String),
-    /// It is not a member any more.
+    /// There is a view in which it is not a member any more, or has another address or role.
     Removed,
+    /// etcd has not answered for the time of a lease: why not, in a line. It is asked on.
+    OutOfTouch(String),
+    /// It has answered again.
+    InTouch,
     /// A later life of it has said that it is alive.
     Outlived {
         /// The number of that life.
@@ -167,13 +182,18 @@ pub(crate) fn follow(
     let mut follow = Follow {
         link,
         keys,
-        last: who.seen.0.cast_signed(),
+        last: who.seen.epoch.0.cast_signed(),
+        highest: who.seen.epoch.0.cast_signed(),
         who,
         told,
         shared: Arc::clone(&shared),
         lease: None,
+        losses: 0,
+        is_said: false,
         is_compacted: false,
+        is_missing: false,
         has_gone_back: false,
+        is_out_of_touch: false,
         pause: PAUSES.0,
     };
     let run = move || {
@@ -193,21 +213,34 @@ pub(crate) fn follow(
 enum Broken {
     /// The last thing was told.
     End,
-    /// etcd is away, or does not do it.
-    Away,
+    /// etcd is away: why, in a line.
+    Away(String),
+    /// etcd does not do it, and may later: why, in a line.
+    Refused(String),
     /// What was to be watched is not kept any more.
     Compacted,
 }
 
 impl From<Failure> for Broken {
-    fn from(_: Failure) -> Self {
-        Self::Away
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(why) => Self::Refused(why),
+            other => Self::Away(other.why()),
+        }
     }
 }
 
 impl From<etcd_client::Error> for Broken {
-    fn from(_: etcd_client::Error) -> Self {
-        Self::Away
+    fn from(error: etcd_client::Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+/// That etcd does not let a member say that it is alive, as one that has no space left, is no reason not to hear of views: it is tried with the tick.
+fn unless_refused(said: Result<(), Broken>) -> Result<(), Broken> {
+    match said {
+        Err(Broken::Refused(_)) => Ok(()),
+        other => other,
     }
 }
 
@@ -222,51 +255,64 @@ struct Follow<T> {
     shared: Arc<Shared>,
     /// The revision of the view that was told last, be it one that could not be read.
     last: i64,
+    /// The highest revision that etcd has said it is at.
+    highest: i64,
     lease: Option<i64>,
+    /// Leases that were lost since one was kept last.
+    losses: u32,
+    /// The member has said that it is alive, under that lease.
+    is_said: bool,
     /// What came after `last` is not kept any more: what is there is read instead.
     is_compacted: bool,
-    /// etcd is at an earlier revision than it was: it was restored, or began anew. That nothing is there says nothing then.
+    /// It was told that there is no view, and there was none since.
+    is_missing: bool,
+    /// It was told that etcd is at an earlier revision than it was, since it was restored, or began anew; there was no later view since.
     has_gone_back: bool,
+    is_out_of_touch: bool,
     pause: Duration,
 }
 
 impl<T: FnMut(Told)> Follow<T> {
     async fn run(&mut self) {
         loop {
-            match self.session().await {
-                Ok(()) | Err(Broken::Away) => {
+            let Err(broken) = self.session().await;
+            match broken {
+                Broken::Away(why) | Broken::Refused(why) => {
+                    self.away(why);
                     self.shared.reconnects.fetch_add(1, Ordering::Relaxed);
                     self.link.turn();
                     sleep(self.pause).await;
                     self.pause = PAUSES.1.min(self.pause * 2);
                 }
-                Err(Broken::Compacted) => self.is_compacted = true,
-                Err(Broken::End) => return,
+                Broken::Compacted => self.is_compacted = true,
+                Broken::End => return,
             }
         }
     }
 
     /// One connection, until etcd has ended it.
-    async fn session(&mut self) -> Result<(), Broken> {
-        let (view, alive) = (self.keys.view(), self.keys.alive(self.who.me));
+    async fn session(&mut self) -> Result<Infallible, Broken> {
+        let (view, alive) = (self.keys.view(), self.keys.alive(self.who.me()));
         let gets = [TxnOp::get(view.clone(), None), TxnOp::get(alive.clone(), None)];
         let read = async |mut client: Client| client.txn(Txn::new().and_then(gets)).await;
         let read = self.link.once(read).await?;
-        self.heard();
-        let revision = read.header().map_or(0, |header| header.revision());
+        // Not the revision yet: it is looked whether it has gone back.
+        self.heard(None);
+        let revision = read.header().map_or(0, ResponseHeader::revision);
         let mut found = gets_of(&read.op_responses()).into_iter().map(|mut kvs| kvs.pop());
         let (found, said) = (found.next().flatten(), found.next().flatten());
         let from = self.catch_up(revision, found.as_ref())?;
 
-        let mut keeping = self.hold_lease().await?;
-        self.say_alive(said).await?;
         let watch = async |mut client: Client| {
             let mut watch = client.watch(view.clone(), Some(WatchOptions::new().with_start_revision(from))).await?;
             watch.watch(alive, Some(WatchOptions::new().with_start_revision(revision + 1))).await?;
             Ok(watch)
         };
         let mut watch = self.link.once(watch).await?;
-        self.heard();
+        self.heard(None);
+        self.is_said = false;
+        let mut keeping = None;
+        unless_refused(self.begin_to_keep(&mut keeping, said).await)?;
 
         let period = self.shared.lease / 3;
         let mut tick = interval_at(tokio::time::Instant::now() + period, period);
@@ -274,26 +320,45 @@ impl<T: FnMut(Told)> Follow<T> {
         loop {
             tokio::select! {
                 message = watch.message() => {
-                    let Some(message) = message? else { return Ok(()) };
-                    self.heard();
+                    let ended = || Broken::Away("it has ended the watch".into());
+                    let message = message?.ok_or_else(ended)?;
+                    self.heard(message.header());
                     if message.canceled() {
-                        return Err(if message.compact_revision() > 0 { Broken::Compacted } else { Broken::Away });
+                        let is_compacted = message.compact_revision() > 0;
+                        return Err(if is_compacted { Broken::Compacted } else { ended() });
                     }
                     for event in message.events() {
-                        self.take(event, view.as_bytes(), &mut keeping).await?;
+                        unless_refused(self.take(event, view.as_bytes(), &mut keeping).await)?;
                     }
                 }
                 _ = tick.tick() => {
-                    self.keep(&mut keeping).await?;
+                    unless_refused(self.keep(&mut keeping).await)?;
                     self.pause = PAUSES.0;
                 }
             }
         }
     }
 
-    fn heard(&self) {
+    /// etcd has answered, and said at which revision it is.
+    fn heard(&mut self, header: Option<&ResponseHeader>) {
         let heard_ms = u64::try_from(self.shared.begun.elapsed().as_millis()).unwrap_or(NEVER - 1);
         self.shared.heard_ms.store(heard_ms, Ordering::Relaxed);
+        self.highest = self.highest.max(header.map_or(0, ResponseHeader::revision));
+        if std::mem::take(&mut self.is_out_of_touch) {
+            self.tell(Told::InTouch);
+        }
+    }
+
+    /// etcd has not answered, or not done it.
+    fn away(&mut self, why: String) {
+        let heard_ms = match self.shared.heard_ms.load(Ordering::Relaxed) {
+            NEVER => 0,
+            heard_ms => heard_ms,
+        };
+        let silent = self.shared.begun.elapsed().saturating_sub(Duration::from_millis(heard_ms));
+        if silent > self.shared.lease && !std::mem::replace(&mut self.is_out_of_touch, true) {
+            self.tell(Told::OutOfTouch(why));
+        }
     }
 
     fn tell(&mut self, told: Told) {
@@ -303,35 +368,30 @@ impl<T: FnMut(Told)> Follow<T> {
     /// What was found at a revision. Returns the one from which the view is to be watched.
     fn catch_up(&mut self, revision: i64, found: Option<&KeyValue>) -> Result<i64, Broken> {
         let is_compacted = std::mem::take(&mut self.is_compacted);
-        if revision < self.last {
-            if !std::mem::replace(&mut self.has_gone_back, true) {
-                self.tell(Told::Unreadable(format!(
-                    "etcd is at revision {revision}, and was at {} before: it was restored, or began anew",
-                    self.last
-                )));
-            }
-            return Ok(revision + 1);
+        let highest = std::mem::replace(&mut self.highest, revision);
+        if revision < highest && !std::mem::replace(&mut self.has_gone_back, true) {
+            self.tell(Told::Unreadable(format!(
+                "etcd is at revision {revision}, and was at {highest} before: it was restored, or began anew; changes are not heard until etcd is past \
+                 revision {}: start the members again once the cluster is in it",
+                self.last
+            )));
         }
-        let Some(found) = found else {
-            return if self.has_gone_back { Ok(revision + 1) } else { Err(self.removed()) };
-        };
-        if found.mod_revision() <= self.last {
-            return Ok(revision + 1);
+        match found {
+            None => self.missing(),
+            Some(found) if found.mod_revision() <= self.last => {}
+            Some(found) if is_compacted => self.take_view(found)?,
+            Some(_) => return Ok(self.last + 1),
         }
-        if !is_compacted {
-            return Ok(self.last + 1);
-        }
-        // It was deleted meanwhile, and made anew.
-        if found.create_revision() > self.last && !self.has_gone_back {
-            return Err(self.removed());
-        }
-        self.take_view(found)?;
         Ok(revision + 1)
     }
 
-    fn removed(&mut self) -> Broken {
-        self.tell(Told::Removed);
-        Broken::End
+    /// There is no view. An etcd that has lost what it had, or a slip, ends nobody.
+    fn missing(&mut self) {
+        if !self.has_gone_back && !std::mem::replace(&mut self.is_missing, true) {
+            let why =
+                "the cluster is not in etcd any more; once it is there again (guira cluster create) it is followed";
+            self.tell(Told::Unreadable(why.into()));
+        }
     }
 
     fn take_view(&mut self, found: &KeyValue) -> Result<(), Broken> {
@@ -339,29 +399,40 @@ impl<T: FnMut(Told)> Follow<T> {
             return Ok(());
         }
         self.last = found.mod_revision();
-        self.has_gone_back = false;
-        match self.keys.read(found.value(), &self.who.secret) {
-            Err(error) => self.tell(Told::Unreadable(error.to_string())),
-            Ok(file) if file.member(self.who.me).is_none() => return Err(self.removed()),
-            Ok(file) => self.tell(Told::View(View { epoch: epoch(self.last), file })),
-        }
+        (self.is_missing, self.has_gone_back) = (false, false);
+        let Follower { me, seen, .. } = &self.who;
+        let told = match self.keys.read(found.value(), &seen.file.secret) {
+            Err(error) => Told::Unreadable(error.to_string()),
+            Ok(file) if !file.member(self.who.me()).is_some_and(|member| changes::is_the_same(member, me)) => {
+                self.tell(Told::Removed);
+                return Err(Broken::End);
+            }
+            Ok(file) => match changes::check(&seen.file, &file) {
+                Err(why) => Told::Unreadable(why),
+                Ok(()) => Told::View(View { epoch: epoch(self.last), file }),
+            },
+        };
+        self.tell(told);
         Ok(())
     }
 
-    async fn take(&mut self, event: &Event, view: &[u8], keeping: &mut Keeping) -> Result<(), Broken> {
+    async fn take(&mut self, event: &Event, view: &[u8], keeping: &mut Option<Keeping>) -> Result<(), Broken> {
         let Some(found) = event.kv() else { return Ok(()) };
         match (event.event_type(), found.key() == view) {
-            (EventType::Put, true) => self.take_view(found),
-            (EventType::Delete, true) if self.has_gone_back => Ok(()),
-            (EventType::Delete, true) => Err(self.removed()),
-            (EventType::Put, false) if Alive::read(found.value()) == Some(self.alive()) => Ok(()),
-            (EventType::Put, false) => self.say_alive(Some(found.clone())).await,
+            (EventType::Put, true) => self.take_view(found)?,
+            (EventType::Delete, true) => self.missing(),
+            (EventType::Put, false) if Alive::read(found.value()) == Some(self.alive()) => {}
+            (EventType::Put, false) => {
+                self.is_said = false;
+                self.say_alive(Some(found.clone())).await?;
+            }
             // With its lease, or by hand.
             (EventType::Delete, false) => {
+                self.is_said = false;
                 self.keep(keeping).await?;
-                self.say_alive(None).await
             }
         }
+        Ok(())
     }
 
     fn alive(&self) -> Alive {
@@ -376,69 +447,89 @@ impl<T: FnMut(Told)> Follow<T> {
                 None => {
                     let lease_s = self.shared.lease.as_millis().div_ceil(1_000).max(1) as i64;
                     let grant = async |mut client: Client| client.lease_grant(lease_s, None).await;
-                    self.link.once(grant).await?.id()
+                    let granted = self.link.once(grant).await?;
+                    self.heard(granted.header());
+                    granted.id()
                 }
             };
             self.lease = Some(id);
             let keep = async |mut client: Client| client.lease_keep_alive(id).await;
             match self.link.once(keep).await {
-                Err(Failure::LeaseLost) => self.lost(),
+                Err(Failure::LeaseLost) => self.lost()?,
                 other => return Ok(other?),
             }
         }
     }
 
-    fn lost(&mut self) {
-        self.lease = None;
+    fn lost(&mut self) -> Result<(), Broken> {
+        (self.lease, self.is_said) = (None, false);
         self.shared.leases_lost.fetch_add(1, Ordering::Relaxed);
+        self.losses += 1;
+        if self.losses < LOSSES_MAX { Ok(()) } else { Err(Broken::Away("it loses one lease after the other".into())) }
     }
 
-    /// Keeps the lease; if it is lost, there is another one, and the member is alive under that.
-    async fn keep(&mut self, keeping: &mut Keeping) -> Result<(), Broken> {
-        let (keeper, kept) = keeping;
+    /// Holds a lease, and says that the member is alive under it.
+    async fn begin_to_keep(&mut self, keeping: &mut Option<Keeping>, said: Option<KeyValue>) -> Result<(), Broken> {
+        // Also of who gets no lease there may be a later life.
+        self.look_for_later(said.as_ref())?;
+        *keeping = Some(self.hold_lease().await?);
+        self.say_alive(said).await
+    }
+
+    /// Keeps the lease; if it is lost, or there is none yet, there is another one, and the member is alive under that.
+    async fn keep(&mut self, keeping: &mut Option<Keeping>) -> Result<(), Broken> {
+        let Some((keeper, kept)) = keeping else { return self.begin_to_keep(keeping, None).await };
         let answer = async {
             keeper.keep_alive().await?;
             kept.message().await
         };
-        let answer = self.link.wait(answer).await?.ok_or(Broken::Away)?;
-        self.heard();
+        let answer = self.link.wait(answer).await?;
+        let answer = answer.ok_or_else(|| Broken::Away("it does not keep the lease any more".into()))?;
+        self.heard(answer.header());
         if answer.ttl() > 0 {
-            return Ok(());
+            self.losses = 0;
+            return if self.is_said { Ok(()) } else { self.say_alive(None).await };
         }
-        self.lost();
-        *keeping = self.hold_lease().await?;
-        self.say_alive(None).await
+        *keeping = None;
+        self.lost()?;
+        self.begin_to_keep(keeping, None).await
     }
 
-    /// Says that the member is alive, unless a later life of it does. `said` is what the key was found to be.
-    async fn say_alive(&mut self, mut said: Option<KeyValue>) -> Result<(), Broken> {
-        let lease = self.lease.ok_or(Broken::Away)?;
-        let key = self.keys.alive(self.who.me);
-        for _ in 0..TRIES_MAX {
-            let mut revision = 0;
-            if let Some(said) = &said {
-                revision = said.mod_revision();
-                match Alive::read(said.value()) {
-                    Some(other) if other.life > self.who.life => {
-                        self.tell(Told::Outlived { life: other.life });
-                        return Err(Broken::End);
-                    }
-                    Some(other) if other == self.alive() && said.lease() == lease => return Ok(()),
-                    // An earlier life, or an earlier lease.
-                    _ => {}
-                }
+    fn look_for_later(&mut self, said: Option<&KeyValue>) -> Result<(), Broken> {
+        match said.and_then(|said| Alive::read(said.value())) {
+            Some(other) if other.life > self.who.life => {
+                self.tell(Told::Outlived { life: other.life });
+                Err(Broken::End)
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says that the member is alive, unless a later life of it does, or there is no lease yet. `said` is what the key was found to be.
+    async fn say_alive(&mut self, mut said: Option<KeyValue>) -> Result<(), Broken> {
+        let key = self.keys.alive(self.who.me());
+        for _ in 0..TRIES_MAX {
+            self.look_for_later(said.as_ref())?;
+            let Some(lease) = self.lease else { return Ok(()) };
+            let is_mine = |said: &KeyValue| Alive::read(said.value()) == Some(self.alive()) && said.lease() == lease;
+            if said.as_ref().is_some_and(is_mine) {
+                self.is_said = true;
+                return Ok(());
+            }
+            // Nothing, an earlier life, or an earlier lease.
+            let revision = said.as_ref().map_or(0, KeyValue::mod_revision);
             let is_the_same = Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
             let put = TxnOp::put(key.clone(), self.alive().print(), Some(PutOptions::new().with_lease(lease)));
             let txn = Txn::new().when([is_the_same]).and_then([put]).or_else([TxnOp::get(key.clone(), None)]);
             let answer = self.link.once(async |mut client: Client| client.txn(txn).await).await?;
-            self.heard();
+            self.heard(answer.header());
             if answer.succeeded() {
+                self.is_said = true;
                 return Ok(());
             }
             said = gets_of(&answer.op_responses()).into_iter().flatten().next();
         }
-        Err(Broken::Away)
+        Err(Broken::Away("others say of this member that it is alive, again and again".into()))
     }
 
     /// The member is not alive any more.

@@ -4,13 +4,14 @@
 mod support;
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError},
-    time::Duration,
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    time::{Duration, Instant},
 };
 
 use guira_cluster::{Epoch, Incarnation};
-use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
+use guira_etcd::{Etcd, EtcdError, FollowOptions, Follower, Following, Told, View};
 use guira_routing::NodeId;
+use guira_switched::{Role, StaticFile};
 use support::{
     PATIENCE, Raw, SECRET, Server, cache, cluster, gateway,
     line::{Line, Mode},
@@ -22,6 +23,10 @@ const VIEW: &str = "/guira/guira/view";
 /// A cache node.
 const ME: u16 = 100;
 const MY_KEY: &str = "/guira/guira/alive/100";
+
+/// Another one.
+const OTHER: u16 = 101;
+const OTHER_KEY: &str = "/guira/guira/alive/101";
 
 const LIFE: u64 = 1_000;
 
@@ -37,17 +42,38 @@ struct Member {
 }
 
 impl Member {
+    /// Member [`ME`], who has read what [`cluster`] is.
     fn follow(etcd: Etcd, seen: Epoch, lease: Duration) -> Self {
+        Self::follow_as(ME, etcd, seen, lease)
+    }
+
+    fn follow_as(me: u16, etcd: Etcd, seen: Epoch, lease: Duration) -> Self {
         let (tell, told) = mpsc::channel();
-        let who = Follower { me: NodeId(ME), life: Incarnation(LIFE), seen, secret: SECRET.into() };
+        let seen = View { epoch: seen, file: cluster("guira") };
+        let me = seen.file.member(NodeId(me)).expect("a member").clone();
+        let who = Follower { me, life: Incarnation(LIFE), seen };
         let tell = move |what| drop(tell.send(what));
         let following = etcd.follow(who, FollowOptions { lease }, tell).expect("a thread");
         Self { following, told }
     }
 
+    /// What is told next of who is in the cluster: a machine that stalls makes etcd seem away.
     #[track_caller]
     fn next(&self) -> Told {
-        self.told.recv_timeout(PATIENCE).expect("something is told")
+        loop {
+            let told = self.told.recv_timeout(PATIENCE).expect("something is told");
+            if !is_of_touch(&told) {
+                return told;
+            }
+        }
+    }
+
+    #[track_caller]
+    fn is_told_a_line(&self, with: &str) {
+        match self.next() {
+            Told::Unreadable(line) => assert!(line.contains(with) && !line.contains('\n'), "{line}"),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[track_caller]
@@ -61,7 +87,8 @@ impl Member {
     /// Nothing was told that was not asked for above.
     #[track_caller]
     fn was_told_all(&self) {
-        assert_eq!(self.told.try_recv(), Err(TryRecvError::Empty));
+        let more: Vec<Told> = self.told.try_iter().filter(|told| !is_of_touch(told)).collect();
+        assert_eq!(more, []);
     }
 
     /// What it was told was the last.
@@ -69,6 +96,10 @@ impl Member {
     fn has_ended(&self) {
         assert_eq!(self.told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
     }
+}
+
+fn is_of_touch(told: &Told) -> bool {
+    matches!(told, Told::OutOfTouch(_) | Told::InTouch)
 }
 
 fn is_alive(etcd: &Etcd) -> bool {
@@ -134,16 +165,79 @@ fn a_lease_that_was_revoked_changes_nothing_for_the_member() {
 }
 
 #[test]
+fn who_loses_one_lease_after_the_other_turns_to_etcd_anew_and_is_alive() {
+    let (server, etcd, member) = begin(LONG);
+    let mut raw = Raw::of(&server);
+    for lost in 1..=4 {
+        let lease = raw.get(MY_KEY).expect("it is alive").lease();
+        raw.revoke_all();
+        wait_until("it is alive again", || raw.get(MY_KEY).is_some_and(|said| said.lease() != lease));
+        let touch = member.following.touch();
+        // None of them was kept: a third of it has not gone by.
+        assert!(touch.leases_lost >= lost && touch.reconnects >= lost - 1, "{lost}: {touch:?}");
+    }
+    let view = etcd.add(&[cache(102)]).expect("it comes");
+    member.is_told(&view);
+    member.was_told_all();
+}
+
+#[test]
 fn a_member_stays_alive_for_longer_than_a_lease() {
     let (server, etcd, member) = begin(SHORT);
     let mut raw = Raw::of(&server);
-    let said = raw.get(MY_KEY).expect("it is alive");
-    // A lease that nobody keeps runs out meanwhile.
-    raw.lease_another(3);
-    wait_until("the other lease has run out", || raw.leases().len() == 1);
-    assert_eq!(raw.get(MY_KEY).expect("it is alive").mod_revision(), said.mod_revision());
-    assert!(is_alive(&etcd) && member.following.is_in_touch());
-    assert_eq!(member.following.touch().leases_lost, 0);
+    // A machine that stalls for a lease loses it: then it is looked once more.
+    wait_until("the lease is kept for three times as long", || {
+        let (said, lost) = (raw.get(MY_KEY), member.following.touch().leases_lost);
+        // A lease that nobody keeps runs out meanwhile.
+        let other = raw.lease_another(3);
+        wait_until("the other lease has run out", || !raw.leases().contains(&other));
+        let revision = |said: Option<etcd_client::KeyValue>| said.map(|said| said.mod_revision());
+        let (before, after) = (revision(said), revision(raw.get(MY_KEY)));
+        before.is_some() && before == after && member.following.touch().leases_lost == lost
+    });
+    wait_until("it is alive, and in touch", || is_alive(&etcd) && member.following.is_in_touch());
+}
+
+#[test]
+fn who_is_out_of_touch_is_told_why_and_when_it_is_over() {
+    let (mut server, etcd, member) = begin(SHORT);
+    server.kill();
+    let of_touch = || member.told.recv_timeout(PATIENCE).expect("it is told");
+    // Of a stalled machine it may have been told before.
+    let why = loop {
+        match of_touch() {
+            Told::OutOfTouch(why) => break why,
+            Told::InTouch => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!why.is_empty() && !why.contains('\n'), "{why}");
+    let reconnects = member.following.touch().reconnects;
+    wait_until("it has tried again", || member.following.touch().reconnects > reconnects + 2);
+    server.start_again();
+    assert_eq!(of_touch(), Told::InTouch);
+    wait_until("it is alive", || is_alive(&etcd));
+}
+
+#[test]
+fn views_are_heard_while_etcd_has_no_space_for_leases() {
+    let server = Server::start();
+    let etcd = server.etcd("guira");
+    let seen = etcd.create(&cluster("guira")).expect("it is made");
+    let view = etcd.add(&[cache(102)]).expect("it comes");
+    let mut raw = Raw::of(&server);
+    raw.set_full(true);
+    let member = Member::follow(server.etcd("guira"), seen, SHORT);
+    member.is_told(&view);
+    // What is deleted needs no space, and is heard in the same session: it is watched.
+    raw.delete(VIEW);
+    member.is_told_a_line("not in etcd any more");
+    assert_eq!(raw.leases(), []);
+    raw.set_full(false);
+    wait_until("it is alive", || raw.get(MY_KEY).is_some());
+    let again = etcd.create(&cluster("guira")).expect("it is made");
+    assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+    member.was_told_all();
 }
 
 #[test]
@@ -203,16 +297,18 @@ fn who_was_cut_off_for_longer_than_etcd_remembers_reads_anew() {
 }
 
 #[test]
-fn a_cluster_that_was_deleted_and_made_anew_meanwhile_is_another() {
+fn a_cluster_that_was_deleted_and_made_anew_meanwhile_is_followed() {
     let (server, line, etcd, member) = begin_and_cut();
     let mut raw = Raw::of(&server);
     raw.delete(VIEW);
-    etcd.create(&cluster("guira")).expect("it is made");
+    let again = etcd.create(&cluster("guira")).expect("it is made");
     raw.put("/somebody/else", "");
     raw.compact();
     line.set(Mode::Open);
-    assert_eq!(member.next(), Told::Removed);
-    member.has_ended();
+    assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+    let view = etcd.add(&[cache(102)]).expect("it comes");
+    member.is_told(&view);
+    member.was_told_all();
 }
 
 #[test]
@@ -243,12 +339,72 @@ fn who_is_removed_is_told_so_and_gives_up_its_lease() {
     assert!(Raw::of(&server).get(MY_KEY).is_none());
 }
 
+/// Puts a view as somebody does who does not ask whether it may be.
+fn put(raw: &mut Raw, change: impl FnOnce(&mut StaticFile)) -> View {
+    let mut file = cluster("guira");
+    change(&mut file);
+    let revision = raw.put(VIEW, &file.print_without_secret().expect("a file"));
+    View { epoch: Epoch(revision.cast_unsigned()), file }
+}
+
+fn at(file: &mut StaticFile, id: u16) -> &mut guira_switched::Member {
+    file.members.iter_mut().find(|member| member.id == id).expect("a member")
+}
+
 #[test]
-fn members_of_a_cluster_that_is_deleted_are_removed() {
-    let (server, _etcd, member) = begin(LONG);
+fn a_member_that_is_elsewhere_or_of_another_role_in_a_view_is_removed() {
+    for change in [
+        |file: &mut StaticFile| at(file, ME).address.set_port(9),
+        |file: &mut StaticFile| {
+            // What was its backend has another home.
+            at(file, 1_000).role = at(file, 1_001).role.clone();
+            at(file, ME).role = gateway(ME).role;
+        },
+    ] {
+        let (server, _etcd, member) = begin(LONG);
+        let mut raw = Raw::of(&server);
+        let other = put(&mut raw, |file| at(file, 101).address.set_port(9));
+        member.is_told(&other);
+        put(&mut raw, change);
+        assert_eq!(member.next(), Told::Removed);
+        member.has_ended();
+    }
+}
+
+#[test]
+fn a_view_with_other_backends_or_another_controller_is_not_followed() {
+    let (server, etcd, member) = begin(LONG);
+    let mut raw = Raw::of(&server);
+    let changes = [|file: &mut StaticFile| at(file, 1_001).id = 1_002, |file: &mut StaticFile| at(file, 1).id = 2];
+    for change in changes {
+        put(&mut raw, change);
+        member.is_told_a_line("backends and the controller do not come and go yet");
+        let view = put(&mut raw, |_| {});
+        member.is_told(&view);
+        let refused = etcd.change(|file| {
+            change(file);
+            Ok(())
+        });
+        assert!(matches!(&refused, Err(EtcdError::Change(why)) if why.starts_with("backends and the")), "{refused:?}");
+    }
+    // Another home is none.
+    let view = put(&mut raw, |file| {
+        if let Role::Backend { cache, .. } = &mut at(file, 1_001).role {
+            *cache = Some(100);
+        }
+    });
+    member.is_told(&view);
+    member.was_told_all();
+}
+
+#[test]
+fn members_of_a_cluster_that_is_deleted_go_on() {
+    let (server, etcd, member) = begin(LONG);
     Raw::of(&server).delete(VIEW);
-    assert_eq!(member.next(), Told::Removed);
-    member.has_ended();
+    member.is_told_a_line("the cluster is not in etcd any more");
+    let again = etcd.create(&cluster("guira")).expect("it is made");
+    assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+    member.was_told_all();
 }
 
 #[test]
@@ -313,7 +469,9 @@ fn a_member_that_ends_while_etcd_is_away_does_not_wait_for_it() {
     let (mut server, _etcd, member) = begin(LONG);
     server.kill();
     wait_until("it has noticed", || member.following.touch().reconnects > 0);
+    let begun = Instant::now();
     drop(member);
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -324,7 +482,7 @@ fn an_etcd_that_has_forgotten_all_removes_nobody() {
     server.kill();
     server.forget();
     server.start_again();
-    assert!(matches!(member.next(), Told::Unreadable(line) if line.contains("began anew")));
+    member.is_told_a_line(&format!("are not heard until etcd is past revision {}: start", last.epoch.0));
     let mut raw = Raw::of(&server);
     wait_until("it says that it is alive", || raw.get(MY_KEY).is_some());
     // Nor when that there is nothing is read anew, at a revision that it had seen before.
@@ -341,5 +499,55 @@ fn an_etcd_that_has_forgotten_all_removes_nobody() {
     assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
     let view = etcd.add(&[cache(102)]).expect("it comes");
     member.is_told(&view);
+    member.was_told_all();
+}
+
+#[test]
+fn who_was_cut_off_while_etcd_lost_all_is_not_removed_whatever_others_have_said_since() {
+    let (mut server, line, etcd, cut_off) = begin_and_cut();
+    let seen = etcd.read(SECRET).expect("it is there").epoch;
+    let other = Member::follow_as(OTHER, server.etcd("guira"), seen, SHORT);
+    let mut raw = Raw::of(&server);
+    wait_until("the other one is alive", || raw.get(OTHER_KEY).is_some());
+    server.kill();
+    server.forget();
+    server.start_again();
+    let mut raw = Raw::of(&server);
+    other.is_told_a_line("began anew");
+    wait_until("the other one is alive", || raw.get(OTHER_KEY).is_some());
+    // It says so again and again, until the revision is beyond all that the one that is cut off has seen.
+    while raw.get(OTHER_KEY).is_none_or(|said| said.mod_revision() < 20) {
+        raw.delete(OTHER_KEY);
+        wait_until("the other one is alive", || raw.get(OTHER_KEY).is_some());
+    }
+    line.set(Mode::Open);
+    cut_off.is_told_a_line("the cluster is not in etcd any more");
+    wait_until("it is alive", || raw.get(MY_KEY).is_some());
+    let again = etcd.create(&cluster("guira")).expect("it is made");
+    for member in [&cut_off, &other] {
+        assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+        member.was_told_all();
+    }
+}
+
+#[test]
+fn an_etcd_that_is_behind_what_was_seen_of_it_has_gone_back_though_no_view_is_missed() {
+    let (mut server, etcd, member) = begin(SHORT);
+    let seen = etcd.read(SECRET).expect("it is there").epoch;
+    // Each time that it is alive again raises what it has seen.
+    let mut raw = Raw::of(&server);
+    for _ in 0..10 {
+        raw.delete(MY_KEY);
+        wait_until("it is alive again", || is_alive(&etcd));
+    }
+    server.kill();
+    server.forget();
+    server.start_again();
+    // As a cluster that is made anew at once is, at the very revision.
+    let mut raw = Raw::of(&server);
+    while raw.put("/somebody/else", "").cast_unsigned() <= seen.0 {}
+    member.is_told_a_line(&format!("are not heard until etcd is past revision {}: start", seen.0));
+    let again = etcd.create(&cluster("guira")).expect("it is made");
+    assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
     member.was_told_all();
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use guira_cluster::{Epoch, LineSocket, Sealer, Transport, unix_now};
+use guira_cluster::{Epoch, Incarnation, LineSocket, Sealer, Transport, unix_now};
 use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
 use guira_item::{Clock, store::Store};
 use guira_persist::{
@@ -94,8 +94,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         (Coordinator::Etcd(place), Some(path)) => {
             let secret = read_secret(path)?;
             let etcd = Etcd::connect(place).map_err(|error| error.to_string())?;
-            let View { epoch, file } = etcd.read(&secret).map_err(|error| error.to_string())?;
-            (file, Some(Kept { etcd, epoch, secret }))
+            let view = etcd.read(&secret).map_err(|error| error.to_string())?;
+            (view.file.clone(), Some(Kept { etcd, view }))
         }
     };
     let me = NodeId(arguments.id);
@@ -118,21 +118,22 @@ pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
 /// What is known of a cluster that may change.
 struct Kept {
     etcd: Etcd,
-    epoch: Epoch,
-    secret: String,
+    /// What the member begins with.
+    view: View,
 }
 
 impl Kept {
     /// Has a member say that it is alive, and hear of who is there; what is said last is why it is to end.
     fn follow<M: Machine>(
         self,
-        me: NodeId,
+        me: &Member,
         life: Life,
         host: &Arc<Host<M>>,
         ends: &Arc<Ends>,
     ) -> Result<Following, String> {
-        let Self { etcd, epoch, secret } = self;
-        let follower = Follower { me, life: life.incarnation, seen: epoch, secret };
+        let Self { etcd, view } = self;
+        let (id, life) = (me.id, life.incarnation);
+        let follower = Follower { me: me.clone(), life, seen: view };
         let (host, ends) = (Arc::downgrade(host), Arc::clone(ends));
         let told = move |told| match told {
             Told::View(View { epoch, file }) => match file.members_in(epoch) {
@@ -142,13 +143,24 @@ impl Kept {
             },
             Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
             Told::Removed => {
-                eprintln!("guira: member {} is not in the cluster any more, and ends", me.0);
+                eprintln!("guira: member {id} is not in the cluster any more, and ends");
                 ends.end(Ok(()));
             }
-            Told::Outlived { .. } => ends.end(Err(format!("another process is member {} now", me.0))),
+            Told::Outlived { life: later } => ends.end(Err(outlived(id, later, life))),
+            Told::OutOfTouch(why) => eprintln!("guira: etcd is away: {why}; member {id} goes on as it is"),
+            Told::InTouch => eprintln!("guira: etcd is back"),
         };
         etcd.follow(follower, FollowOptions::default(), told).map_err(|error| error.to_string())
     }
+}
+
+/// What is said to a member that has found a later life of it.
+fn outlived(id: u16, later: Incarnation, life: Incarnation) -> String {
+    let (later, life) = (later.0, life.0);
+    format!(
+        "member {id} has said that it is alive in a later life ({later}) than this one ({life}): another process is it, or its clock was set back \
+         (--life-file)"
+    )
 }
 
 /// Why a member is to end that nobody has stopped.
@@ -185,7 +197,7 @@ impl Start<'_> {
 
     fn transport(&self, kept: Option<&Kept>) -> Result<Transport, String> {
         let members =
-            self.file.members_in(kept.map_or(Epoch(1), |kept| kept.epoch)).map_err(|error| error.to_string())?;
+            self.file.members_in(kept.map_or(Epoch(1), |kept| kept.view.epoch)).map_err(|error| error.to_string())?;
         let sealer = Sealer::new(&self.file.secret(), self.me());
         let address = self.member.address;
         Transport::bind(address, sealer, Arc::new(members)).map_err(|error| format!("cannot bind {address}: {error}"))
@@ -353,7 +365,7 @@ impl Start<'_> {
             })
         })?;
         let ends = Arc::new(Ends::default());
-        let following = kept.map(|kept| kept.follow(self.me(), life, &host, &ends)).transpose()?;
+        let following = kept.map(|kept| kept.follow(self.member, life, &host, &ends)).transpose()?;
         let stopper = server.stopper();
         let (watched, told) = (Arc::downgrade(&host), Arc::clone(&ends));
         let watch = move || {
@@ -381,7 +393,7 @@ impl Start<'_> {
     ) -> Result<(), String> {
         let host = host.into();
         let ends = Arc::new(Ends::default());
-        let following = kept.map(|kept| kept.follow(self.me(), life, &host, &ends)).transpose()?;
+        let following = kept.map(|kept| kept.follow(self.member, life, &host, &ends)).transpose()?;
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
         let ended = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use etcd_client::{Client, KeyValue};
+use etcd_client::{AlarmAction, AlarmType, Client, KeyValue};
 use guira_switched::{CacheMode, Member, Role, StaticFile};
 use tokio::runtime::{Builder, Runtime};
 
@@ -91,8 +91,14 @@ impl Raw {
     }
 
     /// A lease that nobody keeps, which runs out after so many seconds.
-    pub fn lease_another(&mut self, ttl_s: i64) {
-        self.runtime.block_on(self.client.lease_grant(ttl_s, None)).expect("it is granted");
+    pub fn lease_another(&mut self, ttl_s: i64) -> i64 {
+        self.runtime.block_on(self.client.lease_grant(ttl_s, None)).expect("it is granted").id()
+    }
+
+    /// From now on there is no space left, or there is again.
+    pub fn set_full(&mut self, is_full: bool) {
+        let action = if is_full { AlarmAction::Activate } else { AlarmAction::Deactivate };
+        self.runtime.block_on(self.client.alarm(action, AlarmType::Nospace, None)).expect("it answers");
     }
 
     pub fn revoke_all(&mut self) {
