@@ -372,7 +372,11 @@ impl Start<'_> {
             while told.0.get().is_none() && watched.upgrade().is_some_and(|host| host.runs()) {
                 thread::park_timeout(LOOK_EVERY);
             }
-            stopper.stop_now();
+            match told.0.get() {
+                // Its clients are answered what they have asked, as far as backends still answer it.
+                Some(Ok(())) => stopper.stop_gracefully(),
+                _ => stopper.stop_now(),
+            }
         };
         thread::Builder::new()
             .name("guira-watch".into())
