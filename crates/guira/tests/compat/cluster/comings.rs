@@ -281,11 +281,15 @@ fn who_may_not_be_a_member_is_told_why_in_a_line() {
     };
     assert!(says("etcd:127.0.0.1:1", None).contains("give --secret-file FILE"));
     assert!(says("etcd:127.0.0.1:1", Some(&secret)).contains("No such file"));
+    let bounds = "a secret has 16 to 4096 bytes";
+    assert!(says("etcd:127.0.0.1:1", Some(Path::new("/dev/zero"))).contains(bounds));
     fs::write(&secret, "short").expect("it is written");
+    assert!(says("etcd:127.0.0.1:1", Some(&secret)).contains(bounds));
+    fs::write(&secret, SECRET).expect("it is written");
     assert!(says("static:nowhere.toml", Some(&secret)).contains("the secret is in the file of --coordinator"));
     assert!(says("etcd", None).contains("write static:FILE or etcd:HOST:PORT"));
     let nobody = says(&format!("etcd:{}", local(free_port())), Some(&secret));
-    assert!(nobody.contains("etcd"), "{nobody}");
+    assert!(nobody.contains("cannot be reached"), "{nobody}");
     let etcd = Server::start();
     let etcd = format!("etcd:{}", etcd.address());
     assert!(says(&etcd, Some(&secret)).contains("no cluster guira is in etcd"));
