@@ -342,6 +342,6 @@ fn what_cannot_be_is_said_in_a_line() {
         assert!(!said.status.success());
         String::from_utf8(said.stderr).expect("text")
     };
-    assert!(node(&["--coordinator", "etcd:localhost", "--id", "1"]).contains("not supported yet"));
+    assert!(node(&["--coordinator", "etcd:localhost", "--id", "1"]).contains("write etcd:HOST:PORT"));
     assert!(node(&["--coordinator", "static:/nowhere", "--id", "1"]).contains("No such file"));
 }
