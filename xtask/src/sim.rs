@@ -3,8 +3,17 @@
 use crate::run::{Failed, Run};
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 7] =
-    [("usual", 30), ("stormy", 20), ("busy", 10), ("patient", 20), ("colliding", 10), ("aside", 5), ("large", 5)];
+const HOURS: [(&str, u32); 9] = [
+    ("usual", 20),
+    ("stormy", 20),
+    ("busy", 10),
+    ("patient", 15),
+    ("colliding", 10),
+    ("aside", 5),
+    ("large", 5),
+    ("moving", 12),
+    ("moving-aside", 3),
+];
 
 /// Runs `guira sim` with the arguments given; without any, all scenarios as CI does.
 ///
