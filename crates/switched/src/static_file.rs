@@ -38,7 +38,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZero, sync::Arc};
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::Span;
 use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, RuleBudget, RuleChoices};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, View,
@@ -263,6 +263,14 @@ fn is_nowhere(address: SocketAddr) -> bool {
     address.ip().is_unspecified() || address.port() == 0
 }
 
+/// What a text says, or in which line it does not.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, StaticFileError> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        StaticFileError::Syntax(format!("line {line}: {}", error.message().replace('\n', ", ")))
+    })
+}
+
 /// How a key is hashed for routing: by all members alike. Who chooses keys with one hash shares a route with himself.
 pub fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(0x6775_6972_6121))
@@ -285,7 +293,7 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse(text: &str) -> Result<Self, StaticFileError> {
-        let file = Self::read(text)?;
+        let file: Self = read(text)?;
         file.check()?;
         Ok(file)
     }
@@ -295,16 +303,23 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse_with_secret(text: &str, secret: String) -> Result<Self, StaticFileError> {
-        let file = Self { secret, ..Self::read(text)? };
+        let file = Self { secret, ..read(text)? };
         file.check()?;
         Ok(file)
     }
 
-    fn read(text: &str) -> Result<Self, StaticFileError> {
-        toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-            StaticFileError::Syntax(format!("line {line}: {}", error.message().replace('\n', ", ")))
-        })
+    /// Reads members alone: `[[member]]` tables, and nothing else.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Syntax`].
+    pub fn parse_members(text: &str) -> Result<Vec<Member>, StaticFileError> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Members {
+            #[serde(rename = "member")]
+            members: Vec<Member>,
+        }
+        read(text).map(|Members { members }| members)
     }
 
     /// Whether it is a cluster.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use guira_routing::{NodeId, RuleBudget};
 
-/// It.
+/// Who is there, as of an epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
     /// The cache nodes, by number.

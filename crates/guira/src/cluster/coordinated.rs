@@ -7,8 +7,7 @@ use std::{
 };
 
 use guira_etcd::{Alive, Etcd};
-use guira_switched::Member;
-use serde::Deserialize;
+use guira_switched::{Member, StaticFile};
 use serde_json::{Value, json};
 
 use super::tell;
@@ -61,14 +60,6 @@ pub(super) struct Add {
     file: PathBuf,
 }
 
-/// A file of members.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MembersFile {
-    #[serde(rename = "member")]
-    members: Vec<Member>,
-}
-
 impl Add {
     pub(super) fn run(&self) -> Result<(), String> {
         let members = read_members(&self.file)?;
@@ -87,11 +78,7 @@ impl Add {
 fn read_members(path: &Path) -> Result<Vec<Member>, String> {
     let told = |told: &str| format!("{}: {told}", path.display());
     let text = fs::read_to_string(path).map_err(|error| told(&error.to_string()))?;
-    let file: MembersFile = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        told(&format!("line {line}: {}", error.message().replace('\n', ", ")))
-    })?;
-    Ok(file.members)
+    StaticFile::parse_members(&text).map_err(|error| told(&error.to_string()))
 }
 
 #[derive(clap::Args, Debug)]

@@ -509,7 +509,7 @@ fn a_batch_that_nobody_waits_for_is_forgotten() {
     assert!(other.ask("other", set(b"v")).is_stored());
 }
 
-/// The second cache node is not told that it has gone: it serves what it may, and no more.
+/// The first cache node is not told that it has gone: it serves what it may, and no more.
 #[test]
 fn a_cache_node_that_has_gone_is_waited_for_and_one_that_is_back_serves() {
     let lease = Span::from_ms(500);
