@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::Bound,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -35,7 +36,8 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct Inside {
-    records: Records,
+    /// What is scanned is not copied, but by a write that comes meanwhile.
+    records: Arc<Records>,
     state: StoreState,
     reads: VecDeque<(Box<[u8]>, ReadDone)>,
     writes: VecDeque<(Vec<Write>, Done<Written>)>,
@@ -167,11 +169,11 @@ impl Inside {
             match write {
                 Write::Put { key, record, .. } => {
                     self.stats.writes += 1;
-                    self.records.insert(key, record);
+                    Arc::make_mut(&mut self.records).insert(key, record);
                 }
                 Write::Delete { key, .. } => {
                     self.stats.writes += 1;
-                    self.records.remove(&key);
+                    Arc::make_mut(&mut self.records).remove(&key);
                 }
                 Write::State(state) => self.state = state,
             }
@@ -229,10 +231,15 @@ impl Store for MemoryStore {
     }
 
     fn scan(&self, what: Scan, mut visit: Visit, done: Done<()>) {
-        let records = self.inside().records.clone();
-        for (key, record) in &records {
+        let records = Arc::clone(&self.inside().records);
+        let (from, to) = match &what {
+            Scan::Range { from, to } => (&from[..], to.as_deref()),
+            Scan::Partition(_) => (&[][..], None),
+        };
+        let records = records.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
+        for (key, record) in records.take_while(|(key, _)| to.is_none_or(|to| ***key < *to)) {
             let is_wanted = match &what {
-                Scan::Range { from, to } => **key >= **from && to.as_ref().is_none_or(|to| **key < **to),
+                Scan::Range { .. } => true,
                 Scan::Partition(partition) => crate::hash_partition(key) == *partition,
             };
             let key = Key::new(key).expect("what was put has a key");
