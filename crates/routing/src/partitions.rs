@@ -6,10 +6,12 @@
 //! ```
 //! Each partition goes to the backend with the highest weight, mixed from both their numbers, of those that have not their bound yet:
 //! rendezvous hashing with bounded loads.
-//! Always true: every partition has an owner, none has more than its bound, and who owns what follows from the set of backends alone. So
-//! members that agree on the set need to agree on nothing else.
+//! Always true: every partition has an owner. Of a map over a set of backends none has more than its bound, and who owns what follows from the set alone.
+//! So members that agree on the set need to agree on nothing else, unless partitions move from one such map to another, one after the other.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
+
+use serde::{Deserialize, Serialize};
 
 use crate::{KeyHash, NodeId};
 
@@ -41,8 +43,15 @@ const BOUND_PERCENT: u64 = 110;
 const _: () = assert!((BOUND_PERCENT - 100) as usize * PARTITIONS >= 100 * BACKENDS_MAX);
 
 /// A part of the keys, owned by one backend: below [`PARTITIONS`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PartitionId(pub u16);
+
+impl PartitionId {
+    /// That of a hash: its highest bits.
+    pub fn of(hash: KeyHash) -> Self {
+        Self((hash.0 >> (u64::BITS - BITS)) as u16)
+    }
+}
 
 /// Why there is no map over some backends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,9 +123,39 @@ impl PartitionMap {
         Ok(Self { backends, owners })
     }
 
+    /// The same, but for some partitions, which this one owns.
+    #[must_use]
+    pub fn with_owner(&self, partitions: impl IntoIterator<Item = PartitionId>, owner: NodeId) -> Self {
+        let mut owners = self.owners.clone();
+        partitions.into_iter().for_each(|partition| owners[usize::from(partition.0)] = owner);
+        Self::of(owners)
+    }
+
+    fn of(owners: Vec<NodeId>) -> Self {
+        let backends: BTreeSet<NodeId> = owners.iter().copied().collect();
+        Self { backends: backends.into_iter().collect(), owners }
+    }
+
+    /// It as bytes: the owners of all partitions, one after the other, little endian.
+    pub fn encode(&self) -> Vec<u8> {
+        self.owners.iter().flat_map(|owner| owner.0.to_le_bytes()).collect()
+    }
+
+    /// The map that these bytes are; `None` if they are none.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (owners, rest) = bytes.as_chunks::<2>();
+        let is_one = owners.len() == PARTITIONS && rest.is_empty();
+        is_one.then(|| Self::of(owners.iter().map(|owner| NodeId(u16::from_le_bytes(*owner))).collect()))
+    }
+
     /// The partition of a hash: its highest bits.
     pub fn partition(&self, hash: KeyHash) -> PartitionId {
-        PartitionId((hash.0 >> (u64::BITS - BITS)) as u16)
+        PartitionId::of(hash)
+    }
+
+    /// Who owns a partition, if it is one: not all numbers that others name are.
+    pub fn owner_if_any(&self, partition: PartitionId) -> Option<NodeId> {
+        self.owners.get(usize::from(partition.0)).copied()
     }
 
     /// Who owns a partition.
@@ -132,7 +171,7 @@ impl PartitionMap {
         self.owner(self.partition(hash))
     }
 
-    /// All backends, ascending.
+    /// All backends, ascending: those that it is over, or those that own something.
     pub fn backends(&self) -> &[NodeId] {
         &self.backends
     }
@@ -253,5 +292,32 @@ mod tests {
         assert_eq!(PartitionMap::over(&[NodeId(2), NodeId(1), NodeId(2)]), Err(PartitionError::Twice(NodeId(2))));
         let backends = BACKENDS_MAX + 1;
         assert_eq!(PartitionMap::over(&nodes(backends)), Err(PartitionError::TooMany { backends }));
+    }
+
+    #[test]
+    fn a_map_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let map = PartitionMap::over(&[NodeId(1), NodeId(1_000), NodeId(65_535)]).expect("a map");
+        let bytes = map.encode();
+        assert_eq!(PartitionMap::decode(&bytes), Some(map));
+        for other in [&[][..], &bytes[1..], &bytes[2..], &[&bytes[..], &[0, 0]].concat()] {
+            assert_eq!(PartitionMap::decode(other), None, "{} bytes", other.len());
+        }
+    }
+
+    #[test]
+    fn partitions_that_move_are_anothers_and_no_others_are() {
+        let map = PartitionMap::over(&[NodeId(1), NodeId(2)]).expect("a map");
+        let moved: BTreeSet<PartitionId> = map.partitions_of(NodeId(1)).take(100).collect();
+        let after = map.with_owner(moved.iter().copied(), NodeId(3));
+        assert_eq!(after.backends(), [NodeId(1), NodeId(2), NodeId(3)]);
+        for partition in (0..PARTITIONS as u16).map(PartitionId) {
+            let owner = if moved.contains(&partition) { NodeId(3) } else { map.owner(partition) };
+            assert_eq!(after.owner(partition), owner);
+        }
+        let all = map.with_owner(map.partitions_of(NodeId(1)), NodeId(2));
+        assert_eq!(
+            (all.backends(), all.encode()),
+            (&[NodeId(2)][..], PartitionMap::over(&[NodeId(2)]).expect("a map").encode())
+        );
     }
 }
