@@ -1,16 +1,16 @@
 //! What members say: any bytes as messages, to each core in turn. Nothing ends a core, and what is read of a message is written as it was.
 #![no_main]
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use guira_cluster::messages;
 use guira_cluster::{Incarnation, NodeClock};
 use guira_item::store::Written;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{NodeId, PartitionMap};
+use guira_routing::NodeId;
 use guira_switched::{
-    CacheMode, Happened, Life, Member, Message, Outbox, Role, StaticFile, StoreCall,
+    CacheMode, Happened, Life, Member, Message, Outbox, Role, Scanned, Shares, StaticFile, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -22,7 +22,7 @@ const CACHE: NodeId = NodeId(2);
 const BACKEND: NodeId = NodeId(3);
 const GATEWAY: NodeId = NodeId(4);
 
-static CLUSTER: LazyLock<(StaticFile, Arc<PartitionMap>)> = LazyLock::new(|| {
+static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
     let here = |port: u16| ([127, 0, 0, 1], port).into();
     let member = |node: NodeId, role| Member { id: node.0, address: here(node.0), role };
     let file = StaticFile {
@@ -34,26 +34,32 @@ static CLUSTER: LazyLock<(StaticFile, Arc<PartitionMap>)> = LazyLock::new(|| {
             member(CACHE, Role::Cache),
             member(
                 BACKEND,
-                Role::Backend { cache: Some(CACHE.0), store: "memory".into(), store_limit: None, request_limit: None },
+                Role::Backend {
+                    cache: Some(CACHE.0),
+                    store: "memory".into(),
+                    store_limit: None,
+                    request_limit: None,
+                    leaving: false,
+                },
             ),
             member(GATEWAY, Role::Gateway { listen: here(11211), cache_mode: CacheMode::default() }),
         ],
         ..StaticFile::default()
     };
     file.check().expect("it is a cluster");
-    let partitions = Arc::new(file.partitions().expect("of one backend"));
-    (file, partitions)
+    let shares = file.shares().expect("of one backend");
+    (file, shares)
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let (file, partitions) = &*CLUSTER;
+    let (file, shares) = &*CLUSTER;
     let mut now = Moment::from_ns(1_000_000_000);
     let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
     let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
-    let mut backend = Backend::new(file.backend_config(BACKEND, life), StoreState::default(), now);
-    let mut cache = CacheNode::new(file.cache_config(CACHE, partitions, life), now);
+    let mut backend = Backend::new(file.backend_config(BACKEND, shares, life), StoreState::default(), now);
+    let mut cache = CacheNode::new(file.cache_config(CACHE, shares, life), now);
     let mut controller = Controller::new(file.controller_config(life)).expect("its budget is sound");
-    let mut gateway = Gateway::new(file.gateway_config(GATEWAY, partitions, life));
+    let mut gateway = Gateway::new(file.gateway_config(GATEWAY, shares, life));
     let mut out = Outbox::default();
     backend.step(now, backend::Happened::Tick, &mut out);
     settle(&mut backend, now, &mut out);
@@ -92,6 +98,8 @@ fn settle(backend: &mut Backend, now: Moment, out: &mut Outbox) {
             let happened = match call {
                 StoreCall::Read(key) => backend::Happened::Read(key, Ok(None)),
                 StoreCall::Write(key, _) => backend::Happened::Written(key, Ok(Written::All)),
+                StoreCall::Scan(scan) => backend::Happened::Scanned(scan.number, Ok(Scanned::default())),
+                StoreCall::Flush => backend::Happened::Flushed(Ok(())),
                 StoreCall::State(_) => backend::Happened::StateWritten(Ok(Written::All)),
             };
             backend.step(now, happened, out);

@@ -65,9 +65,9 @@ pub(crate) fn start(
     me: NodeId,
     options: &ClientOptions,
 ) -> Result<(GatewayHost, Caller), ConnectError> {
-    let partitions = Arc::new(file.partitions().map_err(ConnectError::File)?);
+    let shares = file.shares().map_err(ConnectError::File)?;
     let life = Life::begin(options.life_file.as_deref()).map_err(ConnectError::Life)?;
-    let config = file.gateway_config(me, &partitions, life);
+    let config = file.gateway_config(me, &shares, life);
     // If all of it goes to one backend the gateway takes that.
     let bounds = CallerBounds {
         operations_max: config.pending_max,

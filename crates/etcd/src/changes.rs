@@ -1,18 +1,35 @@
 //! Who may come and go.
 //!
-//! Always true: backends and the controller stay, since partitions follow from who the backends are; a cache node that comes has its share of them to
+//! Always true: the controller stays; a backend goes once it owns nothing, and is leaving until then; a cache node that comes has its share of backends to
 //! cache, and the share of one that goes is others'. A number is one process's for good, which its address says: one that has gone may go on for a lease,
 //! and others wait for that, until they hear of this number again.
 
+use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{Member, Role, StaticFile};
 
-/// Why a member of this role neither comes nor goes.
-fn stays(member: &Member) -> Option<String> {
+/// What has become of a member that was to be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Removal {
+    /// It is no member any more.
+    Gone,
+    /// It is to give away what it has; it can be removed once it has nothing.
+    Leaving {
+        /// So many partitions it has.
+        partitions: usize,
+    },
+}
+
+/// A member may neither come nor go.
+fn check_role(member: &Member) -> Result<(), String> {
     match member.role {
-        Role::Backend { .. } => Some(format!("member {}: backends do not come and go yet", member.id)),
-        Role::Controller => Some(format!("member {}: the controller does not come and go yet", member.id)),
-        Role::Cache | Role::Gateway { .. } => None,
+        Role::Controller => Err(format!("member {}: the controller does not come and go yet", member.id)),
+        Role::Backend { .. } | Role::Cache | Role::Gateway { .. } => Ok(()),
     }
+}
+
+/// Whether it is a backend that is to give away what it has.
+fn leaving(member: &mut Member) -> Option<&mut bool> {
+    if let Role::Backend { leaving, .. } = &mut member.role { Some(leaving) } else { None }
 }
 
 /// Whether a member is still who it was: where it was, and of the role that it had.
@@ -21,20 +38,25 @@ pub(crate) fn is_the_same(member: &Member, before: &Member) -> bool {
     (place(member), member.role.name()) == (place(before), before.role.name())
 }
 
-/// Whether one may become the other: partitions follow from who the backends are.
+/// Whether one may become the other.
 pub(crate) fn check(before: &StaticFile, after: &StaticFile) -> Result<(), String> {
-    let staying = |file: &StaticFile| (file.backends(), file.controller());
-    if staying(before) == staying(after) {
+    if before.controller() == after.controller() {
         return Ok(());
     }
-    Err("backends and the controller do not come and go yet".into())
+    Err("the controller does not come and go yet".into())
 }
 
 /// These come.
 pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), String> {
     for member in members {
-        if let Some(why) = stays(member) {
-            return Err(why);
+        check_role(member)?;
+        if matches!(member.role, Role::Backend { leaving: true, .. }) {
+            return Err(format!("member {}: who comes is not leaving (guira cluster remove)", member.id));
+        }
+        let there = file.members.iter_mut().find(|other| is_the_same(other, member) && other.id == member.id);
+        if let Some(leaving) = there.and_then(leaving).filter(|leaving| **leaving) {
+            *leaving = false;
+            continue;
         }
         let ip = member.address.ip().to_canonical();
         for other in &file.members {
@@ -55,31 +77,44 @@ pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), Strin
         }
         file.members.push(member.clone());
     }
-    if members.iter().any(|member| member.role == Role::Cache) {
+    if members.iter().any(|member| matches!(member.role, Role::Cache | Role::Backend { .. })) {
         file.spread_homes();
     }
     Ok(())
 }
 
-/// These go.
-pub(crate) fn remove(file: &mut StaticFile, ids: &[u16]) -> Result<(), String> {
-    let caches = file.caches();
+/// These go, or are leaving if they own something.
+pub(crate) fn remove(file: &mut StaticFile, map: &PartitionMap, ids: &[u16]) -> Result<Vec<Removal>, String> {
+    let with_homes = |file: &StaticFile| (file.caches(), file.backends());
+    let before = with_homes(file);
+    let mut removals = Vec::with_capacity(ids.len());
     for id in ids {
         let at = file.members.iter().position(|member| member.id == *id);
         let at = at.ok_or_else(|| format!("member {id} is not there"))?;
-        if let Some(why) = stays(&file.members[at]) {
-            return Err(why);
-        }
-        let gone = file.members.remove(at);
-        file.former.push(gone);
+        check_role(&file.members[at])?;
+        let partitions = map.partitions_of(NodeId(*id)).count();
+        removals.push(match leaving(&mut file.members[at]) {
+            Some(leaving) if partitions > 0 => {
+                *leaving = true;
+                Removal::Leaving { partitions }
+            }
+            _ => {
+                let gone = file.members.remove(at);
+                file.former.push(gone);
+                Removal::Gone
+            }
+        });
     }
     if file.gateways().is_empty() {
         return Err("no gateway would be left: add another one first".into());
     }
-    if file.caches() != caches {
+    if file.staying().is_empty() {
+        return Err("no backend would be left that stays: add another one first".into());
+    }
+    if with_homes(file) != before {
         file.spread_homes();
     }
-    Ok(())
+    Ok(removals)
 }
 
 #[cfg(test)]
@@ -93,7 +128,10 @@ mod tests {
     }
 
     fn backend(id: u16, cache: Option<u16>) -> Member {
-        member(id, Role::Backend { cache, store: "memory".into(), store_limit: None, request_limit: None })
+        member(
+            id,
+            Role::Backend { cache, store: "memory".into(), store_limit: None, request_limit: None, leaving: false },
+        )
     }
 
     fn gateway(id: u16) -> Member {
@@ -109,6 +147,10 @@ mod tests {
         file
     }
 
+    fn over(backends: &[u16]) -> PartitionMap {
+        PartitionMap::over(&backends.iter().copied().map(NodeId).collect::<Vec<_>>()).expect("a map")
+    }
+
     fn homes(file: &StaticFile) -> Vec<Option<u16>> {
         let home = |member: &Member| match member.role {
             Role::Backend { cache, .. } => Some(cache),
@@ -121,12 +163,12 @@ mod tests {
     fn cache_nodes_have_like_shares_whoever_comes_or_goes() {
         let (a, b, c) = (Some(100), Some(101), Some(102));
         let mut file = cluster(&[100, 101, 102], &[a, a, a, b, b, c]);
-        remove(&mut file, &[100]).expect("it goes");
+        remove(&mut file, &over(&[1_000]), &[100]).expect("it goes");
         file.check().expect("a cluster");
         assert_eq!(homes(&file), [b, c, c, b, b, c]);
         add(&mut file, &[member(100, Role::Cache)]).expect("it comes");
         assert_eq!(homes(&file), [b, c, c, b, a, a]);
-        remove(&mut file, &[100, 101, 102]).expect("they go");
+        remove(&mut file, &over(&[1_000]), &[100, 101, 102]).expect("they go");
         file.check().expect("a cluster");
         assert_eq!(homes(&file), [None; 6]);
     }
@@ -134,7 +176,7 @@ mod tests {
     #[test]
     fn a_number_is_given_to_nobody_else() {
         let mut file = cluster(&[100, 101], &[Some(100)]);
-        remove(&mut file, &[100]).expect("it goes");
+        remove(&mut file, &over(&[1_000]), &[100]).expect("it goes");
         let elsewhere = Member { address: ([127, 0, 0, 1], 9).into(), ..member(100, Role::Cache) };
         let told = add(&mut file, &[elsewhere]).expect_err("it is somewhere else");
         assert_eq!(told, "member 100 was a cache at 127.0.0.1:100: give another one another number");
@@ -149,9 +191,51 @@ mod tests {
     fn a_gateway_that_comes_or_goes_changes_nothing_for_backends() {
         let mut file = cluster(&[100, 101], &[Some(100), None]);
         add(&mut file, &[gateway(10_001)]).expect("it comes");
-        remove(&mut file, &[10_000]).expect("it goes");
+        remove(&mut file, &over(&[1_000]), &[10_000]).expect("it goes");
         file.check().expect("a cluster");
         assert_eq!((homes(&file), file.gateways().len()), (vec![Some(100), None], 1));
+    }
+
+    #[test]
+    fn a_backend_leaves_until_it_owns_nothing_and_may_stay_after_all() {
+        let (a, b) = (Some(100), Some(101));
+        let mut file = cluster(&[100, 101], &[a, b]);
+        add(&mut file, &[backend(1_002, None)]).expect("it comes");
+        file.check().expect("a cluster");
+        assert_eq!(homes(&file), [a, b, a]);
+        let map = over(&[1_000, 1_001]);
+        let partitions = map.partitions_of(NodeId(1_001)).count();
+        for _ in 0..2 {
+            assert_eq!(remove(&mut file, &map, &[1_001]), Ok(vec![Removal::Leaving { partitions }]));
+            assert_eq!((file.backends().len(), file.staying()), (3, vec![NodeId(1_000), NodeId(1_002)]));
+            file.check().expect("a cluster");
+        }
+        assert_eq!(homes(&file), [a, b, a], "it has keys to be cached");
+        add(&mut file, &[backend(1_001, a)]).expect("it stays");
+        assert_eq!((file.staying().len(), homes(&file)), (3, vec![a, b, a]));
+        // Those that own nothing go at once, be they leaving or not.
+        assert_eq!(remove(&mut file, &map, &[1_001]), Ok(vec![Removal::Leaving { partitions }]));
+        assert_eq!(remove(&mut file, &over(&[1_000]), &[1_001, 1_002]), Ok(vec![Removal::Gone; 2]));
+        file.check().expect("a cluster");
+        assert_eq!(homes(&file), [a]);
+        let elsewhere = Member { address: ([127, 0, 0, 1], 9).into(), ..backend(1_001, None) };
+        assert!(add(&mut file, &[elsewhere]).is_err());
+        add(&mut file, &[backend(1_001, None)]).expect("it is back");
+        assert_eq!((file.staying().len(), homes(&file)), (2, vec![a, b]));
+    }
+
+    #[test]
+    fn a_backend_that_leaves_is_not_taken_for_another() {
+        let mut file = cluster(&[100], &[None, None]);
+        remove(&mut file, &over(&[1_000, 1_001]), &[1_001]).expect("it leaves");
+        let elsewhere = Member { address: ([127, 0, 0, 1], 9).into(), ..backend(1_001, None) };
+        assert_eq!(add(&mut file, &[elsewhere]), Err("member 1001 is there already".into()));
+        let mut leaving = backend(1_001, None);
+        *super::leaving(&mut leaving).expect("a backend") = true;
+        let told = add(&mut file, &[leaving]).expect_err("it comes to leave");
+        assert!(told.starts_with("member 1001: who comes is not leaving"), "{told}");
+        let told = remove(&mut file, &over(&[1_000, 1_001]), &[1_000]).expect_err("nobody would stay");
+        assert!(told.starts_with("no backend would be left"), "{told}");
     }
 
     #[test]
@@ -163,7 +247,6 @@ mod tests {
             (vec![cache(101), cache(101)], "member 101 is there already"),
             (vec![elsewhere("127.0.0.1:100", cache(7))], "member 7: 127.0.0.1:100 is where member 100 is"),
             (vec![elsewhere("[::ffff:127.0.0.1]:100", cache(7))], "member 7: [::ffff:127.0.0.1]:100 is where"),
-            (vec![backend(1_001, None)], "member 1001: backends do not come and go yet"),
             (vec![member(2, Role::Controller)], "member 2: the controller does not"),
         ] {
             let told = add(&mut cluster(&[100], &[None]), &members).expect_err(says);
@@ -172,11 +255,12 @@ mod tests {
         for (ids, says) in [
             (vec![7], "member 7 is not there"),
             (vec![100, 100], "member 100 is not there"),
-            (vec![1_000], "member 1000: backends do not come and go yet"),
+            (vec![1_000], "no backend would be left that stays"),
+            (vec![1_001], "member 1001 is not there"),
             (vec![1], "member 1: the controller does not"),
             (vec![10_000], "no gateway would be left"),
         ] {
-            let told = remove(&mut cluster(&[100], &[None]), &ids).expect_err(says);
+            let told = remove(&mut cluster(&[100], &[None]), &over(&[1_000]), &ids).expect_err(says);
             assert!(told.starts_with(says), "{told}");
         }
     }

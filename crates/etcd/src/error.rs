@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use guira_cluster::Incarnation;
+use guira_routing::NodeId;
 use guira_switched::StaticFileError;
 
 /// Why it was not done, or may not have been.
@@ -31,6 +33,41 @@ pub enum EtcdError {
     },
     /// What is there, or would be, is no cluster.
     NotACluster(StaticFileError),
+    /// Nobody owns the partitions.
+    NoMap {
+        /// Where it should stand.
+        key: String,
+    },
+    /// Who owns the partitions cannot be read.
+    NotAMap {
+        /// Where it stands.
+        key: String,
+    },
+    /// Partitions of an earlier cluster of this name are owned by some who are not backends of the new one.
+    Earlier {
+        /// The name.
+        name: String,
+        /// Where it stands.
+        key: String,
+        /// They.
+        owners: Vec<NodeId>,
+    },
+    /// Partitions are owned by some who are not backends of the cluster.
+    Strangers {
+        /// Where it stands.
+        key: String,
+        /// They.
+        owners: Vec<NodeId>,
+    },
+    /// A later life of a member has begun.
+    Outlived {
+        /// The member.
+        member: NodeId,
+        /// This life.
+        life: Incarnation,
+        /// The later one.
+        later: Incarnation,
+    },
     /// A change that is not made.
     Change(String),
     /// Others have changed it each time between that it was read and that it was to be changed.
@@ -56,6 +93,37 @@ impl fmt::Display for EtcdError {
                 write!(f, "the file says cluster = \"{file}\", and its place is {place}: give both one name")
             }
             Self::NotACluster(error) => write!(f, "not a cluster: {error}"),
+            Self::NoMap { key } => {
+                write!(
+                    f,
+                    "nobody owns partitions, {key} is not in etcd: it was deleted, or the cluster is of an earlier version"
+                )
+            }
+            Self::NotAMap { key } => {
+                write!(
+                    f,
+                    "{key} is not what owners of partitions are read from: put what it was, or, if nothing is to be kept, delete it"
+                )
+            }
+            Self::Earlier { name, key, owners } => {
+                write!(
+                    f,
+                    "etcd has partitions of an earlier cluster {name}, owned by {}, no backends of the file: add these to it, or, if what they have is \
+                     not to be kept, delete {key}",
+                    named(owners)
+                )
+            }
+            Self::Strangers { key, owners } => {
+                write!(f, "partitions are owned by {}, no backends of the cluster: put {key} as it was", named(owners))
+            }
+            Self::Outlived { member, life, later } => {
+                let (member, life, later) = (member.0, life.0, later.0);
+                write!(
+                    f,
+                    "member {member} has begun a later life ({later}) than this one ({life}): another process is it, or its clock was set back \
+                     (--life-file)"
+                )
+            }
             Self::Change(why) => f.write_str(why),
             Self::ChangedMeanwhile { tries } => {
                 write!(f, "others have changed the cluster {tries} times meanwhile: try again")
@@ -66,6 +134,10 @@ impl fmt::Display for EtcdError {
             Self::Io(error) => write!(f, "the system does not let it: {error}"),
         }
     }
+}
+
+fn named(nodes: &[NodeId]) -> String {
+    nodes.iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl std::error::Error for EtcdError {}

@@ -1,35 +1,34 @@
 //! A cluster in etcd: it is made, read and changed.
 //!
 //! ```text
-//! change:  read view (revision N) -> change it -> is it a cluster? -> put it, if its revision is N still
+//! change:  read view and map -> change the view -> is it a cluster? -> put it, if it is still as it was, and, if a backend goes, the map
 //!                ^                                                        |
 //!                +----------- somebody else was faster -------------------+
 //! ```
-//! Always true: what is answered to a read was so after the read began; a put whose answer is lost is put again, on the same condition, which holds for
-//! one of the two at most.
+//! Always true: what is answered to a read was so after the read began; who owns partitions is in the cluster.
 
 use std::fmt;
 
-use etcd_client::{Client, Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse};
-use guira_cluster::Epoch;
-use guira_switched::{Member, StaticFile};
+use etcd_client::KeyValue;
+use guira_cluster::{Epoch, Incarnation};
+use guira_routing::{NodeId, PartitionMap};
+use guira_switched::{Member, Role, StaticFile};
 use tokio::{
     runtime::{Builder, Runtime},
     time::Instant,
 };
 
 use crate::{
-    Alive, EtcdError, FollowOptions, Follower, Following, Place, Told, View, changes,
+    Alive, EtcdError, FollowOptions, Follower, Following, Known, Place, Removal, Share, Told, View,
+    asking::{AsOf, Asking, Put},
+    changes,
     follow::follow,
-    link::{Failure, Link, OPERATION},
-    view::Keys,
+    link::{Link, OPERATION},
+    view::{Keys, strangers},
 };
 
 /// How often a change is tried, if others are faster: each time one of them has made a change.
 const TRIES_MAX: u32 = 16;
-
-/// Changes between one whose answer was lost and now, at most, for it to be found.
-const CHANGES_SINCE_MAX: usize = 64;
 
 /// A cluster in etcd. Its operations block, each for a bounded time: they may not be called on a thread that runs a runtime of tokio.
 pub struct Etcd {
@@ -42,14 +41,6 @@ impl fmt::Debug for Etcd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Etcd").field("place", &self.place).finish_non_exhaustive()
     }
-}
-
-/// What a view was when it was read, for a change to hold on to: both zero if there was none.
-#[derive(Clone, Copy)]
-struct AsOf {
-    revision: i64,
-    /// How often the key was put since it is there.
-    version: i64,
 }
 
 impl Etcd {
@@ -77,20 +68,41 @@ impl Etcd {
         })
     }
 
-    /// Makes the cluster. Its secret is not put into etcd.
+    /// Makes the cluster. Its secret is not put into etcd. Its backends own like parts of the keys, unless it was there before: what is owned by any of
+    /// them then stays theirs.
     ///
     /// # Errors
-    /// [`EtcdError`]; [`EtcdError::Exists`] if there is one of this name, [`EtcdError::OtherName`] if the file has another name than the place.
+    /// [`EtcdError`]; [`EtcdError::Exists`] if there is one of this name, [`EtcdError::OtherName`] if the file has another name than the place,
+    /// [`EtcdError::Earlier`] if somebody else owns partitions of it.
     pub fn create(&self, file: &StaticFile) -> Result<Epoch, EtcdError> {
         file.check()?;
         self.keys.check_name(file)?;
         let text = file.print_without_secret()?;
-        let nothing = AsOf { revision: 0, version: 0 };
-        let put = self.within(async |asking| match asking.get(None).await? {
-            Some(_) => Ok(None),
-            None => asking.put(nothing, &text).await,
-        });
-        put?.ok_or_else(|| EtcdError::Exists(self.place.name().to_owned()))
+        let over_all = file.partitions()?.encode();
+        self.within(async |asking| {
+            for _ in 0..TRIES_MAX {
+                let found = asking.found().await?;
+                if found.view.is_some() {
+                    return Err(EtcdError::Exists(self.place.name().to_owned()));
+                }
+                let (map_was, map) = match &found.map {
+                    None => (0, Some(&over_all[..])),
+                    Some(map) => {
+                        let (name, key) = (self.place.name().to_owned(), self.keys.partitions());
+                        let owners = strangers(file, &self.keys.read_map(map.value())?);
+                        if !owners.is_empty() {
+                            return Err(EtcdError::Earlier { name, key, owners });
+                        }
+                        (map.mod_revision(), None)
+                    }
+                };
+                let put = Put { as_of: AsOf::of(None), text: &text, map_was: Some(map_was), map };
+                if let Some(epoch) = asking.put(&put).await? {
+                    return Ok(epoch);
+                }
+            }
+            Err(EtcdError::ChangedMeanwhile { tries: TRIES_MAX })
+        })
     }
 
     /// Reads it: as it is, or later.
@@ -98,36 +110,64 @@ impl Etcd {
     /// # Errors
     /// [`EtcdError`].
     pub fn read(&self, secret: &str) -> Result<View, EtcdError> {
-        let (as_of, text) = self.within(async |asking| asking.view().await)?;
-        Ok(View { epoch: epoch(as_of.revision), file: self.keys.read(&text, secret)? })
+        let found = self.within(async |asking| asking.found().await)?;
+        found.read(&self.keys, secret)
+    }
+
+    /// Begins a backend's life, and reads the cluster after that: nothing that an earlier life has asked for takes place any more, and what is read has all
+    /// that did. To be called before the backend serves.
+    ///
+    /// # Errors
+    /// [`EtcdError`]; [`EtcdError::Outlived`] if a later life has begun.
+    pub fn begin_life(&self, me: NodeId, life: Incarnation, secret: &str) -> Result<View, EtcdError> {
+        let found = self.within(async |asking| {
+            asking.begin_life(me, life).await?;
+            asking.found().await
+        });
+        found?.read(&self.keys, secret)
     }
 
     /// Changes it: `change` is called with the cluster as it is, and again if others have changed that meanwhile. What it is then has no secret.
     ///
     /// # Errors
-    /// [`EtcdError`]; [`EtcdError::Change`] with what `change` says, or if others would be the backends or the controller.
+    /// [`EtcdError`]; [`EtcdError::Change`] with what `change` says, or if another would be the controller; [`EtcdError::Strangers`] if who owns partitions
+    /// would be no backend.
     pub fn change(&self, mut change: impl FnMut(&mut StaticFile) -> Result<(), String>) -> Result<View, EtcdError> {
+        self.change_by_map(|file, _| change(file)).map(|(view, ())| view)
+    }
+
+    /// The same, for a change that depends on who owns what. If a backend goes, that has not changed meanwhile.
+    fn change_by_map<R>(
+        &self,
+        mut change: impl FnMut(&mut StaticFile, &PartitionMap) -> Result<R, String>,
+    ) -> Result<(View, R), EtcdError> {
         self.within(async |asking| {
             for _ in 0..TRIES_MAX {
-                let (as_of, text) = asking.view().await?;
-                let before = self.keys.read_without_secret(&text)?;
-                let mut file = before.clone();
-                change(&mut file).map_err(EtcdError::Change)?;
+                let found = asking.found().await?;
+                let before = found.read_without_secret(&self.keys)?;
+                let mut file = before.file.clone();
+                let what = change(&mut file, &before.map).map_err(EtcdError::Change)?;
                 // It is not put there; that one is there is checked.
-                file.secret.clone_from(&before.secret);
+                file.secret.clone_from(&before.file.secret);
                 file.check()?;
                 self.keys.check_name(&file)?;
-                changes::check(&before, &file).map_err(EtcdError::Change)?;
+                changes::check(&before.file, &file).map_err(EtcdError::Change)?;
+                self.keys.check_owners(&file, &before.map)?;
+                let stays = file.backends();
+                let goes = before.file.backends().iter().any(|backend| !stays.contains(backend));
+                let map_was = found.map.as_ref().map(KeyValue::mod_revision).filter(|_| goes);
                 let text = file.print_without_secret()?;
-                if let Some(epoch) = asking.put(as_of, &text).await? {
-                    return Ok(View { epoch, file: StaticFile { secret: String::new(), ..file } });
+                let put = Put { as_of: AsOf::of(found.view.as_ref()), text: &text, map_was, map: None };
+                if let Some(epoch) = asking.put(&put).await? {
+                    let file = StaticFile { secret: String::new(), ..file };
+                    return Ok((View { epoch, file, ..before }, what));
                 }
             }
             Err(EtcdError::ChangedMeanwhile { tries: TRIES_MAX })
         })
     }
 
-    /// These come: cache nodes and gateways.
+    /// These come: cache nodes, gateways and backends. A backend that is there and leaving stays.
     ///
     /// # Errors
     /// [`EtcdError`]; [`EtcdError::Change`] if one of them cannot.
@@ -135,26 +175,34 @@ impl Etcd {
         self.change(|file| changes::add(file, members))
     }
 
-    /// These go: cache nodes, whose backends go to those that are left, and gateways.
+    /// These go: cache nodes, whose backends go to those that are left, gateways, and backends that own nothing. Backends that own something are leaving from
+    /// now on. Returns what has become of each.
     ///
     /// # Errors
     /// [`EtcdError`]; [`EtcdError::Change`] if one of them cannot.
-    pub fn remove(&self, ids: &[u16]) -> Result<View, EtcdError> {
-        self.change(|file| changes::remove(file, ids))
+    pub fn remove(&self, ids: &[u16]) -> Result<(View, Vec<Removal>), EtcdError> {
+        self.change_by_map(|file, map| changes::remove(file, map, ids))
     }
 
     /// Who is in it, and which of them are alive, at one moment.
     ///
     /// # Errors
     /// [`EtcdError`].
-    pub fn members(&self) -> Result<Vec<(Member, Option<Alive>)>, EtcdError> {
-        let (text, alive) = self.within(async |asking| asking.view_and_alive().await)?;
-        let file = self.keys.read_without_secret(&text)?;
+    pub fn members(&self) -> Result<Vec<Known>, EtcdError> {
+        let (found, alive) = self.within(async |asking| asking.found_and_alive().await)?;
+        let View { file, map, .. } = found.read_without_secret(&self.keys)?;
+        let wanted = file.wanted()?;
         let alive_of = |member: &Member| {
             let said = alive.iter().find(|kv| self.keys.member(kv.key()).is_some_and(|id| id.0 == member.id));
             said.and_then(|kv| Alive::read(kv.value()))
         };
-        Ok(file.members.iter().map(|member| (member.clone(), alive_of(member))).collect())
+        let share_of = |member: &Member| {
+            let of = |map: &PartitionMap| map.partitions_of(NodeId(member.id)).count();
+            let is_one = matches!(member.role, Role::Backend { .. });
+            is_one.then(|| Share { partitions: of(&map), wanted: of(&wanted) })
+        };
+        let known = |member: Member| Known { alive: alive_of(&member), share: share_of(&member), member };
+        Ok(file.members.into_iter().map(known).collect())
     }
 
     /// Says that a member is alive, and tells it of each view after the one that it has seen, on a thread of its own, for as long as what it returns is
@@ -170,104 +218,4 @@ impl Etcd {
     ) -> Result<Following, EtcdError> {
         follow(self.runtime, Link::to(&self.place), self.keys, who, options, told).map_err(EtcdError::Io)
     }
-}
-
-pub(crate) fn epoch(revision: i64) -> Epoch {
-    Epoch(revision.cast_unsigned())
-}
-
-/// What one operation asks.
-struct Asking<'e> {
-    link: Link,
-    keys: &'e Keys,
-    until: Instant,
-}
-
-impl Asking<'_> {
-    fn told(&self, failure: Failure) -> EtcdError {
-        failure.into_error(&self.link)
-    }
-
-    /// The key of the view: as it was at a revision, or as it is.
-    async fn get(&mut self, revision: Option<i64>) -> Result<Option<KeyValue>, EtcdError> {
-        let get = async |mut client: Client| {
-            let options = revision.map(|revision| GetOptions::new().with_revision(revision));
-            client.get(self.keys.view(), options).await
-        };
-        let answer = self.link.ask(self.until, get).await;
-        answer.map(|mut answer| answer.take_kvs().pop()).map_err(|failure| self.told(failure))
-    }
-
-    async fn view(&mut self) -> Result<(AsOf, Vec<u8>), EtcdError> {
-        let found = self.get(None).await?.ok_or_else(|| EtcdError::NoCluster(self.keys.name().to_owned()))?;
-        Ok((AsOf { revision: found.mod_revision(), version: found.version() }, found.value().to_vec()))
-    }
-
-    async fn view_and_alive(&mut self) -> Result<(Vec<u8>, Vec<KeyValue>), EtcdError> {
-        let gets = async |mut client: Client| {
-            let alive = TxnOp::get(self.keys.all_alive(), Some(GetOptions::new().with_prefix()));
-            client.txn(Txn::new().and_then([TxnOp::get(self.keys.view(), None), alive])).await
-        };
-        let answer = self.link.ask(self.until, gets).await;
-        let mut gets = gets_of(&answer.map_err(|failure| self.told(failure))?.op_responses());
-        let alive = gets.pop().unwrap_or_default();
-        let view = gets.pop().unwrap_or_default().pop();
-        let view = view.ok_or_else(|| EtcdError::NoCluster(self.keys.name().to_owned()))?;
-        Ok((view.value().to_vec(), alive))
-    }
-
-    /// Puts a view, if the one that is there is still the one it was; `None` if it is not.
-    async fn put(&mut self, as_of: AsOf, text: &str) -> Result<Option<Epoch>, EtcdError> {
-        let mut pauses = self.link.pauses(self.until);
-        // Of an earlier attempt it is not known whether it was done.
-        let mut is_doubtful = false;
-        loop {
-            let put = async |mut client: Client| {
-                let key = self.keys.view();
-                let is_the_same = Compare::mod_revision(key.clone(), CompareOp::Equal, as_of.revision);
-                client.txn(Txn::new().when([is_the_same]).and_then([TxnOp::put(key, text, None)])).await
-            };
-            match self.link.once(put).await {
-                Ok(answer) if answer.succeeded() => {
-                    return Ok(answer.header().map(|header| epoch(header.revision())));
-                }
-                Ok(_) if !is_doubtful => return Ok(None),
-                Ok(_) => return self.first_after(as_of, text).await,
-                Err(Failure::Away(why)) => {
-                    is_doubtful = true;
-                    if !pauses.pause(&mut self.link).await {
-                        return Err(EtcdError::Unknown(why));
-                    }
-                }
-                Err(failure) if is_doubtful => return Err(EtcdError::Unknown(failure.why())),
-                Err(failure) => return Err(self.told(failure)),
-            }
-        }
-    }
-
-    /// Whether the first that was put after `as_of` is `text`: then that was done, whoever has put what since. Should somebody else have put the very
-    /// same, it is as if it were this.
-    async fn first_after(&mut self, as_of: AsOf, text: &str) -> Result<Option<Epoch>, EtcdError> {
-        let unknown = |why: &str| EtcdError::Unknown(why.to_owned());
-        let mut revision = None;
-        for _ in 0..CHANGES_SINCE_MAX {
-            // What is compacted is not known any more.
-            let found = self.get(revision).await.map_err(|error| unknown(&error.to_string()))?;
-            let found = found.ok_or_else(|| unknown("the cluster is not there any more"))?;
-            if found.version() == as_of.version + 1 {
-                return Ok((found.value() == text.as_bytes()).then(|| epoch(found.mod_revision())));
-            }
-            revision = Some(found.mod_revision() - 1);
-        }
-        Err(unknown("others have changed the cluster since"))
-    }
-}
-
-/// What the gets of a transaction have found, in their order.
-pub(crate) fn gets_of(responses: &[TxnOpResponse]) -> Vec<Vec<KeyValue>> {
-    let found = |response: &TxnOpResponse| match response {
-        TxnOpResponse::Get(get) => Some(GetResponse::kvs(get).to_vec()),
-        _ => None,
-    };
-    responses.iter().filter_map(found).collect()
 }

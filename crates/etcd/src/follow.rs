@@ -1,43 +1,53 @@
-//! A member that says that it is alive, and is told of views.
+//! A member that says that it is alive, is told of views, and has partitions given away.
 //!
 //! ```text
-//! connect -> read view, alive/ID -> watch both -> hold a lease -> say alive ---- a view, a later life --> told
-//!    ^  ^                               |                 ^  refused:  |  |
-//!    |  |                               |                 +- the tick -+  |
-//!    |  +-- what was to be watched is compacted: read anew                |
-//!    +-- etcd is away: another host, after a pause -----------------------+
+//! connect -> read view, map, alive/ID -> watch all -> hold a lease -> say alive ---- a view, a map, a later life --> told
+//!    ^  ^                                    |                 ^  refused:  |  |
+//!    |  |                                    |                 +- the tick -+  |
+//!    |  +-- what was to be watched is compacted, or view and map do not fit: read anew
+//!    +-- etcd is away: another host, after a pause ----------------------------+
 //! ```
-//! Always true: the epochs that are told rise; a view that cannot be read, or followed, changes nothing; nothing is told after that the member is no
-//! longer one, or that there is a later life of it. Nobody is told of the end but by a view that does not name it, or a later life: not because etcd is
-//! away, has lost a lease, or has lost all.
+//! Always true: what is told (`heard`) rises; nothing is told after that the member is no longer one, or that there is a later life of it. Nobody is told of
+//! the end but by a view that does not name it, or a later life: not because etcd is away, has lost a lease (`lease`), or has lost all. Beside all that, over a
+//! connection of its own, what is given away is put into the map (`commits`).
+
+mod commits;
+mod heard;
+mod lease;
 
 use std::{
+    cell::RefCell,
     convert::Infallible,
-    io,
+    io, mem,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use etcd_client::{
-    Client, Compare, CompareOp, Event, EventType, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions,
-    ResponseHeader, Txn, TxnOp, WatchOptions,
-};
+use etcd_client::{Client, Event, EventType, ResponseHeader, Txn, TxnOp, WatchOptions};
 use guira_cluster::Incarnation;
 use guira_routing::NodeId;
-use guira_switched::Member;
+use guira_switched::{Commit, Committed, Member};
 use tokio::{
     runtime::Runtime,
-    sync::oneshot::{self, Sender},
-    time::{MissedTickBehavior, interval_at, sleep, timeout},
+    sync::{
+        mpsc,
+        oneshot::{self, Sender},
+    },
+    time::{MissedTickBehavior, interval_at, sleep},
 };
 
+use self::{
+    commits::{Commits, Order},
+    heard::{End, Heard, Unfit},
+    lease::{Keeping, unless_refused},
+};
 use crate::{
-    Alive, View, changes,
-    etcd::{epoch, gets_of},
+    View,
+    asking::{Found, gets_of},
     link::{Failure, Link},
     view::Keys,
 };
@@ -45,22 +55,13 @@ use crate::{
 /// The pause before it is tried again: it doubles up to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How long a member that ends waits at most for its lease to be revoked: it runs out by itself.
-const REVOKE_WITHIN: Duration = Duration::from_secs(1);
-
-/// How often it is tried to say alive, if others change the key meanwhile.
-const TRIES_MAX: usize = 16;
-
-/// How many leases are lost in a row, none of which was kept, until it is paused.
-const LOSSES_MAX: u32 = 2;
-
 /// Who follows.
 pub struct Follower {
     /// The member, as it began: one that is another one in a view is not there any more.
     pub me: Member,
     /// The number of its life.
     pub life: Incarnation,
-    /// The view that it has read, and its secret: backends and the controller stay who they are in it.
+    /// The view that it has read, and its secret: the controller stays who it is in it.
     pub seen: View,
 }
 
@@ -86,7 +87,7 @@ impl Default for FollowOptions {
 /// What a member is told.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Told {
-    /// This view replaces those before it.
+    /// This view replaces those before it: with another file, another map, or both.
     View(View),
     /// What is there now cannot be read as a cluster, or not be followed, or nothing is there: the view before it stays.
     Unreadable(String),
@@ -132,6 +133,7 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Following {
     shared: Arc<Shared>,
+    committer: Committer,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -151,6 +153,43 @@ impl Following {
         let heard_ms = self.shared.heard_ms.load(Ordering::Relaxed);
         heard_ms != NEVER
             && self.shared.begun.elapsed() <= Duration::from_millis(heard_ms).saturating_add(self.shared.lease)
+    }
+
+    /// Through which partitions are given away in the map.
+    pub fn committer(&self) -> &Committer {
+        &self.committer
+    }
+}
+
+/// Has partitions given away in the map, one after the other.
+#[derive(Clone, Debug)]
+pub struct Committer {
+    /// It is not known yet what came of the last.
+    is_busy: Arc<AtomicBool>,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Committer {
+    fn new(orders: mpsc::Sender<Order>) -> Self {
+        Self { is_busy: Arc::new(AtomicBool::new(false)), orders }
+    }
+
+    /// Has partitions given away in the map, for as long as it takes: `done` is called once it is known for certain what came of it, on the thread that is
+    /// told of views, after a view with each map that was seen on the way. It is never called if this life, or the member, is no more, or
+    /// [`Following`] is dropped.
+    ///
+    /// # Panics
+    /// What came of the one before is not known yet: a backend gives to one at a time.
+    pub fn commit(&self, commit: Commit, done: impl FnOnce(Committed) + Send + 'static) {
+        let was = self.is_busy.swap(true, Ordering::Relaxed);
+        assert!(!was, "two commits at a time");
+        let is_busy = Arc::clone(&self.is_busy);
+        let done = Box::new(move |committed| {
+            is_busy.store(false, Ordering::Relaxed);
+            done(committed);
+        });
+        // There is room, since the one before was taken out; after the last thing was told nobody takes it.
+        let _ = self.orders.try_send(Order { commit, done });
     }
 }
 
@@ -179,34 +218,40 @@ pub(crate) fn follow(
         reconnects: AtomicU64::new(0),
     });
     let (stop, stopped) = oneshot::channel::<()>();
-    let mut follow = Follow {
-        link,
-        keys,
-        last: who.seen.epoch.0.cast_signed(),
-        highest: who.seen.epoch.0.cast_signed(),
-        who,
-        told,
-        shared: Arc::clone(&shared),
-        lease: None,
-        losses: 0,
-        is_said: false,
-        is_compacted: false,
-        is_missing: false,
-        has_gone_back: false,
-        is_out_of_touch: false,
-        pause: PAUSES.0,
-    };
+    // There is one at a time.
+    let (orders, mut ordered) = mpsc::channel(1);
+    let (me, life) = (who.me(), who.life);
+    let (of_commits, known) = (link.another(), Arc::clone(&shared));
     let run = move || {
+        let highest = who.seen.epoch.0.max(who.seen.revision.0).cast_signed();
+        let heard = RefCell::new(Heard::new(keys.clone(), who, told));
+        let mut commits = Commits { link: of_commits, keys: keys.clone(), me, life, heard: &heard };
+        let mut follow = Follow {
+            link,
+            keys,
+            me,
+            life,
+            heard: &heard,
+            highest,
+            shared: known,
+            lease: None,
+            losses: 0,
+            is_said: false,
+            is_read_anew: false,
+            is_out_of_touch: false,
+            pause: PAUSES.0,
+        };
         runtime.block_on(async {
             tokio::select! {
                 () = follow.run() => {}
+                () = commits.run(&mut ordered) => {}
                 _ = stopped => {}
             }
             follow.give_up().await;
         });
     };
     let thread = thread::Builder::new().name("guira-etcd".into()).spawn(run)?;
-    Ok(Following { shared, stop: Some(stop), thread: Some(thread) })
+    Ok(Following { shared, committer: Committer::new(orders), stop: Some(stop), thread: Some(thread) })
 }
 
 /// Why it is not gone on with as before.
@@ -217,8 +262,20 @@ enum Broken {
     Away(String),
     /// etcd does not do it, and may later: why, in a line.
     Refused(String),
-    /// What was to be watched is not kept any more.
-    Compacted,
+    /// What was to be watched is not kept any more, or what was heard does not fit: what is there is read at one revision.
+    Anew,
+}
+
+impl From<End> for Broken {
+    fn from(_: End) -> Self {
+        Self::End
+    }
+}
+
+impl From<Unfit> for Broken {
+    fn from(_: Unfit) -> Self {
+        Self::Anew
+    }
 }
 
 impl From<Failure> for Broken {
@@ -236,25 +293,13 @@ impl From<etcd_client::Error> for Broken {
     }
 }
 
-/// That etcd does not let a member say that it is alive, as one that has no space left, is no reason not to hear of views: it is tried with the tick.
-fn unless_refused(said: Result<(), Broken>) -> Result<(), Broken> {
-    match said {
-        Err(Broken::Refused(_)) => Ok(()),
-        other => other,
-    }
-}
-
-/// What a lease is kept alive with.
-type Keeping = (LeaseKeeper, LeaseKeepAliveStream);
-
-struct Follow<T> {
+struct Follow<'f, T> {
     link: Link,
     keys: Keys,
-    who: Follower,
-    told: T,
+    me: NodeId,
+    life: Incarnation,
+    heard: &'f RefCell<Heard<T>>,
     shared: Arc<Shared>,
-    /// The revision of the view that was told last, be it one that could not be read.
-    last: i64,
     /// The highest revision that etcd has said it is at.
     highest: i64,
     lease: Option<i64>,
@@ -262,17 +307,13 @@ struct Follow<T> {
     losses: u32,
     /// The member has said that it is alive, under that lease.
     is_said: bool,
-    /// What came after `last` is not kept any more: what is there is read instead.
-    is_compacted: bool,
-    /// It was told that there is no view, and there was none since.
-    is_missing: bool,
-    /// It was told that etcd is at an earlier revision than it was, since it was restored, or began anew; there was no later view since.
-    has_gone_back: bool,
+    /// Views after the last one are not waited for: what is there is taken.
+    is_read_anew: bool,
     is_out_of_touch: bool,
     pause: Duration,
 }
 
-impl<T: FnMut(Told)> Follow<T> {
+impl<T: FnMut(Told)> Follow<'_, T> {
     async fn run(&mut self) {
         loop {
             let Err(broken) = self.session().await;
@@ -284,7 +325,7 @@ impl<T: FnMut(Told)> Follow<T> {
                     sleep(self.pause).await;
                     self.pause = PAUSES.1.min(self.pause * 2);
                 }
-                Broken::Compacted => self.is_compacted = true,
+                Broken::Anew => self.is_read_anew = true,
                 Broken::End => return,
             }
         }
@@ -292,24 +333,27 @@ impl<T: FnMut(Told)> Follow<T> {
 
     /// One connection, until etcd has ended it.
     async fn session(&mut self) -> Result<Infallible, Broken> {
-        let (view, alive) = (self.keys.view(), self.keys.alive(self.who.me()));
-        let gets = [TxnOp::get(view.clone(), None), TxnOp::get(alive.clone(), None)];
+        let [view, map, alive] = [self.keys.view(), self.keys.partitions(), self.keys.alive(self.me)];
+        let gets = [&view, &map, &alive].map(|key| TxnOp::get(key.clone(), None));
         let read = async |mut client: Client| client.txn(Txn::new().and_then(gets)).await;
         let read = self.link.once(read).await?;
         // Not the revision yet: it is looked whether it has gone back.
-        self.heard(None);
+        self.has_answered(None);
         let revision = read.header().map_or(0, ResponseHeader::revision);
         let mut found = gets_of(&read.op_responses()).into_iter().map(|mut kvs| kvs.pop());
-        let (found, said) = (found.next().flatten(), found.next().flatten());
-        let from = self.catch_up(revision, found.as_ref())?;
+        let mut found = || found.next().flatten();
+        let (found, said) = (Found { view: found(), map: found() }, found());
+        let view_from = self.catch_up(revision, &found)?;
 
         let watch = async |mut client: Client| {
-            let mut watch = client.watch(view.clone(), Some(WatchOptions::new().with_start_revision(from))).await?;
-            watch.watch(alive, Some(WatchOptions::new().with_start_revision(revision + 1))).await?;
+            let from = |revision| Some(WatchOptions::new().with_start_revision(revision));
+            let mut watch = client.watch(view, from(view_from)).await?;
+            watch.watch(map, from(revision + 1)).await?;
+            watch.watch(alive, from(revision + 1)).await?;
             Ok(watch)
         };
         let mut watch = self.link.once(watch).await?;
-        self.heard(None);
+        self.has_answered(None);
         self.is_said = false;
         let mut keeping = None;
         unless_refused(self.begin_to_keep(&mut keeping, said).await)?;
@@ -322,13 +366,13 @@ impl<T: FnMut(Told)> Follow<T> {
                 message = watch.message() => {
                     let ended = || Broken::Away("it has ended the watch".into());
                     let message = message?.ok_or_else(ended)?;
-                    self.heard(message.header());
+                    self.has_answered(message.header());
                     if message.canceled() {
                         let is_compacted = message.compact_revision() > 0;
-                        return Err(if is_compacted { Broken::Compacted } else { ended() });
+                        return Err(if is_compacted { Broken::Anew } else { ended() });
                     }
                     for event in message.events() {
-                        unless_refused(self.take(event, view.as_bytes(), &mut keeping).await)?;
+                        unless_refused(self.take(event, &mut keeping).await)?;
                     }
                 }
                 _ = tick.tick() => {
@@ -340,11 +384,11 @@ impl<T: FnMut(Told)> Follow<T> {
     }
 
     /// etcd has answered, and said at which revision it is.
-    fn heard(&mut self, header: Option<&ResponseHeader>) {
+    fn has_answered(&mut self, header: Option<&ResponseHeader>) {
         let heard_ms = u64::try_from(self.shared.begun.elapsed().as_millis()).unwrap_or(NEVER - 1);
         self.shared.heard_ms.store(heard_ms, Ordering::Relaxed);
         self.highest = self.highest.max(header.map_or(0, ResponseHeader::revision));
-        if std::mem::take(&mut self.is_out_of_touch) {
+        if mem::take(&mut self.is_out_of_touch) {
             self.tell(Told::InTouch);
         }
     }
@@ -356,187 +400,53 @@ impl<T: FnMut(Told)> Follow<T> {
             heard_ms => heard_ms,
         };
         let silent = self.shared.begun.elapsed().saturating_sub(Duration::from_millis(heard_ms));
-        if silent > self.shared.lease && !std::mem::replace(&mut self.is_out_of_touch, true) {
+        if silent > self.shared.lease && !mem::replace(&mut self.is_out_of_touch, true) {
             self.tell(Told::OutOfTouch(why));
         }
     }
 
     fn tell(&mut self, told: Told) {
-        (self.told)(told);
+        self.heard.borrow_mut().tell(told);
     }
 
     /// What was found at a revision. Returns the one from which the view is to be watched.
-    fn catch_up(&mut self, revision: i64, found: Option<&KeyValue>) -> Result<i64, Broken> {
-        let is_compacted = std::mem::take(&mut self.is_compacted);
-        let highest = std::mem::replace(&mut self.highest, revision);
-        if revision < highest && !std::mem::replace(&mut self.has_gone_back, true) {
-            self.tell(Told::Unreadable(format!(
-                "etcd is at revision {revision}, and was at {highest} before: it was restored, or began anew; changes are not heard until etcd is past \
-                 revision {}: start the members again once the cluster is in it",
-                self.last
-            )));
+    fn catch_up(&mut self, revision: i64, found: &Found) -> Result<i64, Broken> {
+        let mut heard = self.heard.borrow_mut();
+        let is_read_anew = mem::take(&mut self.is_read_anew);
+        let highest = mem::replace(&mut self.highest, revision);
+        if revision < highest {
+            heard.gone_back(revision, highest);
         }
-        match found {
-            None => self.missing(),
-            Some(found) if found.mod_revision() <= self.last => {}
-            Some(found) if is_compacted => self.take_view(found)?,
-            Some(_) => return Ok(self.last + 1),
+        match (&found.view, &found.map) {
+            (_, Some(map)) => heard.take_map(map),
+            (Some(_), None) => heard.map_missing(),
+            (None, None) => {}
         }
+        let last_view = heard.last_view();
+        match &found.view {
+            None => heard.missing(),
+            Some(view) if is_read_anew => heard.take_view(view)?,
+            // Each that came since is told.
+            Some(view) if view.mod_revision() > last_view => return Ok(last_view + 1),
+            Some(_) => {}
+        }
+        heard.tell_newest_of_all();
         Ok(revision + 1)
     }
 
-    /// There is no view. An etcd that has lost what it had, or a slip, ends nobody.
-    fn missing(&mut self) {
-        if !self.has_gone_back && !std::mem::replace(&mut self.is_missing, true) {
-            let why =
-                "the cluster is not in etcd any more; once it is there again (guira cluster create) it is followed";
-            self.tell(Told::Unreadable(why.into()));
-        }
-    }
-
-    fn take_view(&mut self, found: &KeyValue) -> Result<(), Broken> {
-        if found.mod_revision() <= self.last {
-            return Ok(());
-        }
-        self.last = found.mod_revision();
-        (self.is_missing, self.has_gone_back) = (false, false);
-        let Follower { me, seen, .. } = &self.who;
-        let told = match self.keys.read(found.value(), &seen.file.secret) {
-            Err(error) => Told::Unreadable(error.to_string()),
-            Ok(file) if !file.member(self.who.me()).is_some_and(|member| changes::is_the_same(member, me)) => {
-                self.tell(Told::Removed);
-                return Err(Broken::End);
-            }
-            Ok(file) => match changes::check(&seen.file, &file) {
-                Err(why) => Told::Unreadable(why),
-                Ok(()) => Told::View(View { epoch: epoch(self.last), file }),
-            },
-        };
-        self.tell(told);
-        Ok(())
-    }
-
-    async fn take(&mut self, event: &Event, view: &[u8], keeping: &mut Option<Keeping>) -> Result<(), Broken> {
+    async fn take(&mut self, event: &Event, keeping: &mut Option<Keeping>) -> Result<(), Broken> {
         let Some(found) = event.kv() else { return Ok(()) };
-        match (event.event_type(), found.key() == view) {
-            (EventType::Put, true) => self.take_view(found)?,
-            (EventType::Delete, true) => self.missing(),
-            (EventType::Put, false) if Alive::read(found.value()) == Some(self.alive()) => {}
-            (EventType::Put, false) => {
-                self.is_said = false;
-                self.say_alive(Some(found.clone())).await?;
-            }
-            // With its lease, or by hand.
-            (EventType::Delete, false) => {
-                self.is_said = false;
-                self.keep(keeping).await?;
-            }
+        let is_put = event.event_type() == EventType::Put;
+        if found.key() == self.keys.alive(self.me).as_bytes() {
+            return self.take_alive(found, is_put, keeping).await;
         }
-        Ok(())
-    }
-
-    fn alive(&self) -> Alive {
-        Alive { life: self.who.life }
-    }
-
-    /// A lease that is there: the one of before, or a new one.
-    async fn hold_lease(&mut self) -> Result<Keeping, Broken> {
-        loop {
-            let id = match self.lease {
-                Some(id) => id,
-                None => {
-                    let lease_s = self.shared.lease.as_millis().div_ceil(1_000).max(1) as i64;
-                    let grant = async |mut client: Client| client.lease_grant(lease_s, None).await;
-                    let granted = self.link.once(grant).await?;
-                    self.heard(granted.header());
-                    granted.id()
-                }
-            };
-            self.lease = Some(id);
-            let keep = async |mut client: Client| client.lease_keep_alive(id).await;
-            match self.link.once(keep).await {
-                Err(Failure::LeaseLost) => self.lost()?,
-                other => return Ok(other?),
-            }
+        let mut heard = self.heard.borrow_mut();
+        match (found.key() == self.keys.view().as_bytes(), is_put) {
+            (true, true) => heard.take_view(found)?,
+            (true, false) => heard.missing(),
+            (false, true) => heard.take_map(found),
+            (false, false) => heard.map_missing(),
         }
-    }
-
-    fn lost(&mut self) -> Result<(), Broken> {
-        (self.lease, self.is_said) = (None, false);
-        self.shared.leases_lost.fetch_add(1, Ordering::Relaxed);
-        self.losses += 1;
-        if self.losses < LOSSES_MAX { Ok(()) } else { Err(Broken::Away("it loses one lease after the other".into())) }
-    }
-
-    /// Holds a lease, and says that the member is alive under it.
-    async fn begin_to_keep(&mut self, keeping: &mut Option<Keeping>, said: Option<KeyValue>) -> Result<(), Broken> {
-        // Also of who gets no lease there may be a later life.
-        self.look_for_later(said.as_ref())?;
-        *keeping = Some(self.hold_lease().await?);
-        self.say_alive(said).await
-    }
-
-    /// Keeps the lease; if it is lost, or there is none yet, there is another one, and the member is alive under that.
-    async fn keep(&mut self, keeping: &mut Option<Keeping>) -> Result<(), Broken> {
-        let Some((keeper, kept)) = keeping else { return self.begin_to_keep(keeping, None).await };
-        let answer = async {
-            keeper.keep_alive().await?;
-            kept.message().await
-        };
-        let answer = self.link.wait(answer).await?;
-        let answer = answer.ok_or_else(|| Broken::Away("it does not keep the lease any more".into()))?;
-        self.heard(answer.header());
-        if answer.ttl() > 0 {
-            self.losses = 0;
-            return if self.is_said { Ok(()) } else { self.say_alive(None).await };
-        }
-        *keeping = None;
-        self.lost()?;
-        self.begin_to_keep(keeping, None).await
-    }
-
-    fn look_for_later(&mut self, said: Option<&KeyValue>) -> Result<(), Broken> {
-        match said.and_then(|said| Alive::read(said.value())) {
-            Some(other) if other.life > self.who.life => {
-                self.tell(Told::Outlived { life: other.life });
-                Err(Broken::End)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Says that the member is alive, unless a later life of it does, or there is no lease yet. `said` is what the key was found to be.
-    async fn say_alive(&mut self, mut said: Option<KeyValue>) -> Result<(), Broken> {
-        let key = self.keys.alive(self.who.me());
-        for _ in 0..TRIES_MAX {
-            self.look_for_later(said.as_ref())?;
-            let Some(lease) = self.lease else { return Ok(()) };
-            let is_mine = |said: &KeyValue| Alive::read(said.value()) == Some(self.alive()) && said.lease() == lease;
-            if said.as_ref().is_some_and(is_mine) {
-                self.is_said = true;
-                return Ok(());
-            }
-            // Nothing, an earlier life, or an earlier lease.
-            let revision = said.as_ref().map_or(0, KeyValue::mod_revision);
-            let is_the_same = Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
-            let put = TxnOp::put(key.clone(), self.alive().print(), Some(PutOptions::new().with_lease(lease)));
-            let txn = Txn::new().when([is_the_same]).and_then([put]).or_else([TxnOp::get(key.clone(), None)]);
-            let answer = self.link.once(async |mut client: Client| client.txn(txn).await).await?;
-            self.heard(answer.header());
-            if answer.succeeded() {
-                self.is_said = true;
-                return Ok(());
-            }
-            said = gets_of(&answer.op_responses()).into_iter().flatten().next();
-        }
-        Err(Broken::Away("others say of this member that it is alive, again and again".into()))
-    }
-
-    /// The member is not alive any more.
-    async fn give_up(&mut self) {
-        let Some(lease) = self.lease.take() else { return };
-        let revoke = self.link.once(async |mut client: Client| client.lease_revoke(lease).await);
-        // In vain, it runs out.
-        let _ = timeout(REVOKE_WITHIN, revoke).await;
+        Ok(heard.tell_newest()?)
     }
 }

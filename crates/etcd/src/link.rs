@@ -113,6 +113,11 @@ impl Link {
         Self { hosts: place.hosts().to_vec(), at: 0, client: None }
     }
 
+    /// To the same hosts, over a connection of its own.
+    pub(crate) fn another(&self) -> Self {
+        Self { hosts: self.hosts.clone(), at: 0, client: None }
+    }
+
     fn attempt(&self) -> Duration {
         ATTEMPT_MAX.min(OPERATION / (self.hosts.len() as u32 + 1))
     }

@@ -1,23 +1,64 @@
 //! What is in the keys.
 //!
-//! Always true: a view that was read is a cluster, of the name that its place has.
+//! Always true: a view that was read is a cluster, of the name that its place has; who owns a partition is one of its backends.
+
+use std::sync::Arc;
 
 use guira_cluster::{Epoch, Incarnation};
-use guira_routing::NodeId;
-use guira_switched::{StaticFile, StaticFileError};
+use guira_routing::{NodeId, PartitionMap};
+use guira_switched::{Member, Revision, Shares, StaticFile, StaticFileError};
 
 use crate::{EtcdError, Place};
 
 /// In place of the secret where nobody needs it: long enough to be one.
-const NO_SECRET: &str = "not known to who only reads";
+pub(crate) const NO_SECRET: &str = "not known to who only reads";
 
-/// Who is in a cluster, as of one change.
+/// Who is in a cluster, and who has which keys.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
-    /// The revision of that change: views with higher ones replace those with lower ones.
+    /// The revision of the last change of who is in it: files with higher ones replace those with lower ones.
     pub epoch: Epoch,
     /// The cluster.
     pub file: StaticFile,
+    /// Who has which keys: backends of the cluster.
+    pub map: Arc<PartitionMap>,
+    /// The map's number: maps with higher ones replace those with lower ones.
+    pub revision: Revision,
+}
+
+impl View {
+    /// Who has which keys, and who is to have them: backends that are not leaving.
+    pub fn shares(&self) -> Shares {
+        // There is such a map of all that is a cluster; of anything else nothing is to move.
+        let wanted = self.file.wanted().map_or_else(|_| Arc::clone(&self.map), Arc::new);
+        Shares { map: Arc::clone(&self.map), revision: self.revision, wanted }
+    }
+}
+
+/// What a backend has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// So many partitions.
+    pub partitions: usize,
+    /// So many it is to have.
+    pub wanted: usize,
+}
+
+/// A member, and what is known of it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Known {
+    /// Who it is.
+    pub member: Member,
+    /// What it has said, if it is alive.
+    pub alive: Option<Alive>,
+    /// What it has, if it is a backend.
+    pub share: Option<Share>,
+}
+
+/// Those who own something and are no backends of the cluster.
+pub(crate) fn strangers(file: &StaticFile, map: &PartitionMap) -> Vec<NodeId> {
+    let backends = file.backends();
+    map.backends().iter().filter(|owner| !backends.contains(owner)).copied().collect()
 }
 
 /// A member that has said that it is alive.
@@ -58,6 +99,15 @@ impl Keys {
         format!("/guira/{}/view", self.name)
     }
 
+    pub(crate) fn partitions(&self) -> String {
+        format!("/guira/{}/partitions", self.name)
+    }
+
+    /// The key of the number of a backend's life, which stays when that is over.
+    pub(crate) fn life(&self, member: NodeId) -> String {
+        format!("/guira/{}/life/{}", self.name, member.0)
+    }
+
     /// What the keys of all members that are alive begin with.
     pub(crate) fn all_alive(&self) -> String {
         format!("/guira/{}/alive/", self.name)
@@ -81,9 +131,15 @@ impl Keys {
         Ok(file)
     }
 
-    /// Reads a view's text, for somebody who has no need of the secret.
-    pub(crate) fn read_without_secret(&self, text: &[u8]) -> Result<StaticFile, EtcdError> {
-        self.read(text, NO_SECRET)
+    /// Reads a map.
+    pub(crate) fn read_map(&self, bytes: &[u8]) -> Result<PartitionMap, EtcdError> {
+        PartitionMap::decode(bytes).ok_or_else(|| EtcdError::NotAMap { key: self.partitions() })
+    }
+
+    /// Whether a view and a map are of one cluster.
+    pub(crate) fn check_owners(&self, file: &StaticFile, map: &PartitionMap) -> Result<(), EtcdError> {
+        let owners = strangers(file, map);
+        if owners.is_empty() { Ok(()) } else { Err(EtcdError::Strangers { key: self.partitions(), owners }) }
     }
 
     /// Members know each other by the secret and the name: both would be of no use if the name were another.
@@ -112,6 +168,7 @@ mod tests {
     fn a_key_is_of_one_member() {
         let keys = Keys::of(&"h:1/shop".parse().expect("a place"));
         assert_eq!(keys.alive(NodeId(7)), "/guira/shop/alive/7");
+        assert_eq!(keys.life(NodeId(7)), "/guira/shop/life/7");
         assert_eq!(keys.member(keys.alive(NodeId(7)).as_bytes()), Some(NodeId(7)));
         for other in ["/guira/shop/alive/", "/guira/shop/alive/70000", "/guira/shop/view", "/guira/other/alive/7"] {
             assert_eq!(keys.member(other.as_bytes()), None, "{other}");

@@ -46,8 +46,8 @@ fn a_cluster_is_made_once_and_read_by_who_has_the_secret() {
     assert_eq!(epoch, Epoch(key.mod_revision().cast_unsigned()));
 
     let members = etcd.members().expect("it is there");
-    assert!(members.iter().map(|(member, _)| member).eq(&file.members));
-    assert!(members.iter().all(|(_, alive)| alive.is_none()));
+    assert!(members.iter().map(|known| &known.member).eq(&file.members));
+    assert!(members.iter().all(|known| known.alive.is_none()));
     // Another one beside it.
     assert!(matches!(server.etcd("other").read(SECRET), Err(EtcdError::NoCluster(_))));
 }
@@ -62,7 +62,7 @@ fn what_is_no_cluster_of_this_name_is_neither_made_nor_read() {
     assert!(matches!(etcd.create(&none), Err(EtcdError::NotACluster(StaticFileError::Controllers(0)))));
     assert!(raw.get("/guira/shop/view").is_none());
 
-    raw.put("/guira/shop/view", &cluster("other").print_without_secret().expect("a file"));
+    raw.put("/guira/shop/view", cluster("other").print_without_secret().expect("a file"));
     assert!(matches!(etcd.read(SECRET), Err(EtcdError::OtherName { .. })));
     raw.put("/guira/shop/view", "members = \"what?\"");
     let told = one_line(&etcd.read(SECRET).expect_err("no cluster"));
@@ -79,7 +79,7 @@ fn members_come_and_go() {
     assert!(added.epoch > made);
     assert_eq!(added.file.secret, "");
     assert!(matches!(etcd.add(&[cache(103), cache(102)]), Err(EtcdError::Change(_))));
-    let removed = etcd.remove(&[100, 10_000]).expect("they go");
+    let removed = etcd.remove(&[100, 10_000]).expect("they go").0;
     assert!(removed.epoch > added.epoch);
     let view = etcd.read(SECRET).expect("it is there");
     assert_eq!(view.epoch, removed.epoch);

@@ -3,18 +3,15 @@
 
 mod support;
 
-use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use guira_cluster::{Epoch, Incarnation};
-use guira_etcd::{Etcd, EtcdError, FollowOptions, Follower, Following, Told, View};
-use guira_routing::NodeId;
+use guira_etcd::{Etcd, EtcdError, Told, View};
 use guira_switched::{Role, StaticFile};
 use support::{
-    PATIENCE, Raw, SECRET, Server, cache, cluster, gateway,
+    PATIENCE, Raw, SECRET, Server, as_of, cache, cluster, gateway,
     line::{Line, Mode},
+    member::{LIFE, LONG, Member, SHORT},
     wait_until,
 };
 
@@ -28,84 +25,15 @@ const MY_KEY: &str = "/guira/guira/alive/100";
 const OTHER: u16 = 101;
 const OTHER_KEY: &str = "/guira/guira/alive/101";
 
-const LIFE: u64 = 1_000;
-
-/// Longer than a test: what is done at once does not wait for a lease to run out.
-const LONG: Duration = Duration::from_secs(600);
-
-/// As short as may be: what etcd is asked each third of it is asked soon.
-const SHORT: Duration = Duration::from_secs(1);
-
-struct Member {
-    following: Following,
-    told: Receiver<Told>,
-}
-
-impl Member {
-    /// Member [`ME`], who has read what [`cluster`] is.
-    fn follow(etcd: Etcd, seen: Epoch, lease: Duration) -> Self {
-        Self::follow_as(ME, etcd, seen, lease)
-    }
-
-    fn follow_as(me: u16, etcd: Etcd, seen: Epoch, lease: Duration) -> Self {
-        let (tell, told) = mpsc::channel();
-        let seen = View { epoch: seen, file: cluster("guira") };
-        let me = seen.file.member(NodeId(me)).expect("a member").clone();
-        let who = Follower { me, life: Incarnation(LIFE), seen };
-        let tell = move |what| drop(tell.send(what));
-        let following = etcd.follow(who, FollowOptions { lease }, tell).expect("a thread");
-        Self { following, told }
-    }
-
-    /// What is told next of who is in the cluster: a machine that stalls makes etcd seem away.
-    #[track_caller]
-    fn next(&self) -> Told {
-        loop {
-            let told = self.told.recv_timeout(PATIENCE).expect("something is told");
-            if !is_of_touch(&told) {
-                return told;
-            }
-        }
-    }
-
-    #[track_caller]
-    fn is_told_a_line(&self, with: &str) {
-        match self.next() {
-            Told::Unreadable(line) => assert!(line.contains(with) && !line.contains('\n'), "{line}"),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[track_caller]
-    fn is_told(&self, view: &View) {
-        match self.next() {
-            Told::View(told) => assert_eq!((told.epoch, told.file.members), (view.epoch, view.file.members.clone())),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Nothing was told that was not asked for above.
-    #[track_caller]
-    fn was_told_all(&self) {
-        let more: Vec<Told> = self.told.try_iter().filter(|told| !is_of_touch(told)).collect();
-        assert_eq!(more, []);
-    }
-
-    /// What it was told was the last.
-    #[track_caller]
-    fn has_ended(&self) {
-        assert_eq!(self.told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
-    }
-}
-
-fn is_of_touch(told: &Told) -> bool {
-    matches!(told, Told::OutOfTouch(_) | Told::InTouch)
+/// Member [`ME`], who has read what [`cluster`] is.
+fn follow(etcd: Etcd, seen: Epoch, lease: Duration) -> Member {
+    Member::follow_as(ME, etcd, seen, lease)
 }
 
 fn is_alive(etcd: &Etcd) -> bool {
     let members = etcd.members().expect("it is there");
-    let (_, alive) = members.into_iter().find(|(member, _)| member.id == ME).expect("a member");
-    alive.is_some_and(|alive| alive.life == Incarnation(LIFE))
+    let me = members.into_iter().find(|known| known.member.id == ME).expect("a member");
+    me.alive.is_some_and(|alive| alive.life == Incarnation(LIFE))
 }
 
 /// An etcd with a cluster in it, who looks at it, and a member that has said that it is alive.
@@ -113,7 +41,7 @@ fn begin(lease: Duration) -> (Server, Etcd, Member) {
     let server = Server::start();
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
-    let member = Member::follow(server.etcd("guira"), seen, lease);
+    let member = follow(server.etcd("guira"), seen, lease);
     wait_until("it is alive", || is_alive(&etcd));
     (server, etcd, member)
 }
@@ -126,7 +54,7 @@ fn a_member_is_told_of_each_view_in_order() {
     for id in 10_001..10_006 {
         views.push(etcd.add(&[gateway(id)]).expect("it comes"));
     }
-    views.push(etcd.remove(&[101]).expect("it goes"));
+    views.push(etcd.remove(&[101]).expect("it goes").0);
     views.iter().for_each(|view| member.is_told(view));
     member.was_told_all();
 }
@@ -137,9 +65,9 @@ fn a_member_is_told_of_what_came_between_that_it_read_and_that_it_follows() {
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
     let views = [10_001, 10_002].map(|id| etcd.add(&[gateway(id)]).expect("it comes"));
-    let member = Member::follow(server.etcd("guira"), seen, LONG);
+    let member = follow(server.etcd("guira"), seen, LONG);
     views.iter().for_each(|view| member.is_told(view));
-    let last = etcd.remove(&[10_001]).expect("it goes");
+    let last = etcd.remove(&[10_001]).expect("it goes").0;
     member.is_told(&last);
     member.was_told_all();
 }
@@ -227,7 +155,7 @@ fn views_are_heard_while_etcd_has_no_space_for_leases() {
     let view = etcd.add(&[cache(102)]).expect("it comes");
     let mut raw = Raw::of(&server);
     raw.set_full(true);
-    let member = Member::follow(server.etcd("guira"), seen, SHORT);
+    let member = follow(server.etcd("guira"), seen, SHORT);
     member.is_told(&view);
     // What is deleted needs no space, and is heard in the same session: it is watched.
     raw.delete(VIEW);
@@ -261,7 +189,7 @@ fn begin_and_cut() -> (Server, Line, Etcd, Member) {
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
     let place = format!("{}/guira", line.address()).parse().expect("a place");
-    let member = Member::follow(Etcd::connect(&place).expect("it answers"), seen, LONG);
+    let member = follow(Etcd::connect(&place).expect("it answers"), seen, LONG);
     wait_until("it is alive", || is_alive(&etcd));
     line.set(Mode::Cut);
     wait_until("it has noticed", || member.following.touch().reconnects > 0);
@@ -274,7 +202,7 @@ fn who_was_cut_off_is_told_of_each_view_in_between() {
     let views = [10_001, 10_002].map(|id| etcd.add(&[gateway(id)]).expect("it comes"));
     line.set(Mode::Open);
     views.iter().for_each(|view| member.is_told(view));
-    let view = etcd.remove(&[10_001]).expect("it goes");
+    let view = etcd.remove(&[10_001]).expect("it goes").0;
     member.is_told(&view);
     member.was_told_all();
     assert_eq!(member.following.touch().leases_lost, 0, "the lease of before is kept");
@@ -291,7 +219,7 @@ fn who_was_cut_off_for_longer_than_etcd_remembers_reads_anew() {
     raw.compact();
     line.set(Mode::Open);
     member.is_told(&last);
-    let view = etcd.remove(&[10_001]).expect("it goes");
+    let view = etcd.remove(&[10_001]).expect("it goes").0;
     member.is_told(&view);
     member.was_told_all();
 }
@@ -318,7 +246,7 @@ fn a_member_whose_host_falls_silent_turns_to_another() {
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
     let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
-    let member = Member::follow(Etcd::connect(&place).expect("it answers"), seen, SHORT);
+    let member = follow(Etcd::connect(&place).expect("it answers"), seen, SHORT);
     wait_until("it is alive", || is_alive(&etcd));
     line.set(Mode::Silent);
     let view = etcd.add(&[cache(102)]).expect("it comes");
@@ -343,8 +271,8 @@ fn who_is_removed_is_told_so_and_gives_up_its_lease() {
 fn put(raw: &mut Raw, change: impl FnOnce(&mut StaticFile)) -> View {
     let mut file = cluster("guira");
     change(&mut file);
-    let revision = raw.put(VIEW, &file.print_without_secret().expect("a file"));
-    View { epoch: Epoch(revision.cast_unsigned()), file }
+    let revision = raw.put(VIEW, file.print_without_secret().expect("a file"));
+    as_of(revision.cast_unsigned(), file)
 }
 
 fn at(file: &mut StaticFile, id: u16) -> &mut guira_switched::Member {
@@ -372,20 +300,25 @@ fn a_member_that_is_elsewhere_or_of_another_role_in_a_view_is_removed() {
 }
 
 #[test]
-fn a_view_with_other_backends_or_another_controller_is_not_followed() {
+fn a_view_with_another_controller_or_without_who_owns_something_is_not_followed() {
     let (server, etcd, member) = begin(LONG);
     let mut raw = Raw::of(&server);
-    let changes = [|file: &mut StaticFile| at(file, 1_001).id = 1_002, |file: &mut StaticFile| at(file, 1).id = 2];
-    for change in changes {
+    type Change = fn(&mut StaticFile);
+    let changes: [(Change, &str); 2] = [
+        (|file| at(file, 1_001).id = 1_002, "partitions are owned by 1001, no backends of the cluster"),
+        (|file| at(file, 1).id = 2, "the controller does not come and go yet"),
+    ];
+    for (change, says) in changes {
         put(&mut raw, change);
-        member.is_told_a_line("backends and the controller do not come and go yet");
+        member.is_told_a_line(says);
         let view = put(&mut raw, |_| {});
         member.is_told(&view);
         let refused = etcd.change(|file| {
             change(file);
             Ok(())
         });
-        assert!(matches!(&refused, Err(EtcdError::Change(why)) if why.starts_with("backends and the")), "{refused:?}");
+        assert!(matches!(&refused, Err(EtcdError::Change(_) | EtcdError::Strangers { .. })), "{refused:?}");
+        assert!(refused.is_err_and(|refused| refused.to_string().starts_with(says)));
     }
     // Another home is none.
     let view = put(&mut raw, |file| {
@@ -412,11 +345,11 @@ fn a_later_life_ends_an_earlier_one_and_an_earlier_one_nothing() {
     let (server, etcd, member) = begin(LONG);
     let mut raw = Raw::of(&server);
     for earlier in [(LIFE - 1).to_string(), "no life".into()] {
-        raw.put(MY_KEY, &earlier);
+        raw.put(MY_KEY, earlier);
         wait_until("it says so again", || is_alive(&etcd));
     }
     member.was_told_all();
-    raw.put(MY_KEY, &(LIFE + 1).to_string());
+    raw.put(MY_KEY, (LIFE + 1).to_string());
     assert_eq!(member.next(), Told::Outlived { life: Incarnation(LIFE + 1) });
     member.has_ended();
     assert_eq!(raw.get(MY_KEY).expect("it is there").value(), (LIFE + 1).to_string().as_bytes(), "it stays");
@@ -428,13 +361,13 @@ fn who_begins_overwrites_an_earlier_life_and_ends_before_a_later_one() {
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
     let mut raw = Raw::of(&server);
-    raw.put(MY_KEY, &(LIFE - 1).to_string());
-    let member = Member::follow(server.etcd("guira"), seen, LONG);
+    raw.put(MY_KEY, (LIFE - 1).to_string());
+    let member = follow(server.etcd("guira"), seen, LONG);
     wait_until("it is alive", || is_alive(&etcd));
     member.was_told_all();
     drop(member);
-    raw.put(MY_KEY, &(LIFE + 1).to_string());
-    let member = Member::follow(server.etcd("guira"), seen, LONG);
+    raw.put(MY_KEY, (LIFE + 1).to_string());
+    let member = follow(server.etcd("guira"), seen, LONG);
     assert_eq!(member.next(), Told::Outlived { life: Incarnation(LIFE + 1) });
     member.has_ended();
 }
@@ -446,7 +379,7 @@ fn a_view_that_cannot_be_read_is_told_once_and_the_next_one_as_ever() {
     let good = raw.get(VIEW).expect("it is there").value_str().expect("text").to_owned();
     raw.put(VIEW, "no view");
     assert!(matches!(member.next(), Told::Unreadable(line) if line.starts_with("not a cluster: line 1")));
-    let revision = raw.put(VIEW, &good);
+    let revision = raw.put(VIEW, good.as_str());
     match member.next() {
         Told::View(view) => assert_eq!(view.epoch, Epoch(revision.cast_unsigned())),
         other => panic!("{other:?}"),
@@ -496,7 +429,7 @@ fn an_etcd_that_has_forgotten_all_removes_nobody() {
     member.was_told_all();
     // Until there is a view that is later than those it has seen.
     let again = etcd.create(&cluster("guira")).expect("it is made");
-    assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+    member.is_told_made(again);
     let view = etcd.add(&[cache(102)]).expect("it comes");
     member.is_told(&view);
     member.was_told_all();
@@ -525,7 +458,7 @@ fn who_was_cut_off_while_etcd_lost_all_is_not_removed_whatever_others_have_said_
     wait_until("it is alive", || raw.get(MY_KEY).is_some());
     let again = etcd.create(&cluster("guira")).expect("it is made");
     for member in [&cut_off, &other] {
-        assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+        member.is_told_made(again);
         member.was_told_all();
     }
 }
@@ -548,6 +481,6 @@ fn an_etcd_that_is_behind_what_was_seen_of_it_has_gone_back_though_no_view_is_mi
     while raw.put("/somebody/else", "").cast_unsigned() <= seen.0 {}
     member.is_told_a_line(&format!("are not heard until etcd is past revision {}: start", seen.0));
     let again = etcd.create(&cluster("guira")).expect("it is made");
-    assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
+    member.is_told_made(again);
     member.was_told_all();
 }

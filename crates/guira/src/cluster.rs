@@ -72,7 +72,7 @@ enum What {
     Add(coordinated::Add),
     /// Remove members from one that etcd keeps
     Remove(coordinated::Remove),
-    /// Tell who is in one that etcd keeps, and who of them is alive
+    /// Tell who is in one that etcd keeps, who of them is alive, and how many partitions backends have
     Members(coordinated::Members),
 }
 
@@ -337,6 +337,7 @@ impl Up {
                     store,
                     store_limit: self.store_limit,
                     request_limit: self.request_limit,
+                    leaving: false,
                 },
             )
         }));

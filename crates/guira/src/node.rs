@@ -4,12 +4,12 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, mpsc::RecvTimeoutError},
+    sync::{Arc, OnceLock, Weak, mpsc::RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-use guira_cluster::{Epoch, Incarnation, LineSocket, Sealer, Transport, unix_now};
+use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport, unix_now};
 use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
 use guira_item::{Clock, store::Store};
 use guira_persist::{
@@ -19,7 +19,7 @@ use guira_persist::{
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
-    Life, Member, Role, StaticFile,
+    Life, Member, Role, Shares, StaticFile,
     backend::BackendConfig,
     host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, Host, Machine, ServiceConfig},
 };
@@ -123,6 +123,17 @@ struct Kept {
 }
 
 impl Kept {
+    /// Begins a backend's life, and reads the cluster again: what is there then no earlier life changes any more.
+    fn begin_life(self, member: &Member, life: Life) -> Result<Self, String> {
+        let Self { etcd, view } = self;
+        let id = NodeId(member.id);
+        let view = etcd.begin_life(id, life.incarnation, &view.file.secret).map_err(|error| error.to_string())?;
+        if view.file.member(id).map(|member| member.address) != Some(member.address) {
+            return Err(format!("member {} was taken out of the cluster, or put elsewhere, while it started", id.0));
+        }
+        Ok(Self { etcd, view })
+    }
+
     /// Has a member say that it is alive, and hear of who is there; what is said last is why it is to end.
     fn follow<M: Machine>(
         self,
@@ -136,9 +147,11 @@ impl Kept {
         let follower = Follower { me: me.clone(), life, seen: view };
         let (host, ends) = (Arc::downgrade(host), Arc::clone(ends));
         let told = move |told| match told {
-            Told::View(View { epoch, file }) => match file.members_in(epoch) {
+            Told::View(view) => match view.file.members_in(view.epoch) {
                 // Who has ended is not told.
-                Ok(members) => drop(host.upgrade().map(|host| host.set_view(members.into(), file.view()))),
+                Ok(members) => {
+                    let _ = host.upgrade().map(|host| host.set_view(members.into(), view.file.view(view.shares())));
+                }
                 Err(error) => eprintln!("guira: who is in the cluster stays as it was: {error}"),
             },
             Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
@@ -152,6 +165,20 @@ impl Kept {
         };
         etcd.follow(follower, FollowOptions::default(), told).map_err(|error| error.to_string())
     }
+}
+
+/// Has what a backend gives away put into the map.
+fn commit_by<S: Store>(host: &Arc<BackendHost<S>>, following: &Following) {
+    let (committer, told) = (following.committer().clone(), Arc::downgrade(host));
+    let commit_by = move |commit| {
+        let told = Weak::clone(&told);
+        committer.commit(commit, move |committed| {
+            // Nor is it told anything.
+            let _ = told.upgrade().map(|host| host.committed(committed));
+        });
+    };
+    // Who has ended gives nothing.
+    let _ = host.commit_by(commit_by);
 }
 
 /// What is said to a member that has found a later life of it.
@@ -195,17 +222,30 @@ impl Start<'_> {
         Life::begin(self.arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))
     }
 
+    /// Who has which keys.
+    fn shares(&self, kept: Option<&Kept>) -> Result<Shares, String> {
+        kept.map_or_else(|| self.file.shares().map_err(|error| error.to_string()), |kept| Ok(kept.view.shares()))
+    }
+
+    /// Everybody's place.
+    fn members(&self, kept: Option<&Kept>) -> Result<Arc<Members>, String> {
+        let members = match kept {
+            Some(Kept { view: View { file, epoch, .. }, .. }) => file.members_in(*epoch),
+            None => self.file.members(),
+        };
+        members.map(Arc::new).map_err(|error| error.to_string())
+    }
+
     fn transport(&self, kept: Option<&Kept>) -> Result<Transport, String> {
-        let members =
-            self.file.members_in(kept.map_or(Epoch(1), |kept| kept.view.epoch)).map_err(|error| error.to_string())?;
+        let members = self.members(kept)?;
         let sealer = Sealer::new(&self.file.secret(), self.me());
         let address = self.member.address;
-        Transport::bind(address, sealer, Arc::new(members)).map_err(|error| format!("cannot bind {address}: {error}"))
+        Transport::bind(address, sealer, members).map_err(|error| format!("cannot bind {address}: {error}"))
     }
 
     fn run(&self, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
         let cannot = |error: io::Error| format!("cannot start: {error}");
-        let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
+        let shares = self.shares(kept.as_ref())?;
         match &self.member.role {
             Role::Controller => {
                 let rest = self.arguments.rest.bind()?;
@@ -216,41 +256,55 @@ impl Start<'_> {
                 let config = self.file.controller_config(life);
                 let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(signals, host, (kept, life), |host| {
-                    host.status().map(|status| {
-                        json!({
-                            "rules": status.rules,
-                            "installs": status.counts.installs,
-                            "deletions": status.counts.deletions,
-                            "charges": status.counts.charges,
+                self.serve(
+                    signals,
+                    host,
+                    (kept, life),
+                    |_, _| {},
+                    |host| {
+                        host.status().map(|status| {
+                            json!({
+                                "rules": status.rules,
+                                "installs": status.counts.installs,
+                                "deletions": status.counts.deletions,
+                                "charges": status.counts.charges,
+                            })
                         })
-                    })
-                })
+                    },
+                )
             }
             Role::Cache => {
                 let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
-                let config = self.file.cache_config(self.me(), &partitions, life);
+                let config = self.file.cache_config(self.me(), &shares, life);
                 let host = CacheHost::start(transport, config).map_err(cannot)?;
-                self.serve(signals, host, (kept, life), |host| {
-                    let hottest: Vec<Value> = host
-                        .hottest(HOTTEST)
-                        .into_iter()
-                        .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
-                        .collect();
-                    host.status().map(|status| {
-                        json!({
-                            "backends": status.backends,
-                            "items": status.items,
-                            "hits": status.counts.hits,
-                            "misses": status.counts.misses,
-                            "admitted": status.counts.admitted,
-                            "evicted": status.counts.evicted,
-                            "updated": status.counts.updated,
-                            "held": status.counts.held,
-                            "hottest": hottest,
+                self.serve(
+                    signals,
+                    host,
+                    (kept, life),
+                    |_, _| {},
+                    |host| {
+                        let hottest: Vec<Value> = host
+                            .hottest(HOTTEST)
+                            .into_iter()
+                            .map(
+                                |(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }),
+                            )
+                            .collect();
+                        host.status().map(|status| {
+                            json!({
+                                "backends": status.backends,
+                                "items": status.items,
+                                "hits": status.counts.hits,
+                                "misses": status.counts.misses,
+                                "admitted": status.counts.admitted,
+                                "evicted": status.counts.evicted,
+                                "updated": status.counts.updated,
+                                "held": status.counts.held,
+                                "hottest": hottest,
+                            })
                         })
-                    })
-                })
+                    },
+                )
             }
             Role::Backend { store, store_limit, .. } => {
                 let limit = store_limit.map(|limit| {
@@ -294,18 +348,27 @@ impl Start<'_> {
     ) -> Result<(), String> {
         let limited = Limited::new(Arc::clone(&store), limit).map_err(|error| format!("cannot start: {error}"))?;
         let limited = Arc::new(limited);
-        let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
-        let config = BackendConfig { caches_change: kept.is_some(), ..self.file.backend_config(self.me(), life) };
+        let (mut transport, life) = (self.transport(kept.as_ref())?, self.life()?);
+        let kept = kept.map(|kept| kept.begin_life(self.member, life)).transpose()?;
+        // It may have changed since it was read for the socket.
+        transport.set_members(self.members(kept.as_ref())?);
+        let file = kept.as_ref().map_or(self.file, |kept| &kept.view.file);
+        let shares = self.shares(kept.as_ref())?;
+        let config = BackendConfig { caches_change: kept.is_some(), ..file.backend_config(self.me(), &shares, life) };
         let request_limit = match &self.member.role {
             Role::Backend { request_limit, .. } => *request_limit,
             _ => None,
         };
         let host = BackendHost::start_paced(transport, config, Arc::clone(&limited), request_limit);
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
-        let served = self.serve(signals, host, (kept, life), |host| {
+        let served = self.serve(signals, host, (kept, life), commit_by, |host| {
             host.status().map(|status| {
                 json!({
                     "serves": status.serves,
+                    "partitions": status.partitions,
+                    "partitions_wanted": status.partitions_wanted,
+                    "given": status.counts.given,
+                    "moved": status.counts.moved,
                     "operations": status.counts.operations,
                     "load_per_s": status.load_per_s,
                     "cached_keys": status.cached_keys,
@@ -338,9 +401,9 @@ impl Start<'_> {
             ..Settings::default()
         };
         allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
-        let partitions = Arc::new(self.file.partitions().map_err(|error| error.to_string())?);
+        let shares = self.shares(kept.as_ref())?;
         let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
-        let config = self.file.gateway_config(self.me(), &partitions, life);
+        let config = self.file.gateway_config(self.me(), &shares, life);
         let host = GatewayHost::start(transport, config).map_err(|error| format!("cannot start: {error}"))?;
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
@@ -356,6 +419,7 @@ impl Start<'_> {
                 json!({
                     "to_caches": status.counts.to_caches,
                     "to_backends": status.counts.to_backends,
+                    "moved": status.counts.moved,
                     "routes": status.routes,
                     "pending": status.pending,
                     "resent": status.counts.resent,
@@ -393,11 +457,15 @@ impl Start<'_> {
         signals: CaughtSignals,
         host: impl Into<Arc<Host<M>>>,
         (kept, life): (Option<Kept>, Life),
+        begun: impl FnOnce(&Arc<Host<M>>, &Following),
         status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
     ) -> Result<(), String> {
         let host = host.into();
         let ends = Arc::new(Ends::default());
         let following = kept.map(|kept| kept.follow(self.member, life, &host, &ends)).transpose()?;
+        if let Some(following) = &following {
+            begun(&host, following);
+        }
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
         let ended = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;

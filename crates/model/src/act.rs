@@ -1,11 +1,13 @@
 //! What can happen next.
 
+use guira_routing::NodeId;
+
 use crate::disk::Fate;
 
 /// A clock that leases go by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timed {
-    /// The backend's.
+    /// The backends'.
     Backend,
     /// The cache nodes'.
     Caches,
@@ -29,22 +31,32 @@ pub enum Act {
     Asks(usize),
     /// Something becomes of a message.
     Datagram(usize, Way),
-    /// Something becomes of a call of the disk.
-    Disk(usize, Fate),
+    /// Something becomes of a call of a backend's disk.
+    Disk(usize, usize, Fate),
     /// A clock goes on by a tick; nobody has looked at it yet.
     ClockGoesOn(Timed),
-    /// The backend does what is due.
-    BackendIsDue,
+    /// A backend does what is due.
+    BackendIsDue(usize),
     /// A cache node does what is due.
     CacheIsDue(usize),
     /// A gateway has waited for long enough.
     GatewayWaited(usize),
-    /// The backend dies when so many calls of its disk have happened, and begins another life.
-    BackendDies(usize),
+    /// A backend dies when so many calls of its disk have happened, and begins another life.
+    BackendDies(usize, usize),
     /// The first cache node dies and begins another life.
     CacheDies,
     /// The backend hears that the first cache node is in the cluster no more, and that has not heard of it.
     CacheGoes,
     /// The backend hears that it is there again.
     CacheComesBack,
+    /// The partition of key A is to be another backend's.
+    IsToMove,
+    /// A member hears who has what now, and who is to.
+    Hears(NodeId),
+    /// A commit takes place, if it may.
+    Commits(usize),
+    /// A commit is refused, though it might take place.
+    IsRefused(usize),
+    /// What came of a commit is told.
+    IsAnswered(usize),
 }

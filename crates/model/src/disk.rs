@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use guira_item::store::{Record, StoreError, StoreErrorKind, StoreState, Write, Written};
-use guira_switched::{StoreCall, backend::Happened};
+use guira_routing::{KeyHash, PartitionId};
+use guira_switched::{Scan, Scanning, StoreCall, backend::Happened};
 use serde::Serialize;
 
 /// What becomes of a call.
@@ -41,7 +42,8 @@ struct Print<'d> {
 }
 
 type RecordPrint<'d> = (u64, u32, &'d [u8]);
-type CallPrint<'d> = (&'d [u8], u8, Option<RecordPrint<'d>>, Option<StoreState>);
+/// A scan's number comes with the key behind which it begins.
+type CallPrint<'d> = (&'d [u8], u64, Option<RecordPrint<'d>>, Option<StoreState>);
 
 fn record_print(record: &Record<Arc<[u8]>>) -> RecordPrint<'_> {
     (record.version, record.generation.0, &record.value)
@@ -54,6 +56,10 @@ impl Serialize for Disk {
             StoreCall::Write(key, Write::Put { record, .. }) => (&**key, 1, Some(record_print(record)), None),
             StoreCall::Write(key, Write::Delete { .. }) => (&**key, 2, None, None),
             StoreCall::Write(_, Write::State(state)) | StoreCall::State(state) => (&[][..], 3, None, Some(*state)),
+            StoreCall::Flush => (&[][..], 4, None, None),
+            StoreCall::Scan(Scan { number, after, .. }) => {
+                (after.as_deref().unwrap_or_default(), 5 + number.0, None, None)
+            }
         });
         let records = self.records.iter().map(|(key, record)| (&**key, record_print(record)));
         Print { records: records.collect(), state: self.state, calls: calls.collect() }.serialize(to)
@@ -74,7 +80,7 @@ impl Disk {
     }
 
     /// Completes a call.
-    pub(crate) fn complete(&mut self, at: usize, fate: Fate) -> Happened<'static> {
+    pub(crate) fn complete(&mut self, at: usize, fate: Fate, hash_of: fn(&[u8]) -> KeyHash) -> Happened<'static> {
         let call = self.calls.remove(at);
         let told = "the disk of a model";
         let error = match fate {
@@ -94,6 +100,17 @@ impl Disk {
                 }
                 Happened::Written(key, error.map_or(Ok(Written::All), Err))
             }
+            StoreCall::Scan(scan) => {
+                let (number, from) = (scan.number, scan.from());
+                let mut scanning = Scanning::new(scan);
+                for (key, record) in self.records.range(Box::from(from)..) {
+                    if !scanning.visit(PartitionId::of(hash_of(key)), key, record.value.len()) {
+                        break;
+                    }
+                }
+                Happened::Scanned(number, error.map_or(Ok(scanning.end()), Err))
+            }
+            StoreCall::Flush => Happened::Flushed(error.map_or(Ok(()), Err)),
             StoreCall::State(state) => {
                 if happens {
                     self.state = state;
@@ -107,7 +124,7 @@ impl Disk {
     pub(crate) fn crash(&mut self, through: usize) {
         for call in std::mem::take(&mut self.calls).into_iter().take(through) {
             match call {
-                StoreCall::Read(_) => {}
+                StoreCall::Read(_) | StoreCall::Scan(_) | StoreCall::Flush => {}
                 StoreCall::Write(_, write) => self.write(write),
                 StoreCall::State(state) => self.state = state,
             }

@@ -3,7 +3,7 @@
 //! Always true: it goes over all that a core keeps, as its `Serialize` tells it, but for what cannot make a difference here:
 //! - a moment counts as the ticks until it comes, from now; what is due is due, however long it has been. Of [`SINCE`] it matters whether a tick
 //!   has gone by. So states that differ in nothing but when they are, are one, and there is no end of time;
-//! - lengths of time (all are below a tick, or the same in all states), but for those of a gateway's requests, seconds (no item ends), and the fields of [`PASSED_OVER`], are left out;
+//! - lengths of time (all are below a tick, or the same in all states), but for those in [`EXACT`], seconds (no item ends), and the fields of [`PASSED_OVER`], are left out;
 //! - loads, and the queries from which they come, are left out: there is room in the cache node for every key;
 //! - maps count in any order.
 
@@ -44,8 +44,8 @@ const PASSED_OVER: [&str; 11] = [
 ];
 
 /// Structs in which moments and lengths of time count to the nanosecond: of a gateway's requests, which is due first says in which order they
-/// are sent again.
-const EXACT: [&str; 2] = ["Pending", "Upstream"];
+/// are sent again; a giver waits twice as long after each attempt that comes to nothing.
+const EXACT: [&str; 3] = ["Pending", "Upstream", "Giving"];
 
 /// The field that tells since when something waits.
 const SINCE: &str = "since";

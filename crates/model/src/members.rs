@@ -1,4 +1,4 @@
-//! Who is in a model: one backend, one or two cache nodes, gateways; what each begins a life as.
+//! Who is in a model: one or two backends, two cache nodes at most, gateways; what each begins a life as.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use std::time::Duration;
 use guira_cluster::{Frame, Incarnation, LinkBounds, NodeClock, Opening, Seq, SessionId};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices, RuleUpdate};
+use guira_routing::{KeyHash, NodeId, PartitionId, PartitionMap, RuleBudget, RuleChoices, RuleUpdate};
 use guira_switched::{
-    Body, CacheMode, Drift, Message, Outbox, View,
-    backend::{Backend, BackendConfig, HotConfig, Reports},
+    Body, CacheMode, Drift, Message, Outbox, Shares, View,
+    backend::{Backend, BackendConfig, GivingConfig, HotConfig, Reports},
     cache_node::{CacheConfig, CacheNode},
     gateway::{Gateway, GatewayConfig, Happened},
 };
 use serde::Serialize;
 
 use crate::{
+    coordinator::Coordinator,
     fingerprint::{TICK, fingerprint},
     scenario::{KEYS, Scenario},
 };
@@ -24,17 +25,37 @@ use crate::{
 pub(crate) const CONTROLLER: NodeId = NodeId(1);
 /// As many of them as a model has.
 pub(crate) const CACHES: [NodeId; 2] = [NodeId(2), NodeId(3)];
-pub(crate) const BACKEND: NodeId = NodeId(4);
+/// The same.
+pub(crate) const BACKENDS: [NodeId; 2] = [NodeId(4), NodeId(5)];
 pub(crate) const FIRST_GATEWAY: u16 = 10;
 
 /// Longer than anything that happens here.
 const FOR_EVER: Span = Span::from_ms(1 << 45);
 
 /// The first tick: what has never been done was long ago.
-const FIRST_TICK: u64 = 1_000;
+pub(crate) const FIRST_TICK: u64 = 1_000;
 
 /// What a life's number is multiplied by: no life begins so many sessions.
 const SESSIONS_MAX: u64 = 1_000;
+
+/// What a name is of: which of the backends, cache nodes or gateways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Member {
+    Backend(usize),
+    Cache(usize),
+    Gateway(usize),
+}
+
+impl Member {
+    /// # Panics
+    /// It is nobody's, or the controller's.
+    pub(crate) fn of(name: NodeId) -> Self {
+        let among = |names: &[NodeId]| names.iter().position(|other| *other == name);
+        let backend = among(&BACKENDS).map(Self::Backend);
+        let of = backend.or_else(|| among(&CACHES).map(Self::Cache));
+        of.unwrap_or_else(|| Self::Gateway(usize::from(name.0 - FIRST_GATEWAY)))
+    }
+}
 
 /// A member, in one of its lives.
 #[derive(Clone, Debug, Serialize)]
@@ -64,11 +85,11 @@ impl<C: Serialize> Node<C> {
     }
 }
 
-fn moment(ticks: u64) -> Moment {
+pub(crate) fn moment(ticks: u64) -> Moment {
     Moment::from_ns(ticks * TICK.ns())
 }
 
-fn incarnation(life: u64) -> Incarnation {
+pub(crate) fn incarnation(life: u64) -> Incarnation {
     Incarnation(life * SESSIONS_MAX)
 }
 
@@ -87,12 +108,17 @@ pub(crate) fn lease(ticks: u64) -> (Drift, Span) {
 }
 
 impl Scenario {
-    fn hash_of(&self) -> fn(&[u8]) -> KeyHash {
+    pub(crate) fn hash_of(&self) -> fn(&[u8]) -> KeyHash {
         if self.hashes_collide { alike } else { apart }
     }
 
-    fn partitions() -> Arc<PartitionMap> {
-        Arc::new(PartitionMap::over(&[BACKEND]).expect("one is not too many"))
+    /// Who has what when it begins.
+    pub(crate) fn coordinator(&self) -> Coordinator {
+        Coordinator::new(self.backends(), PartitionId::of((self.hash_of())(&KEYS[0])))
+    }
+
+    pub(crate) fn backends(&self) -> usize {
+        if self.moves > 0 { 2 } else { 1 }
     }
 
     fn clock() -> NodeClock {
@@ -104,24 +130,34 @@ impl Scenario {
     }
 
     /// All gateways, and the cache nodes but for so many.
-    pub(crate) fn view(&self, gone: usize) -> View {
+    pub(crate) fn view(&self, gone: usize, shares: Shares) -> View {
         let budget = RuleBudget {
             updates_per_s: 1,
-            table_len_max: 1,
+            table_len_max: KEYS.len(),
             deletion_delay: Span::default(),
             choices: RuleChoices::Two,
         };
         View {
             caches: CACHES[gone..self.caches].into(),
             gateways: self.names_of_gateways().collect(),
+            shares,
             cache_of: BTreeMap::new(),
-            homes: BTreeMap::new(),
+            // So that cache nodes go on with what is in their charge.
+            homes: BACKENDS.map(|backend| (backend, CACHES[0])).into(),
             budget,
             exchanges_per_s: 1.0,
         }
     }
 
-    pub(crate) fn backend(&self, life: u64, ticks: u64, state: StoreState, gone: usize) -> Backend {
+    pub(crate) fn backend(
+        &self,
+        me: NodeId,
+        life: u64,
+        ticks: u64,
+        state: StoreState,
+        gone: usize,
+        shares: Shares,
+    ) -> Backend {
         let (drift, lease) = lease(self.lease_ticks);
         let hot = HotConfig {
             // Each read bursts.
@@ -137,10 +173,14 @@ impl Scenario {
             seed: 0,
         };
         let config = BackendConfig {
-            me: BACKEND,
+            me,
             incarnation: incarnation(life),
             caches: CACHES[gone..self.caches].into(),
-            caches_change: self.faults.departures > 0,
+            // Where partitions move, members come and go.
+            caches_change: self.faults.departures > 0 || self.moves > 0,
+            shares,
+            giving: GivingConfig::default(),
+            hash_of: self.hash_of(),
             gateways: self.names_of_gateways().collect(),
             lease,
             drift,
@@ -154,13 +194,13 @@ impl Scenario {
         Backend::new(config, state, moment(ticks))
     }
 
-    pub(crate) fn cache(&self, me: NodeId, life: u64, ticks: u64) -> CacheNode {
+    pub(crate) fn cache(&self, me: NodeId, life: u64, ticks: u64, partitions: Arc<PartitionMap>) -> CacheNode {
         let config = CacheConfig {
             me,
             incarnation: incarnation(life),
-            charge: vec![BACKEND],
+            charge: BACKENDS[..self.backends()].into(),
             controller: CONTROLLER,
-            partitions: Self::partitions(),
+            partitions,
             hash_of: self.hash_of(),
             items_max: self.items_max,
             bytes_max: 1_000,
@@ -177,11 +217,11 @@ impl Scenario {
     }
 
     /// A gateway; the first one has a rule for every key, that leads to the first cache node, and so on.
-    pub(crate) fn gateway(&self, name: NodeId) -> Gateway {
+    pub(crate) fn gateway(&self, name: NodeId, shares: Shares) -> Gateway {
         let config = GatewayConfig {
             me: name,
             incarnation: incarnation(1),
-            partitions: Self::partitions(),
+            shares,
             hash_of: self.hash_of(),
             controller: CONTROLLER,
             routes_max: KEYS.len(),

@@ -3,7 +3,7 @@
 use guira_switched::Mutant;
 
 use crate::{
-    orders::Wish::{self, Delete, Get, Set},
+    orders::Wish::{self, Delete, Get, Set, Swap},
     scenario::{Begins, Client, Faults, KeyNumber, Scenario},
 };
 
@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 12] = [
+pub const MODELS: [&str; 16] = [
     "updates",
     "leases",
     "deaths",
@@ -48,10 +48,14 @@ pub const MODELS: [&str; 12] = [
     "seconds",
     "departures",
     "absences",
+    "moves",
+    "moved-copies",
+    "move-deaths",
+    "returns",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 11] = [
+pub const FINDS: [(Mutant, &str); 20] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
@@ -63,7 +67,19 @@ pub const FINDS: [(Mutant, &str); 11] = [
     (Mutant::R6Lapse, "updates"),
     (Mutant::R7, "seconds"),
     (Mutant::R8, "collisions"),
+    (Mutant::MoveAnswer, "returns"),
+    (Mutant::MoveLife, "move-deaths"),
+    (Mutant::MoveGate, "moves"),
+    (Mutant::MoveDrain, "moves"),
+    (Mutant::MoveUncache, "moved-copies"),
+    (Mutant::MoveCount, "moved-copies"),
+    (Mutant::MoveChange, "moves"),
+    (Mutant::MoveClear, "move-deaths"),
+    (Mutant::MoveVersions, "moves"),
 ];
+
+/// Faults that no model finds, for what they take is in none: a `flush_all`. The simulator finds them.
+pub const FINDS_NOT: [Mutant; 2] = [Mutant::MoveTakerLife, Mutant::MoveFlush];
 
 fn client(gateway: usize, wishes: &[(KeyNumber, Wish)]) -> Client {
     Client { gateway, wishes: wishes.into() }
@@ -79,6 +95,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         clients: vec![client(0, &[(A, Set(1))]), reads(2)],
         gateways: 1,
         caches: 1,
+        moves: 0,
         begins: Begins::Cached(A),
         hashes_collide: false,
         items_max: 2,
@@ -87,6 +104,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         ticks_max: None,
         sessions_max: bounds.of(0, 1, 1),
         gateways_are_near: true,
+        backends_are_near: false,
         room: 1,
         faults: Faults { losses: bounds.of(Some(0), None, None), ..none },
         settles_one_in: bounds.of(1, 16, 16),
@@ -213,6 +231,65 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             sessions_max: bounds.of(0, 0, 1),
             ticks_max: bounds.of(Some(2), Some(4), None),
             faults: Faults { departures: 1, backend_deaths: 1, resends: Some(0), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "moves",
+            about: "a partition moves while a key of it is changed and read",
+            clients: vec![
+                client(0, &[(A, Get), (A, Set(1)), (A, Swap { to: 2, read: None })]),
+                reads(bounds.of(0, 1, 1)),
+            ],
+            caches: 0,
+            moves: 1,
+            ticks_max: bounds.of(Some(0), Some(0), Some(2)),
+            sessions_max: 0,
+            room: 2,
+            faults: Faults { refusals: bounds.of(0, 0, 1), resends: bounds.of(Some(0), Some(0), Some(1)), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "moved-copies",
+            about: "a partition moves of which cache nodes have a key, that is changed and read at each",
+            clients: vec![client(0, &[(A, Set(1))]), client(1, &vec![(A, Get); bounds.of(1, 1, 2)])],
+            gateways: 2,
+            caches: 2,
+            moves: 1,
+            ticks_max: bounds.of(Some(0), Some(0), Some(1)),
+            sessions_max: 0,
+            room: bounds.of(1, 2, 2),
+            backends_are_near: true,
+            faults: Faults { resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "move-deaths",
+            about: "who gives a partition dies, or who takes it, and its commits come late",
+            clients: vec![client(0, &[(A, Delete), (A, Get)])],
+            caches: 0,
+            moves: 1,
+            ticks_max: bounds.of(Some(5), Some(6), None),
+            sessions_max: 0,
+            room: 2,
+            backends_are_near: true,
+            faults: Faults { backend_deaths: 1, refusals: bounds.of(0, 1, 1), resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "returns",
+            about: "a partition moves and comes back, and so do requests",
+            clients: vec![client(0, &[(A, Set(1)), (A, Delete), (A, Get)])],
+            caches: 0,
+            moves: 2,
+            ticks_max: Some(0),
+            sessions_max: 0,
+            gateways_are_near: false,
+            backends_are_near: true,
+            room: bounds.of(1, 2, 2),
+            faults: Faults { doublings: Some(1), resends: Some(0), ..none },
+            settles_one_in: 16,
             ..base
         },
     ]

@@ -9,22 +9,35 @@ use guira_routing::NodeId;
 use guira_switched::Message;
 use serde::Serialize;
 
-use crate::fingerprint::{TICK, fingerprint};
+use crate::{
+    act::Timed,
+    fingerprint::{TICK, fingerprint},
+    members::BACKENDS,
+};
 
-/// A moment of the cache nodes' clock that is told in a message makes no difference any more once it is as old as its lease is long.
+/// A moment of the clock of who asks for a lease that is told in a message makes no difference any more once it is as old as its lease is long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Age {
     /// The cache nodes' clock.
-    pub(crate) now: Moment,
+    pub(crate) caches: Moment,
+    /// The backends'.
+    pub(crate) backends: Moment,
     /// Ticks, at most.
     pub(crate) max: u64,
 }
 
 impl Age {
-    fn of(self, at: Moment) -> u64 {
-        (self.now.since(at).ns() / TICK.ns()).min(self.max)
+    fn of(self, (by, at): ToldAt) -> u64 {
+        let now = match by {
+            Timed::Backend => self.backends,
+            Timed::Caches => self.caches,
+        };
+        (now.since(at).ns() / TICK.ns()).min(self.max)
     }
 }
+
+/// A moment, by whose clock.
+type ToldAt = (Timed, Moment);
 
 /// A message under way.
 #[derive(Clone, Debug, Serialize)]
@@ -36,7 +49,7 @@ pub(crate) struct Datagram {
     /// What it says, but for `told_at`.
     print: u64,
     #[serde(skip)]
-    told_at: Option<Moment>,
+    told_at: Option<ToldAt>,
     age: Option<u64>,
 }
 
@@ -51,14 +64,13 @@ impl Datagram {
     }
 }
 
-fn told_at(message: &Message<'_>) -> Option<Moment> {
-    match message {
-        Message::Open { at, .. }
-        | Message::Opened { at, .. }
-        | Message::AskLease { at, .. }
-        | Message::Lease { at, .. } => Some(*at),
-        _ => None,
-    }
+fn told_at(from: NodeId, to: NodeId, message: &Message<'_>) -> Option<ToldAt> {
+    let (asks, at) = match message {
+        Message::Open { at, .. } | Message::AskLease { at, .. } => (from, *at),
+        Message::Opened { at, .. } | Message::Lease { at, .. } => (to, *at),
+        _ => return None,
+    };
+    Some((if BACKENDS.contains(&asks) { Timed::Backend } else { Timed::Caches }, at))
 }
 
 /// All that is under way.
@@ -71,8 +83,8 @@ impl Network {
     /// Takes a message, if there is room for it.
     pub(crate) fn send(&mut self, (from, to): (NodeId, NodeId), bytes: &[u8], room: usize, age: Age) {
         let message = Message::decode(bytes).expect("what a core has sent can be read");
-        let told_at = told_at(&message);
-        let print = fingerprint(&message, age.now);
+        let told_at = told_at(from, to, &message);
+        let print = fingerprint(&message, age.caches);
         let datagram = Datagram { from, to, bytes: bytes.into(), print, told_at, age: told_at.map(|at| age.of(at)) };
         let there = self.datagrams.iter().filter(|other| (other.from, other.to) == (from, to));
         let mut there_count = 0;
@@ -87,7 +99,7 @@ impl Network {
         }
     }
 
-    /// The cache nodes' clock has gone on.
+    /// A clock has gone on.
     pub(crate) fn grow_older(&mut self, age: Age) {
         for datagram in &mut self.datagrams {
             datagram.age = datagram.told_at.map(|at| age.of(at));

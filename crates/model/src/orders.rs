@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use guira_chain::Reply;
-use guira_item::{Answer, Delete, Expiry, Get, Operation, Store, StoreMode};
+use guira_item::{Answer, CasRule, Delete, Expiry, Get, Operation, Store, StoreMode};
 use serde::Serialize;
 
 /// What a client wants of a key.
@@ -18,29 +18,60 @@ pub enum Wish {
     Set(u8),
     /// Remove it.
     Delete,
+    /// Store a digit, if nothing has changed since it was read.
+    Swap {
+        /// The digit.
+        to: u8,
+        /// What the client has read last: none before it asks.
+        read: Option<Read>,
+    },
+}
+
+/// A digit that was read, with its version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Read {
+    digit: u8,
+    version: u64,
+}
+
+impl Read {
+    pub(crate) fn of(reply: &Reply) -> Option<Self> {
+        let Reply::Hit(hit, Some(value)) = reply else { return None };
+        Some(Self { digit: *value.first()?, version: hit.cas })
+    }
 }
 
 impl Wish {
     pub(crate) fn operation(&self) -> Operation<'_> {
         match self {
             Self::Get => Operation::Get(Get::PLAIN),
-            Self::Set(digit) => Operation::Store(Store {
-                mode: StoreMode::Set,
-                flags: 0,
-                expiry: Expiry::NEVER,
-                cas: None,
-                vivify: None,
-                value: std::slice::from_ref(digit),
-            }),
+            Self::Set(digit) => Self::store(digit, None),
+            // No version is 0: nothing that was not read is replaced.
+            Self::Swap { to, read } => Self::store(to, Some(read.map_or(0, |read| read.version))),
             Self::Delete => Operation::Delete(Delete { cas: None, invalidate: None }),
         }
     }
 
+    fn store(digit: &u8, expected: Option<u64>) -> Operation<'_> {
+        Operation::Store(Store {
+            mode: StoreMode::Set,
+            flags: 0,
+            expiry: Expiry::NEVER,
+            cas: expected.map(|expected| CasRule { expected, or_stale: false }),
+            vivify: None,
+            value: std::slice::from_ref(digit),
+        })
+    }
+
+    /// A digit is stored once in a scenario: a version tells what a digit does.
     fn apply(self, value: Option<u8>) -> (Option<u8>, Seen) {
         match self {
             Self::Get => (value, Seen::Value(value)),
             Self::Set(digit) => (Some(digit), Seen::Stored),
             Self::Delete => (None, Seen::Removed(value.is_some())),
+            Self::Swap { .. } if value.is_none() => (None, Seen::Removed(false)),
+            Self::Swap { to, read } if value == read.map(|read| read.digit) => (Some(to), Seen::Stored),
+            Self::Swap { .. } => (value, Seen::Changed),
         }
     }
 }
@@ -54,6 +85,8 @@ pub(crate) enum Seen {
     Stored,
     /// There was something that is gone now.
     Removed(bool),
+    /// It has changed since it was read.
+    Changed,
     /// It has failed; or nobody knows.
     Failed { unknown: bool },
 }
@@ -65,6 +98,7 @@ impl Seen {
             Reply::Answer(Answer::Miss, _) => Self::Value(None),
             Reply::Answer(Answer::Stored { .. }, _) => Self::Stored,
             Reply::Answer(Answer::Deleted, _) => Self::Removed(true),
+            Reply::Answer(Answer::Exists, _) => Self::Changed,
             Reply::Answer(Answer::NotFound, _) => Self::Removed(false),
             Reply::Answer(Answer::Failed { unknown }, _) => Self::Failed { unknown: *unknown },
             Reply::Answer(other, _) => panic!("nobody has asked for {other:?}"),

@@ -29,7 +29,7 @@ pub struct Faults {
     pub losses: Option<u8>,
     /// Messages that come twice; `None`: any number.
     pub doublings: Option<u8>,
-    /// Times that the backend dies and begins another life.
+    /// Times that a backend dies and begins another life.
     pub backend_deaths: u8,
     /// Times that the first cache node does.
     pub cache_deaths: u8,
@@ -37,8 +37,10 @@ pub struct Faults {
     pub departures: u8,
     /// Times that a gateway asks again what was not answered yet; `None`: any number.
     pub resends: Option<u8>,
-    /// Calls of the disk that fail.
+    /// Calls of a disk that fail.
     pub disk_failures: u8,
+    /// Commits that are refused though they might take place.
+    pub refusals: u8,
 }
 
 /// What there is when a model begins.
@@ -63,8 +65,11 @@ pub struct Scenario {
     pub clients: Vec<Client>,
     /// Gateways.
     pub gateways: u16,
-    /// Cache nodes: at most two, all in charge of the backend, with one clock.
+    /// Cache nodes: at most two, all in charge of all backends, with one clock.
     pub caches: usize,
+    /// How often it changes who is to have the partition of key A: at first the first of two backends has it, and it is to be the second's. With 0 there is
+    /// one backend.
+    pub moves: u8,
     /// What there is when it begins, beside sessions.
     pub begins: Begins,
     /// Keys have the same hash.
@@ -81,6 +86,8 @@ pub struct Scenario {
     pub sessions_max: u8,
     /// What goes from and to gateways comes at once, and is neither lost nor doubled.
     pub gateways_are_near: bool,
+    /// So does what goes from one backend to the other.
+    pub backends_are_near: bool,
     /// Datagrams from one member to another at once.
     pub room: usize,
     /// What may go wrong.
@@ -89,6 +96,14 @@ pub struct Scenario {
     pub settles_one_in: u64,
     /// A fault put into the protocol, which has to be found.
     pub mutant: Option<Mutant>,
+}
+
+impl Scenario {
+    /// Whether a client goes by what it has read.
+    pub(crate) fn swaps(&self, client: usize) -> bool {
+        let wishes = self.clients.get(client).map_or(&[][..], |client| &client.wishes);
+        wishes.iter().any(|(_, wish)| matches!(wish, Wish::Swap { .. }))
+    }
 }
 
 /// A number that may be without end.
@@ -107,7 +122,7 @@ impl<T: fmt::Display> fmt::Display for UpTo<T> {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations: usize = self.clients.iter().map(|client| client.wishes.len()).sum();
-        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures } =
+        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures, refusals } =
             self.faults;
         write!(
             f,
@@ -119,11 +134,12 @@ impl fmt::Display for Scenario {
         )?;
         let counts = [(losses, "losses"), (doublings, "doublings"), (resends, "resends")];
         let deaths = [
-            (backend_deaths, "deaths of the backend"),
+            (self.moves, "moves"),
+            (backend_deaths, "deaths of a backend"),
             (cache_deaths, "deaths of a cache node"),
             (departures, "departures of a cache node"),
         ];
-        let failures = deaths.into_iter().chain([(disk_failures, "failures of the disk")]);
+        let failures = deaths.into_iter().chain([(disk_failures, "failures of the disk"), (refusals, "refusals")]);
         for (count, of) in counts.into_iter().chain(failures.map(|(count, of)| (Some(count), of))) {
             if count != Some(0) {
                 write!(f, ", {} {of}", UpTo(count))?;

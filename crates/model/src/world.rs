@@ -3,16 +3,21 @@
 //! Always true: a step of a core is one act, and nothing else happens in it; what a state's number does not tell makes no difference to what can
 //! happen from there on.
 
-use std::collections::VecDeque;
+mod moving;
+mod settling;
+mod telling;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use guira_cluster::Opening;
 use guira_item::{Key, store::StoreState};
 use guira_routing::NodeId;
 use guira_switched::{
-    AskId, Happened, Message, Outbox,
+    AskId, Happened, Message, Outbox, Shares,
     backend::{self, Backend},
     cache_node::CacheNode,
     gateway::{self, Gateway},
@@ -21,48 +26,53 @@ use serde::Serialize;
 
 use crate::{
     act::{Act, Timed, Way},
+    coordinator::{Coordinator, Known},
     disk::{Disk, Fate},
     fingerprint::fingerprint,
-    members::{BACKEND, CACHES, CONTROLLER, FIRST_GATEWAY, Node},
+    members::{BACKENDS, CACHES, CONTROLLER, FIRST_GATEWAY, FIRST_TICK, Member, Node, moment},
     network::{Age, Network},
-    orders::{Number, Orders, Seen, Wish},
+    orders::{Number, Orders, Read, Seen, Wish},
     scenario::{Begins, Faults, KEYS, KeyNumber, Scenario},
 };
-
-/// How many ticks it takes at most until everything is answered once faults stop: two leases, and what was under way.
-const SETTLES_WITHIN_TICKS: usize = 16;
-
-/// Steps in a moment, at most.
-const STEPS_MAX: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Waiting {
     next: usize,
     asked: Option<Number>,
+    /// What it has read last, where it goes by that.
+    read: Option<Read>,
 }
 
 /// A state.
 #[derive(Clone, Debug)]
 pub struct World {
-    backend: Node<Backend>,
+    backends: Vec<Node<Backend>>,
+    /// One for each.
+    disks: Vec<Disk>,
     caches: Vec<Node<CacheNode>>,
     gateways: Vec<Node<Gateway>>,
-    disk: Disk,
+    coordinator: Coordinator,
+    /// What each member has heard of the map.
+    known: BTreeMap<NodeId, Known>,
     pub(crate) network: Network,
     /// What comes within the act in which it is sent.
     at_once: VecDeque<(NodeId, NodeId, Box<[u8]>)>,
     clients: Vec<Waiting>,
     orders: Vec<Orders>,
     left: Faults,
-    /// The backend takes the first cache node for gone.
+    /// How often it may yet change who is to have the partition of key A.
+    moves_left: u8,
+    /// The backends take the first cache node for gone.
     has_gone: bool,
-    /// The last session that each cache node has begun, and how many all have.
-    openings: Vec<Opening>,
+    /// The last session that each cache node has begun with each backend, and how many all have.
+    openings: Vec<[Opening; BACKENDS.len()]>,
     sessions: u8,
     /// What it began with.
     first_tick: u64,
     /// What clients were told last, for who reads a trace.
     pub(crate) told: Vec<(usize, Seen)>,
+    /// A core has panicked in the last act: this is what was before it.
+    pub(crate) has_failed: bool,
     print: u64,
 }
 
@@ -83,44 +93,57 @@ impl Hash for World {
 /// What tells one state from another.
 #[derive(Serialize)]
 struct Print<'w> {
-    backend: &'w Node<Backend>,
+    backends: &'w [Node<Backend>],
+    disks: &'w [Disk],
+    coordinator: &'w Coordinator,
+    known: &'w BTreeMap<NodeId, Known>,
     caches: &'w [Node<CacheNode>],
     /// How far their clocks are apart.
     skew: i64,
     /// How far they have gone, if that is bounded.
     ticks: Option<u64>,
     gateways: &'w [Node<Gateway>],
-    disk: &'w Disk,
     network: u64,
     clients: &'w [Waiting],
     orders: &'w [Orders],
     has_gone: bool,
-    left: [Option<u8>; 7],
+    left: [Option<u8>; 8],
+    moves_left: u8,
 }
 
 impl World {
     /// What a scenario begins with: sessions are there, and what is to be cached is.
     pub(crate) fn first(scenario: &Scenario) -> Self {
-        let gateways = scenario.names_of_gateways().map(|name| Node::new(scenario.gateway(name))).collect();
-        let caches: Vec<_> =
-            CACHES[..scenario.caches].iter().map(|cache| Node::new(scenario.cache(*cache, 1, 0))).collect();
-        let first_tick = caches[0].ticks;
-        let backend = Node::new(scenario.backend(1, first_tick, StoreState::default(), 0));
+        let coordinator = scenario.coordinator();
+        let shares = coordinator.shares();
+        let gateway = |name| Node::new(scenario.gateway(name, shares.clone()));
+        let cache = |name: &NodeId| Node::new(scenario.cache(*name, 1, 0, Arc::clone(&shares.map)));
+        let caches: Vec<_> = CACHES[..scenario.caches].iter().map(cache).collect();
+        let first_tick = FIRST_TICK;
+        let backend =
+            |name: &NodeId| Node::new(scenario.backend(*name, 1, first_tick, StoreState::default(), 0, shares.clone()));
+        let backends: Vec<_> = BACKENDS[..scenario.backends()].iter().map(backend).collect();
+        let names = CACHES[..caches.len()].iter().chain(&BACKENDS[..backends.len()]).copied();
+        let names = names.chain(scenario.names_of_gateways());
         let mut world = Self {
             first_tick,
-            backend,
-            openings: vec![Opening(0); caches.len()],
+            disks: vec![Disk::default(); backends.len()],
+            backends,
+            known: names.map(|name| (name, coordinator.now())).collect(),
+            openings: vec![[Opening(0); BACKENDS.len()]; caches.len()],
             caches,
-            gateways,
-            disk: Disk::default(),
+            gateways: scenario.names_of_gateways().map(gateway).collect(),
+            coordinator,
             network: Network::default(),
             at_once: VecDeque::new(),
             clients: Vec::new(),
             orders: KEYS.map(|_| Orders::new()).into(),
             left: Faults::default(),
+            moves_left: 0,
             has_gone: false,
             sessions: 0,
             told: Vec::new(),
+            has_failed: false,
             print: 0,
         };
         let calm = Scenario { room: usize::MAX, mutant: None, ..scenario.clone() };
@@ -133,7 +156,7 @@ impl World {
         };
         let gateways = world.gateways.len();
         for (wish, gateway) in wishes.iter().flat_map(|wish| (0..gateways).map(move |at| (wish, at))) {
-            world.clients = vec![Waiting { next: 0, asked: Some(Number(0)) }];
+            world.clients = vec![Waiting { next: 0, asked: Some(Number(0)), read: None }];
             world.ask(&calm, gateway, Number(0), key, *wish);
             world.hand_over(&calm);
             assert!(world.settles(&calm), "what is asked before a model begins is answered");
@@ -141,14 +164,19 @@ impl World {
         if let Begins::Fetching(_) = scenario.begins {
             world.happen(&calm, Act::ClockGoesOn(Timed::Caches));
             world.happen(&calm, Act::ClockGoesOn(Timed::Backend));
-            world.happen(&calm, Act::BackendIsDue);
+            world.happen(&calm, Act::BackendIsDue(0));
             while let Some(at) = world.network.datagrams.iter().position(|datagram| CACHES.contains(&datagram.to)) {
                 world.happen(&calm, Act::Datagram(at, Way::Comes));
             }
         }
-        world.clients = vec![Waiting { next: 0, asked: None }; scenario.clients.len()];
+        world.clients = vec![Waiting { next: 0, asked: None, read: None }; scenario.clients.len()];
         world.left = scenario.faults;
-        world.first_tick = world.cache_ticks().min(world.backend.ticks);
+        world.moves_left = scenario.moves;
+        if scenario.moves > 0 {
+            // It begins with that.
+            world.happen(&calm, Act::IsToMove);
+        }
+        world.first_tick = world.cache_ticks().min(world.backend_ticks());
         world.told.clear();
         world.sessions = 0;
         world.see(scenario);
@@ -157,7 +185,7 @@ impl World {
 
     /// All that can happen.
     pub(crate) fn acts(&self, scenario: &Scenario, acts: &mut Vec<Act>) {
-        if !self.are_possible() || self.all_are_done(scenario) {
+        if self.has_failed || !self.are_possible() || self.all_are_done(scenario) {
             return;
         }
         for (at, client) in self.clients.iter().enumerate() {
@@ -174,23 +202,27 @@ impl World {
                 acts.push(Act::Datagram(at, Way::IsLost));
             }
         }
-        for at in 0..self.disk.calls().len() {
-            acts.push(Act::Disk(at, Fate::Done));
-            if self.left.disk_failures > 0 {
-                let fates = [Fate::Refused, Fate::Unknown { done: true }, Fate::Unknown { done: false }];
-                acts.extend(fates.map(|fate| Act::Disk(at, fate)));
+        for (of, disk) in self.disks.iter().enumerate() {
+            for at in 0..disk.calls().len() {
+                acts.push(Act::Disk(of, at, Fate::Done));
+                if self.left.disk_failures > 0 {
+                    let fates = [Fate::Refused, Fate::Unknown { done: true }, Fate::Unknown { done: false }];
+                    acts.extend(fates.map(|fate| Act::Disk(of, at, fate)));
+                }
             }
         }
-        let (of_backend, of_caches) = (self.backend.ticks, self.cache_ticks());
+        let (of_backend, of_caches) = (self.backend_ticks(), self.cache_ticks());
         let may_go_on = |ticks: u64| scenario.ticks_max.is_none_or(|max| ticks < self.first_tick + max);
         if of_backend <= of_caches && may_go_on(of_backend) {
             acts.push(Act::ClockGoesOn(Timed::Backend));
         }
-        if of_caches <= of_backend && may_go_on(of_caches) {
+        if !self.caches.is_empty() && of_caches <= of_backend && may_go_on(of_caches) {
             acts.push(Act::ClockGoesOn(Timed::Caches));
         }
-        if self.backend.core.wake_at().is_some_and(|at| at <= self.backend.now()) {
-            acts.push(Act::BackendIsDue);
+        for (at, backend) in self.backends.iter().enumerate() {
+            if backend.core.wake_at().is_some_and(|at| at <= backend.now()) {
+                acts.push(Act::BackendIsDue(at));
+            }
         }
         for (at, cache) in self.caches.iter().enumerate() {
             if cache.core.wake_at().is_some_and(|at| at <= cache.now()) {
@@ -203,7 +235,9 @@ impl World {
             }
         }
         if self.left.backend_deaths > 0 {
-            acts.extend((0..=self.disk.calls().len()).map(Act::BackendDies));
+            for (of, disk) in self.disks.iter().enumerate() {
+                acts.extend((0..=disk.calls().len()).map(|through| Act::BackendDies(of, through)));
+            }
         }
         if self.left.cache_deaths > 0 {
             acts.push(Act::CacheDies);
@@ -213,15 +247,20 @@ impl World {
         } else if self.left.departures > 0 {
             acts.push(Act::CacheGoes);
         }
+        self.moves(acts);
     }
 
     /// What is there after something has happened.
     pub(crate) fn after(&self, scenario: &Scenario, act: Act) -> Self {
-        let mut world = self.clone();
-        world.told.clear();
-        world.happen(scenario, act);
-        world.see(scenario);
-        world
+        let happens = AssertUnwindSafe(|| {
+            let mut world = self.clone();
+            world.told.clear();
+            world.happen(scenario, act);
+            world.see(scenario);
+            world
+        });
+        // Nothing of what has panicked is looked at again.
+        catch_unwind(happens).unwrap_or_else(|_| Self { has_failed: true, print: !self.print, ..self.clone() })
     }
 
     fn happen(&mut self, scenario: &Scenario, act: Act) {
@@ -238,26 +277,21 @@ impl World {
     }
 
     fn hear(&mut self, scenario: &Scenario, from: NodeId, to: NodeId, message: Message<'_>) {
-        match to {
-            BACKEND => self.on_backend(scenario, backend::Happened::Message(from, message)),
-            NodeId(name) if name < FIRST_GATEWAY => {
-                let at = CACHES.iter().position(|cache| *cache == to).expect("one of the cache nodes");
-                self.on_cache(scenario, at, Happened::Message(from, message));
-            }
-            NodeId(name) => {
-                let at = usize::from(name - FIRST_GATEWAY);
-                self.on_gateway(scenario, at, gateway::Happened::Message(from, message));
-            }
+        match Member::of(to) {
+            Member::Backend(at) => self.on_backend(scenario, at, backend::Happened::Message(from, message)),
+            Member::Cache(at) => self.on_cache(scenario, at, Happened::Message(from, message)),
+            Member::Gateway(at) => self.on_gateway(scenario, at, gateway::Happened::Message(from, message)),
         }
     }
 
     fn begin(&mut self, scenario: &Scenario, act: Act) {
         match act {
             Act::Asks(client) => {
-                let Waiting { next, .. } = self.clients[client];
+                let Waiting { next, read, .. } = self.clients[client];
                 let (asks, number) = (&scenario.clients[client], number(client, next));
                 let (key, wish) = asks.wishes[next];
-                self.clients[client] = Waiting { next: next + 1, asked: Some(number) };
+                let wish = if let Wish::Swap { to, .. } = wish { Wish::Swap { to, read } } else { wish };
+                self.clients[client] = Waiting { next: next + 1, asked: Some(number), read };
                 self.ask(scenario, asks.gateway, number, key, wish);
             }
             Act::Datagram(at, way) => {
@@ -275,14 +309,17 @@ impl World {
                 };
                 self.hear(scenario, datagram.from, datagram.to, datagram.message());
             }
-            Act::Disk(at, fate) => {
+            Act::Disk(of, at, fate) => {
                 self.left.disk_failures -= u8::from(fate != Fate::Done);
-                let happened = self.disk.complete(at, fate);
-                self.on_backend(scenario, happened);
+                let happened = self.disks[of].complete(at, fate, scenario.hash_of());
+                self.on_backend(scenario, of, happened);
             }
             Act::ClockGoesOn(Timed::Backend) => {
-                self.backend.ticks += 1;
-                self.backend.changed();
+                for backend in &mut self.backends {
+                    backend.ticks += 1;
+                    backend.changed();
+                }
+                self.network.grow_older(self.age(scenario));
             }
             Act::ClockGoesOn(Timed::Caches) => {
                 for cache in &mut self.caches {
@@ -291,37 +328,59 @@ impl World {
                 }
                 self.network.grow_older(self.age(scenario));
             }
-            Act::BackendIsDue => self.on_backend(scenario, backend::Happened::Tick),
+            Act::BackendIsDue(at) => self.on_backend(scenario, at, backend::Happened::Tick),
             Act::CacheIsDue(at) => self.on_cache(scenario, at, Happened::Tick),
             Act::GatewayWaited(at) => {
                 take_one(&mut self.left.resends);
                 self.gateways[at].ticks += 1;
                 self.on_gateway(scenario, at, gateway::Happened::Tick);
             }
-            Act::BackendDies(through) => {
+            Act::BackendDies(at, through) => {
                 self.left.backend_deaths -= 1;
-                self.disk.crash(through);
-                self.backend.life += 1;
-                let gone = usize::from(self.has_gone);
-                let core = scenario.backend(self.backend.life, self.backend.ticks, self.disk.state(), gone);
-                self.backend.core = Arc::new(core);
-                self.on_backend(scenario, backend::Happened::Tick);
+                self.disks[at].crash(through);
+                let (name, gone, state) = (BACKENDS[at], usize::from(self.has_gone), self.disks[at].state());
+                self.coordinator.forget(name);
+                self.known.insert(name, self.coordinator.now());
+                let shares = self.coordinator.shares();
+                let backend = &mut self.backends[at];
+                backend.life += 1;
+                let core = scenario.backend(name, backend.life, backend.ticks, state, gone, shares);
+                backend.core = Arc::new(core);
+                self.on_backend(scenario, at, backend::Happened::Tick);
             }
             Act::CacheDies => {
                 self.left.cache_deaths -= 1;
                 let cache = &mut self.caches[0];
                 cache.life += 1;
-                cache.core = Arc::new(scenario.cache(CACHES[0], cache.life, cache.ticks));
+                let Shares { map, .. } = self.coordinator.shares();
+                cache.core = Arc::new(scenario.cache(CACHES[0], cache.life, cache.ticks, map));
+                self.known.insert(CACHES[0], self.coordinator.now());
                 self.on_cache(scenario, 0, Happened::Tick);
             }
             Act::CacheGoes => {
                 self.left.departures -= 1;
                 self.has_gone = true;
-                self.on_backend(scenario, backend::Happened::View(&scenario.view(1)));
+                self.all_backends_hear(scenario);
             }
             Act::CacheComesBack => {
                 self.has_gone = false;
-                self.on_backend(scenario, backend::Happened::View(&scenario.view(0)));
+                self.all_backends_hear(scenario);
+            }
+            Act::IsToMove => {
+                self.moves_left -= 1;
+                self.coordinator.turn();
+            }
+            Act::Hears(name) => self.hear_of_the_map(scenario, name),
+            Act::Commits(at) => self.commit(scenario, at, false),
+            Act::IsRefused(at) => {
+                self.left.refusals -= 1;
+                self.commit(scenario, at, true);
+            }
+            Act::IsAnswered(at) => {
+                let (to, committed) = self.coordinator.answer(at);
+                if let Member::Backend(at) = Member::of(to) {
+                    self.on_backend(scenario, at, backend::Happened::Committed(committed));
+                }
             }
         }
     }
@@ -333,13 +392,17 @@ impl World {
         self.on_gateway(scenario, gateway, gateway::Happened::Ask(id, key, wish.operation()));
     }
 
-    fn on_backend(&mut self, scenario: &Scenario, happened: backend::Happened<'_>) {
+    fn on_backend(&mut self, scenario: &Scenario, at: usize, happened: backend::Happened<'_>) {
         let mut out = Outbox::default();
-        let now = self.backend.now();
-        Arc::make_mut(&mut self.backend.core).step(now, happened, &mut out);
-        self.backend.changed();
-        self.disk.take(out.store.drain(..));
-        self.send(scenario, BACKEND, &out);
+        let backend = &mut self.backends[at];
+        let now = backend.now();
+        Arc::make_mut(&mut backend.core).step(now, happened, &mut out);
+        backend.changed();
+        self.disks[at].take(out.store.drain(..));
+        if let Some(commit) = &out.commit {
+            self.coordinator.take(BACKENDS[at], backend.life, commit);
+        }
+        self.send(scenario, BACKENDS[at], &out);
     }
 
     fn on_cache(&mut self, scenario: &Scenario, at: usize, happened: Happened<'_>) {
@@ -365,6 +428,7 @@ impl World {
             for (at, client) in self.clients.iter_mut().enumerate() {
                 if client.asked == Some(number) {
                     client.asked = None;
+                    client.read = Read::of(&reply).filter(|_| scenario.swaps(at)).or(client.read);
                     self.told.push((at, seen));
                 }
             }
@@ -375,12 +439,15 @@ impl World {
         let age = self.age(scenario);
         let is_gateway = |NodeId(name)| name >= FIRST_GATEWAY;
         for (to, bytes) in out.sends().filter(|(to, _)| *to != CONTROLLER) {
-            if scenario.gateways_are_near && (is_gateway(from) || is_gateway(to)) {
+            let comes_at_once = (scenario.gateways_are_near && (is_gateway(from) || is_gateway(to)))
+                || (scenario.backends_are_near && [from, to].iter().all(|name| BACKENDS.contains(name)));
+            if comes_at_once {
                 self.at_once.push_back((from, to, bytes.into()));
                 continue;
             }
             if let Ok(Message::Open { opening, .. }) = Message::decode(bytes)
-                && let Some(last) = CACHES.iter().position(|cache| *cache == from).map(|at| &mut self.openings[at])
+                && let (Member::Cache(cache), Member::Backend(backend)) = (Member::of(from), Member::of(to))
+                && let last = &mut self.openings[cache][backend]
                 && opening > *last
             {
                 (*last, self.sessions) = (opening, self.sessions + 1);
@@ -390,25 +457,34 @@ impl World {
     }
 
     fn age(&self, scenario: &Scenario) -> Age {
-        Age { now: self.caches[0].now(), max: scenario.lease_ticks - 1 }
+        let (backends, caches) = (moment(self.backend_ticks()), moment(self.cache_ticks()));
+        Age { caches, backends, max: scenario.lease_ticks - 1 }
     }
 
-    /// The clock of the cache nodes.
+    /// The clock of the backends.
+    fn backend_ticks(&self) -> u64 {
+        self.backends[0].ticks
+    }
+
+    /// The clock of the cache nodes; without any it goes with the backends'.
     fn cache_ticks(&self) -> u64 {
-        self.caches[0].ticks
+        self.caches.first().map_or(self.backend_ticks(), |cache| cache.ticks)
     }
 
     /// Finds its number.
     fn see(&mut self, scenario: &Scenario) {
-        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures } = self.left;
-        let now = self.caches[0].now();
+        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures, refusals } =
+            self.left;
+        let now = moment(self.cache_ticks());
         let print = Print {
-            backend: &self.backend,
+            backends: &self.backends,
+            disks: &self.disks,
+            coordinator: &self.coordinator,
+            known: &self.known,
             caches: &self.caches,
-            skew: self.backend.ticks as i64 - self.cache_ticks() as i64,
+            skew: self.backend_ticks() as i64 - self.cache_ticks() as i64,
             ticks: scenario.ticks_max.map(|_| self.cache_ticks() - self.first_tick),
             gateways: &self.gateways,
-            disk: &self.disk,
             network: self.network.print(now),
             clients: &self.clients,
             orders: &self.orders,
@@ -421,7 +497,9 @@ impl World {
                 Some(cache_deaths),
                 Some(departures),
                 Some(disk_failures),
+                Some(refusals),
             ],
+            moves_left: self.moves_left,
         };
         self.print = fingerprint(&print, now);
     }
@@ -450,79 +528,6 @@ impl World {
     /// The state's number.
     pub(crate) fn print(&self) -> u64 {
         self.print
-    }
-
-    /// Whether what was asked is answered, and sessions are there, once no more faults come.
-    pub(crate) fn settles_after(&self, scenario: &Scenario) -> bool {
-        let calm = Scenario { room: usize::MAX, ..scenario.clone() };
-        self.clone().settles(&calm)
-    }
-
-    fn settles(&mut self, calm: &Scenario) -> bool {
-        if self.has_gone {
-            self.happen(calm, Act::CacheComesBack);
-        }
-        for _ in 0..SETTLES_WITHIN_TICKS {
-            for _ in 0..STEPS_MAX {
-                if !self.network.datagrams.is_empty() {
-                    self.happen(calm, Act::Datagram(0, Way::Comes));
-                } else if !self.disk.calls().is_empty() {
-                    self.happen(calm, Act::Disk(0, Fate::Done));
-                } else {
-                    break;
-                }
-            }
-            let have_sessions = self.caches.iter().all(|cache| cache.core.sessions(cache.now()) == 1);
-            if have_sessions && self.clients.iter().all(|client| client.asked.is_none()) {
-                return true;
-            }
-            self.happen(calm, Act::ClockGoesOn(Timed::Backend));
-            self.happen(calm, Act::BackendIsDue);
-            self.happen(calm, Act::ClockGoesOn(Timed::Caches));
-            (0..self.caches.len()).for_each(|at| self.happen(calm, Act::CacheIsDue(at)));
-            (0..self.gateways.len()).for_each(|at| self.happen(calm, Act::GatewayWaited(at)));
-        }
-        false
-    }
-
-    /// Says what an act is, here.
-    pub(crate) fn tell(&self, scenario: &Scenario, act: Act) -> String {
-        let name = |NodeId(name): NodeId| match name {
-            2 => "cache node".to_owned(),
-            3 => "second cache node".to_owned(),
-            4 => "backend".to_owned(),
-            other => format!("gateway {}", other - FIRST_GATEWAY),
-        };
-        match act {
-            Act::Asks(at) => {
-                let client = &scenario.clients[at];
-                let (key, wish) = client.wishes[self.clients[at].next];
-                let key = char::from(KEYS[key.0][0]);
-                format!("client {at} asks gateway {}: {wish:?} of key {key}", client.gateway)
-            }
-            Act::Datagram(at, way) => {
-                let datagram = &self.network.datagrams[at];
-                let (from, to) = (name(datagram.from), name(datagram.to));
-                let way = match way {
-                    Way::Comes => "comes",
-                    Way::ComesAndStays => "comes, and may come again",
-                    Way::IsLost => "is lost",
-                };
-                format!("{from} -> {to} {way}: {:?}", datagram.message())
-            }
-            Act::Disk(at, fate) => format!("the disk: {:?} is {fate:?}", self.disk.calls()[at]),
-            Act::ClockGoesOn(Timed::Backend) => "a tick goes by for the backend".to_owned(),
-            Act::ClockGoesOn(Timed::Caches) => "a tick goes by for cache nodes".to_owned(),
-            Act::BackendIsDue => "the backend does what is due".to_owned(),
-            Act::CacheIsDue(at) => format!("the {} does what is due", name(CACHES[at])),
-            Act::GatewayWaited(at) => format!("gateway {at} has waited for long enough"),
-            Act::BackendDies(through) => {
-                format!("the backend dies when {through} calls of its disk have happened, and begins another life")
-            }
-            Act::CacheDies => "the cache node dies and begins another life".to_owned(),
-            Act::CacheGoes => "the backend hears that the cache node has gone".to_owned(),
-            Act::CacheComesBack => "the backend hears that the cache node is there again".to_owned(),
-        }
     }
 }
 

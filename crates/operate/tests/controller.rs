@@ -32,8 +32,13 @@ const SILENT: u16 = 101;
 
 /// A cluster, and a socket for each member, in their order.
 fn cluster() -> (StaticFile, Vec<Transport>) {
-    let backend =
-        |cache| Role::Backend { cache: Some(cache), store: String::new(), store_limit: None, request_limit: None };
+    let backend = |cache| Role::Backend {
+        cache: Some(cache),
+        store: String::new(),
+        store_limit: None,
+        request_limit: None,
+        leaving: false,
+    };
     let gateway = Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() };
     let roles = [
         (CONTROLLER, Role::Controller),
@@ -109,8 +114,8 @@ fn a_backend_of_a_silent_cache_node_goes_to_the_one_that_is_there() {
     assert_eq!(ask(address, "PUT /v1/backends/1001/cache", r#"{"cache": 1000}"#).0, 404);
     assert_eq!(ask(address, "PUT /v1/backends/1002/cache", r#"{"cache": 100}"#).0, 404);
 
-    let partitions = Arc::new(file.partitions().expect("backends"));
-    let cache = CacheHost::start(next(), file.cache_config(NodeId(THERE), &partitions, life())).expect("a thread");
+    let shares = file.shares().expect("backends");
+    let cache = CacheHost::start(next(), file.cache_config(NodeId(THERE), &shares, life())).expect("a thread");
     wait_for(address, "PUT /v1/backends/1001/cache", r#"{"cache": 100}"#, |status, _| status == 202);
     assert_eq!(ask(address, "PUT /v1/backends/1000/cache", r#"{"cache": 101}"#).0, 409);
     let both = json!({"caches": [

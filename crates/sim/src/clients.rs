@@ -72,6 +72,13 @@ pub(crate) struct Tally {
     pub(crate) unknown: u64,
 }
 
+impl Tally {
+    /// Whether something has failed, or may have, since it was as before.
+    pub(crate) fn has_more_failures(&self, before: Self) -> bool {
+        self.failed > before.failed || self.unknown > before.unknown
+    }
+}
+
 /// What a client asks.
 pub(crate) enum Wish {
     Operation { key: KeyNumber, operation: Operation<'static>, value: Vec<u8> },
@@ -115,7 +122,7 @@ impl Clients {
         &mut self,
         client: usize,
         cluster_time: Time,
-        flushes: bool,
+        flushes_per_mille: u32,
         rng: &mut Xoshiro256PlusPlus,
     ) -> (AskId, Wish) {
         // Some keys are asked for more than others.
@@ -126,10 +133,7 @@ impl Clients {
         // A number with so many spaces behind it that it is no number to who adds one.
         let len = if key.is_long() { self.value_len } else { 0 };
         let (act, operation) = match rng.random_range(0..1_000) {
-            0 if flushes => {
-                let id = self.begin(client, None, Act::Flush);
-                return (id, Wish::Flush);
-            }
+            drawn if drawn < flushes_per_mille => return (self.flush(client), Wish::Flush),
             0..700 if rng.random_range(0..700) < 500 => {
                 // As `mg` asks, or `get`.
                 if rng.random_bool(0.2) {
@@ -163,6 +167,11 @@ impl Clients {
         };
         let id = self.begin(client, Some(key), act);
         (id, Wish::Operation { key, operation, value: format!("{value:<len$}").into_bytes() })
+    }
+
+    /// A client takes everything away.
+    pub(crate) fn flush(&mut self, client: usize) -> AskId {
+        self.begin(client, None, Act::Flush)
     }
 
     /// A client reads a key.

@@ -2,10 +2,12 @@
 //! nobody knows.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use guira_item::store::{Record, StoreError, StoreErrorKind, StoreState, Write, Written};
-use guira_switched::{StoreCall, backend::Happened};
+use guira_routing::{KeyHash, PartitionId};
+use guira_switched::{Scan, Scanned, Scanning, StoreCall, backend::Happened};
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
 /// How often a call fails, in thousandths.
@@ -42,6 +44,7 @@ impl Disk {
         number: u64,
         failing: Failing,
         rng: &mut Xoshiro256PlusPlus,
+        hash_of: fn(&[u8]) -> KeyHash,
     ) -> Option<Happened<'static>> {
         let call = self.calls.remove(&number)?;
         let told = "the disk of a simulator";
@@ -65,6 +68,12 @@ impl Disk {
                 }
                 Happened::Written(key, error.map_or(Ok(Written::All), Err))
             }
+            StoreCall::Scan(scan) => {
+                let number = scan.number;
+                let found = scanned(&self.records, scan, hash_of);
+                Happened::Scanned(number, error.map_or(Ok(found), Err))
+            }
+            StoreCall::Flush => Happened::Flushed(error.map_or(Ok(()), Err)),
             StoreCall::State(state) => {
                 if error.as_ref().is_none_or(|error| error.unknown && happens) {
                     self.state = state;
@@ -80,7 +89,7 @@ impl Disk {
         let through = rng.random_range(0..=calls.len());
         for call in calls.into_values().take(through) {
             match call {
-                StoreCall::Read(_) => {}
+                StoreCall::Read(_) | StoreCall::Scan(_) | StoreCall::Flush => {}
                 StoreCall::Write(_, write) => self.write(write),
                 StoreCall::State(state) => self.state = state,
             }
@@ -94,4 +103,17 @@ impl Disk {
             Write::State(state) => self.state = state,
         }
     }
+}
+
+/// What a scan finds.
+fn scanned(records: &BTreeMap<Box<[u8]>, Record<Arc<[u8]>>>, scan: Scan, hash_of: fn(&[u8]) -> KeyHash) -> Scanned {
+    let from = scan.from();
+    let mut scanning = Scanning::new(scan);
+    let records = records.range::<[u8], _>((Bound::Included(&from[..]), Bound::Unbounded));
+    for (key, record) in records {
+        if !scanning.visit(PartitionId::of(hash_of(key)), key, record.value.len()) {
+            break;
+        }
+    }
+    scanning.end()
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use guira_cluster::{Incarnation, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{HashSeed, KeyHash, NodeId, RuleBudget, RuleChoices};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices};
 use guira_switched::{
-    Drift, ITEM_LEN_DEFAULT, View,
-    backend::{Backend, BackendConfig, HotConfig},
+    Commit, Committed, Drift, ITEM_LEN_DEFAULT, Mutant, Revision, ScanBounds, Shares, View,
+    backend::{Backend, BackendConfig, GivingConfig, HotConfig},
     cache_node::{CacheConfig, CacheNode},
     controller::{Controller, ControllerConfig},
     gateway::{Gateway, GatewayConfig},
@@ -44,6 +44,23 @@ pub(crate) fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(1))
 }
 
+impl Scenario {
+    pub(crate) fn hash_of(&self) -> fn(&[u8]) -> KeyHash {
+        if self.hashes_collide { colliding_hash_of } else { hash_of }
+    }
+
+    /// A like share for each backend.
+    pub(crate) fn partitions(&self) -> Arc<PartitionMap> {
+        let backends = of_kind(FIRST_BACKEND, self.backends);
+        PartitionMap::over(&backends).expect("there are some backends, and not too many").into()
+    }
+}
+
+/// The number of a life that begins then.
+pub(crate) fn incarnation_of(unix: Duration) -> Incarnation {
+    Incarnation(unix.as_nanos() as u64)
+}
+
 /// So few that many keys share one.
 fn colliding_hash_of(key: &[u8]) -> KeyHash {
     KeyHash(hash_of(key).0 & (7 << 61))
@@ -60,18 +77,18 @@ impl World {
     /// What a node is in a life that begins `now`, by its own clock, and at `unix`.
     pub(crate) fn core(&self, name: NodeId, now: Moment, unix: Duration, seed: u64, state: StoreState) -> Core {
         let scenario = &self.scenario;
-        let incarnation = Incarnation(unix.as_nanos() as u64);
+        let incarnation = incarnation_of(unix);
         let clock = NodeClock::set(now, unix);
-        let View { caches, gateways, cache_of, homes, budget, exchanges_per_s } = self.view().clone();
-        let hash_of = if scenario.hashes_collide { colliding_hash_of } else { hash_of };
-        let partitions = Arc::clone(&self.partitions);
+        let View { caches, gateways, shares, cache_of, homes, budget, exchanges_per_s } = self.view().clone();
+        let hash_of = scenario.hash_of();
+        let partitions = Arc::clone(&shares.map);
         let drift = Drift::default();
         let NodeId(number) = name;
         match number {
             FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::new(GatewayConfig {
                 me: name,
                 incarnation,
-                partitions,
+                shares,
                 hash_of,
                 controller: CONTROLLER,
                 routes_max: 1_000,
@@ -97,6 +114,13 @@ impl World {
                 let config = BackendConfig {
                     me: name,
                     incarnation,
+                    shares,
+                    // Few at a time: what is given goes through many steps.
+                    giving: GivingConfig {
+                        partitions_at_once: 256,
+                        scan: ScanBounds { keys_max: 8, bytes_max: 4_096 },
+                    },
+                    hash_of,
                     caches,
                     caches_change: scenario.members_change_every.is_some(),
                     gateways,
@@ -154,15 +178,29 @@ impl World {
 
     /// A cache node or a gateway comes or goes, unless it is the last one; each node hears of it sooner or later.
     pub(crate) fn change_members(&mut self) {
-        let Scenario { caches, gateways, .. } = self.scenario;
-        let all = [of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways)].concat();
+        let Scenario { caches, gateways, backends, backends_change, .. } = self.scenario;
+        let backends = if backends_change { of_kind(FIRST_BACKEND, backends) } else { Vec::new() };
+        let all = [of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), backends].concat();
         let name = all[self.rng.random_range(0..all.len())];
         self.change(name);
     }
 
-    /// It comes if it is not there, and goes if it is.
+    /// It comes if it is not there, and goes if it is: of a backend that is whether it is to have its share.
     pub(crate) fn change(&mut self, name: NodeId) {
-        let View { mut caches, mut gateways, .. } = self.view().clone();
+        let View { mut caches, mut gateways, shares, .. } = self.view().clone();
+        if (FIRST_BACKEND..FIRST_GATEWAY).contains(&name.0) {
+            let mut backends = shares.wanted.backends().to_vec();
+            if let Some(at) = backends.iter().position(|backend| *backend == name) {
+                backends.remove(at);
+            } else {
+                backends.push(name);
+            }
+            if let Ok(wanted) = PartitionMap::over(&backends) {
+                let shares = Shares { wanted: wanted.into(), ..shares };
+                self.set_view(view_of(&self.scenario, caches, gateways, shares), Span::from_s(3));
+            }
+            return;
+        }
         let kind = if name.0 < FIRST_BACKEND { &mut caches } else { &mut gateways };
         let comes = !kind.contains(&name);
         if comes {
@@ -171,7 +209,7 @@ impl World {
             kind.retain(|other| *other != name);
         }
         if !kind.is_empty() {
-            self.set_view(view_of(&self.scenario, caches, gateways), Span::from_s(3));
+            self.set_view(view_of(&self.scenario, caches, gateways, shares), Span::from_s(3));
             if !comes && self.rng.random_bool(0.5) {
                 // It was a mistake.
                 let after = self.span(Span::default(), Span::from_s(2));
@@ -187,12 +225,32 @@ impl World {
     /// All nodes are there.
     pub(crate) fn full_view(&self) -> View {
         let Scenario { caches, gateways, .. } = self.scenario;
-        view_of(&self.scenario, of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways))
+        let shares = Shares { wanted: self.scenario.partitions(), ..self.view().shares.clone() };
+        view_of(&self.scenario, of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), shares)
+    }
+
+    /// A backend has given partitions away: they are in the map, if both are still in those lives and they are its own.
+    pub(crate) fn commit(&mut self, name: NodeId, life: u64, commit: &Commit) -> Committed {
+        let View { caches, gateways, shares, .. } = self.view().clone();
+        let mutant = self.scenario.mutant;
+        let is_current = self.life(name) == life || mutant == Some(Mutant::MoveLife);
+        let has_them = self.incarnation(commit.to) == commit.to_life || mutant == Some(Mutant::MoveTakerLife);
+        let mut partitions = commit.partitions.iter();
+        // Somebody else was faster, again and again.
+        let is_refused = self.rng.random_bool(0.03);
+        if !is_current || !has_them || is_refused || !partitions.all(|partition| shares.map.owner(*partition) == name) {
+            return Committed::Not;
+        }
+        let map = shares.map.with_owner(commit.partitions.iter().copied(), commit.to);
+        let revision = Revision(shares.revision.0 + 1);
+        let shares = Shares { map: map.into(), revision, ..shares };
+        self.set_view(view_of(&self.scenario, caches, gateways, shares), Span::from_ms(500));
+        Committed::As(revision)
     }
 }
 
 /// These cache nodes and gateways, with a like share of the backends for each cache node.
-pub(crate) fn view_of(scenario: &Scenario, mut caches: Vec<NodeId>, mut gateways: Vec<NodeId>) -> View {
+pub(crate) fn view_of(scenario: &Scenario, mut caches: Vec<NodeId>, mut gateways: Vec<NodeId>, shares: Shares) -> View {
     caches.sort_unstable();
     gateways.sort_unstable();
     let home = |(at, backend): (usize, NodeId)| (backend, caches[at % caches.len()]);
@@ -205,5 +263,5 @@ pub(crate) fn view_of(scenario: &Scenario, mut caches: Vec<NodeId>, mut gateways
         choices: RuleChoices::Two,
     };
     let homes = if scenario.balances { cache_of.clone() } else { BTreeMap::new() };
-    View { caches, gateways, cache_of, homes, budget, exchanges_per_s: 100.0 }
+    View { caches, gateways, shares, cache_of, homes, budget, exchanges_per_s: 100.0 }
 }

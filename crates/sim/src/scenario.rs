@@ -46,10 +46,12 @@ pub struct Scenario {
     pub fault_every: Span,
     /// A cache node or a gateway comes or goes about this often.
     pub members_change_every: Option<Span>,
+    /// So does a backend.
+    pub backends_change: bool,
     /// All keys have one of a few hashes.
     pub hashes_collide: bool,
-    /// A thousandth of all operations takes everything away.
-    pub flushes: bool,
+    /// So many thousandths of all operations take everything away.
+    pub flushes_per_mille: u32,
     /// A fault put in on purpose.
     pub mutant: Option<Mutant>,
     /// After so long everything is healed, all keys are read, and the histories are checked.
@@ -75,8 +77,9 @@ impl Default for Scenario {
             lease: Span::from_s(1),
             fault_every: Span::from_s(10),
             members_change_every: None,
+            backends_change: false,
             hashes_collide: false,
-            flushes: true,
+            flushes_per_mille: 1,
             mutant: None,
             round: Span::from_s(300),
         }
@@ -84,8 +87,19 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 9] =
-    ["usual", "stormy", "busy", "patient", "colliding", "aside", "large", "moving", "moving-aside"];
+pub const SCENARIOS: [&str; 11] = [
+    "usual",
+    "stormy",
+    "busy",
+    "patient",
+    "colliding",
+    "aside",
+    "large",
+    "moving",
+    "moving-aside",
+    "giving",
+    "giving-busy",
+];
 
 impl Scenario {
     /// The one of a name.
@@ -108,6 +122,15 @@ impl Scenario {
             }
             // Cache nodes and gateways come and go, faults or not.
             "moving-aside" => Some(Self { members_change_every: Some(Span::from_s(6)), ..Self::named("aside")? }),
+            // Backends come and go, too, and partitions with them.
+            "giving" => Some(Self {
+                backends_change: true,
+                members_change_every: Some(Span::from_s(12)),
+                flushes_per_mille: 10,
+                ..usual
+            }),
+            // The same, with many clients at few keys, short leases, and several cache nodes that have a key.
+            "giving-busy" => Some(Self { caches: 3, ..Self::named("busy")? }.with_changes_of("giving")?),
             "moving" => Some(Self { caches: 3, members_change_every: Some(Span::from_s(6)), ..usual }),
             // Two large values are as many as fit anywhere.
             "large" => {
@@ -116,6 +139,12 @@ impl Scenario {
             }
             _ => None,
         }
+    }
+
+    /// With changes of members as in another one.
+    fn with_changes_of(self, name: &str) -> Option<Self> {
+        let Self { backends_change, members_change_every, flushes_per_mille, .. } = Self::named(name)?;
+        Some(Self { backends_change, members_change_every, flushes_per_mille, ..self })
     }
 
     /// What may be on its way from a backend to its cache node.
@@ -154,6 +183,10 @@ pub struct Report {
     pub charges: u64,
     /// Times that a cache node or a gateway came or went.
     pub members_changed: u64,
+    /// Times that a backend gave partitions away.
+    pub given: u64,
+    /// Requests that were asked of another backend than at first.
+    pub moved: u64,
     /// Faults.
     pub faults: u64,
 }
@@ -174,6 +207,8 @@ impl Report {
             (&mut self.two_phased, other.two_phased),
             (&mut self.charges, other.charges),
             (&mut self.members_changed, other.members_changed),
+            (&mut self.given, other.given),
+            (&mut self.moved, other.moved),
             (&mut self.faults, other.faults),
         ] {
             *mine += theirs;

@@ -5,21 +5,20 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::Arc;
 use std::time::Duration;
 
 use guira_chain::Reply;
-use guira_cluster::CLOCK;
+use guira_cluster::{CLOCK, Incarnation};
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
-use guira_routing::{NodeId, PartitionMap};
-use guira_switched::{AskId, Drift, Happened, Message, Outbox, View, backend, gateway};
+use guira_routing::NodeId;
+use guira_switched::{AskId, Commit, Committed, Drift, Happened, Message, Outbox, Shares, View, backend, gateway};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
     clients::{Clients, KeyNumber, Wish},
     clock::Clock,
     disk::{Disk, Failing},
-    members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, of_kind, view_of},
+    members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, incarnation_of, of_kind, view_of},
     network::{Network, Weather},
     register::{Act, State},
     scenario::{Failure, Report, Scenario, chained},
@@ -36,6 +35,8 @@ pub(crate) enum Input {
     Read(AskId, KeyNumber),
     /// There are others now: the view of that number.
     View(usize),
+    /// What came of what was to be put into the map.
+    Committed(Committed),
     Tick,
 }
 
@@ -46,6 +47,8 @@ struct Node {
     clock: Clock,
     /// Counts its lives: what was meant for an earlier one does not reach it.
     life: u64,
+    /// As others know this life.
+    incarnation: Incarnation,
     disk: Disk,
     failing: Failing,
     /// When its last write completes: the next one does not before.
@@ -72,6 +75,8 @@ pub(crate) enum Coming {
     Fault,
     /// Somebody comes or goes.
     Changes,
+    /// What a backend has given away, in that life, is to be put into the map.
+    Commit(NodeId, u64, Commit),
     /// Who has just gone is there again.
     ComesBack(NodeId),
     /// The weather is as usual again.
@@ -120,7 +125,6 @@ pub(crate) struct World {
     /// Who has been there, first to last.
     views: Vec<View>,
     clients: Clients,
-    pub(crate) partitions: Arc<PartitionMap>,
     out: Outbox,
     /// Clients ask, and things go wrong.
     is_on: bool,
@@ -129,11 +133,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(scenario: Scenario, seed: u64) -> Self {
-        let backends = of_kind(FIRST_BACKEND, scenario.backends);
-        let partitions = PartitionMap::over(&backends).expect("there are some backends, and not too many");
+        let shares = Shares::fixed(scenario.partitions());
         let (caches, gateways) = (of_kind(FIRST_CACHE, scenario.caches), of_kind(FIRST_GATEWAY, scenario.gateways));
         let mut world = Self {
-            views: vec![view_of(&scenario, caches, gateways)],
+            views: vec![view_of(&scenario, caches, gateways, shares)],
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             now: Moment::default(),
             order: 0,
@@ -141,7 +144,6 @@ impl World {
             nodes: BTreeMap::new(),
             network: Network::new(Weather::USUAL),
             clients: Clients::new(scenario.keys, scenario.value_len),
-            partitions: Arc::new(partitions),
             out: Outbox::default(),
             is_on: false,
             report: Report::default(),
@@ -154,6 +156,7 @@ impl World {
                 view: 0,
                 clock,
                 life: 0,
+                incarnation: Incarnation::default(),
                 disk: Disk::default(),
                 failing: Failing { per_mille: 0 },
                 disk_free_at: Moment::default(),
@@ -224,7 +227,7 @@ impl World {
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.core = Some(core);
         node.view = self.views.len() - 1;
-        node.life += 1;
+        (node.life, node.incarnation) = (node.life + 1, incarnation_of(unix));
         node.wakes_at = None;
         self.step(name, Input::Tick);
     }
@@ -306,7 +309,7 @@ impl World {
                 }
             }
             Input::Disk(number) => {
-                let happened = node.disk.complete(*number, node.failing, &mut self.rng);
+                let happened = node.disk.complete(*number, node.failing, &mut self.rng, self.scenario.hash_of());
                 if let (Core::Backend(core), Some(happened)) = (core, happened) {
                     core.step(now, happened, out);
                 }
@@ -328,6 +331,16 @@ impl World {
                     let name = key.name();
                     let key = Key::new(&name).expect("a short name");
                     core.step(now, gateway::Happened::Ask(*id, key, Operation::Get(Get::PLAIN)), out);
+                }
+            }
+            Input::Committed(committed) => {
+                let revision = match committed {
+                    Committed::As(revision) => revision.0,
+                    Committed::Not => 0,
+                };
+                trace = chained(trace, &revision.to_le_bytes());
+                if let Core::Backend(core) = core {
+                    core.step(now, backend::Happened::Committed(*committed), out);
                 }
             }
             Input::View(number) => {
@@ -377,6 +390,10 @@ impl World {
             node.disk_free_at = node.disk_free_at.max(self.now + held + takes);
             let after = node.disk_free_at.since(self.now);
             self.come(after, Coming::To(name, Some(life), Input::Disk(number)));
+        }
+        if let Some(commit) = out.commit.take() {
+            let after = held + self.sometimes_long();
+            self.come(after, Coming::Commit(name, life, commit));
         }
         for (id, reply) in out.answers.drain(..) {
             self.come(held, Coming::Answer(id, Box::new(reply)));
@@ -452,6 +469,11 @@ impl World {
                 let gap = self.around(self.scenario.fault_every);
                 self.come(gap, Coming::Fault);
             }
+            Coming::Commit(name, life, commit) => {
+                let committed = self.commit(name, life, &commit);
+                let after = self.sometimes_long();
+                self.come(after, Coming::To(name, Some(life), Input::Committed(committed)));
+            }
             Coming::Changes if self.is_on => {
                 self.change_members();
                 self.changes_after_a_while();
@@ -481,6 +503,20 @@ impl World {
         Span::from_ns(self.rng.random_range(0..=2 * span.ns()))
     }
 
+    /// A coordinator is quick, and now and then it is not.
+    fn sometimes_long(&mut self) -> Span {
+        let most = if self.is_on && self.rng.random_bool(0.05) { Span::from_s(8) } else { Span::from_ms(20) };
+        Span::from_ns(self.rng.random_range(0..most.ns()))
+    }
+
+    pub(crate) fn life(&self, name: NodeId) -> u64 {
+        self.nodes[&name].life
+    }
+
+    pub(crate) fn incarnation(&self, name: NodeId) -> Incarnation {
+        self.nodes[&name].incarnation
+    }
+
     fn changes_after_a_while(&mut self) {
         if let Some(every) = self.scenario.members_change_every {
             let gap = self.around(every);
@@ -507,7 +543,7 @@ impl World {
         }
         let unix_s = BEGINS.as_secs() + self.now.ns() / 1_000_000_000;
         let time = Time((unix_s - CLOCK.to_unix_s(Time(0))) as u32);
-        let (id, wish) = self.clients.wish(client, time, self.scenario.flushes, &mut self.rng);
+        let (id, wish) = self.clients.wish(client, time, self.scenario.flushes_per_mille, &mut self.rng);
         let life = self.nodes[&gateway].life;
         self.come(Span::default(), Coming::To(gateway, Some(life), Input::Ask(id, wish)));
     }
@@ -556,16 +592,10 @@ impl World {
         if self.clients.waiting() > 0 {
             return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
         }
-        let failed = self.clients.tally;
-        for key in 0..self.scenario.keys {
-            let id = self.clients.read(0, KeyNumber(key));
-            let gateway = self.gateway_of(0);
-            self.come(Span::default(), Coming::To(gateway, None, Input::Read(id, KeyNumber(key))));
-        }
-        self.run_until(self.now + WITHIN)?;
-        let tally = self.clients.tally;
-        if self.clients.waiting() > 0 || tally.failed > failed.failed || tally.unknown > failed.unknown {
-            return Err(Failure::Stuck("a read failed though everything is well".into()));
+        self.read_all(WITHIN)?;
+        if self.scenario.backends_change {
+            self.settle_owners(WITHIN)?;
+            self.read_all(WITHIN)?;
         }
         let charges = self.nodes.values().filter_map(|node| match &node.core {
             Some(Core::Cache(core)) => Some(core.charge()),
@@ -591,6 +621,48 @@ impl World {
         Ok(self.clients.last_states())
     }
 
+    /// Waits until all backends have what they are to have, and takes everything away: nobody holds that up for what was given long ago.
+    fn settle_owners(&mut self, within: Span) -> Result<(), Failure> {
+        // Who has tried in vain tries again after a while.
+        const WAITS_MAX: usize = 10;
+        // The first request that a backend's new life gets in the session with the one before is of unknown outcome.
+        const FLUSHES_MAX: usize = 3;
+        for _ in 0..WAITS_MAX {
+            let Shares { map, wanted, .. } = &self.view().shares;
+            if map == wanted {
+                // All hear of it.
+                self.run_until(self.now + within)?;
+                for _ in 0..FLUSHES_MAX {
+                    let before = self.clients.tally;
+                    let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));
+                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush)));
+                    self.run_until(self.now + within)?;
+                    if !self.clients.tally.has_more_failures(before) {
+                        return Ok(());
+                    }
+                }
+                return Err(Failure::Stuck("a flush_all fails again and again though everything is well".into()));
+            }
+            self.run_until(self.now + within)?;
+        }
+        Err(Failure::Stuck("backends have what others are to have".into()))
+    }
+
+    /// A client reads every key: nothing fails.
+    fn read_all(&mut self, within: Span) -> Result<(), Failure> {
+        let before = self.clients.tally;
+        for key in 0..self.scenario.keys {
+            let id = self.clients.read(0, KeyNumber(key));
+            let gateway = self.gateway_of(0);
+            self.come(Span::default(), Coming::To(gateway, None, Input::Read(id, KeyNumber(key))));
+        }
+        self.run_until(self.now + within)?;
+        if self.clients.waiting() > 0 || self.clients.tally.has_more_failures(before) {
+            return Err(Failure::Stuck("a read failed though everything is well".into()));
+        }
+        Ok(())
+    }
+
     pub(crate) fn take_histories(&mut self) -> Vec<Vec<guira_history::Event<Act>>> {
         self.clients.take_histories()
     }
@@ -601,13 +673,14 @@ impl World {
             Core::Backend(core) => {
                 self.report.lease_waits += core.counts().lease_waits;
                 self.report.two_phased += core.counts().two_phased;
+                self.report.given += core.counts().given;
             }
             Core::Cache(core) => {
                 self.report.cache_hits += core.counts().hits;
                 self.report.cache_updates += core.counts().updated;
             }
             Core::Controller(core) => self.report.charges += core.counts().charges,
-            Core::Gateway(_) => {}
+            Core::Gateway(core) => self.report.moved += core.counts().moved,
         }
     }
 

@@ -16,7 +16,10 @@
 mod cached;
 mod clients;
 mod flush;
+mod foreign;
+mod giving;
 mod hot;
+mod taking;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,16 +30,20 @@ use guira_item::{
     Moment, Span,
     store::{Record, StoreError, StoreState, Written},
 };
-use guira_routing::NodeId;
+use guira_routing::{KeyHash, NodeId, PartitionId};
 use serde::Serialize;
 use std::sync::Arc;
 
-use crate::{Drift, ITEM_LEN_MAX, Message, Mutant, Outbox, View};
+use crate::{Committed, Drift, ITEM_LEN_MAX, Message, Mutant, Outbox, ScanNumber, Scanned, Shares, View};
 use cached::CachePeer;
 use clients::{Asked, Client};
 use flush::StateWork;
+use foreign::Foreign;
+use giving::Giving;
+pub use giving::GivingConfig;
 use hot::HotKeys;
 pub use hot::{HotConfig, Reports};
+use taking::Taking;
 use work::Work;
 
 /// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.
@@ -55,6 +62,12 @@ pub struct BackendConfig {
     pub me: NodeId,
     /// This life's number.
     pub incarnation: Incarnation,
+    /// Who has which keys, and who is to.
+    pub shares: Shares,
+    /// How partitions are given away.
+    pub giving: GivingConfig,
+    /// How a key is hashed for routing.
+    pub hash_of: fn(&[u8]) -> KeyHash,
     /// Who may cache its keys. The same in every life, or a lease has passed in between, unless they change.
     pub caches: Vec<NodeId>,
     /// Cache nodes and gateways change ([`Happened::View`]): one that begins waits for a whole lease, for who had one may be nobody any more.
@@ -90,6 +103,12 @@ pub enum Happened<'e> {
     Written(Box<[u8]>, Result<Written, StoreError>),
     /// The store has written the state.
     StateWritten(Result<Written, StoreError>),
+    /// The store has named keys, under the number that it was asked by.
+    Scanned(ScanNumber, Result<Scanned, StoreError>),
+    /// The store has on disk what it had written when it was asked.
+    Flushed(Result<(), StoreError>),
+    /// What came of partitions that were given away.
+    Committed(Committed),
     /// There are others now.
     View(&'e View),
     /// Time has passed.
@@ -105,6 +124,8 @@ enum ReplyTo {
     Fetch { cache: NodeId, session: SessionId },
     /// A cache node that is to have a key too.
     Second { cache: NodeId, per_s: f32 },
+    /// A backend that the key is given to.
+    Taker { to: NodeId, number: ScanNumber },
 }
 
 /// Numbers about a backend.
@@ -130,6 +151,10 @@ pub struct BackendCounts {
     pub two_phased: u64,
     /// Changes that have waited for a lease to run out.
     pub lease_waits: u64,
+    /// Partitions, some at a time, that were given to others.
+    pub given: u64,
+    /// Requests for keys of others.
+    pub moved: u64,
     /// Messages that mean nothing here.
     pub ignored: u64,
 }
@@ -148,6 +173,11 @@ pub struct Backend {
     /// The last session that each cache node had begun that has gone: none is there twice.
     gone: BTreeMap<NodeId, Opening>,
     hot: HotKeys,
+    giving: Giving,
+    taking: Taking,
+    foreign: Foreign,
+    /// The number of the last scan.
+    last_scan: ScanNumber,
     /// On their way.
     operations: usize,
     /// Bytes of the values in them.
@@ -178,6 +208,9 @@ impl Backend {
         assert!(config.item_len_max <= ITEM_LEN_MAX, "items of {} bytes", config.item_len_max);
         assert!(config.hot.reported <= REPORTED_MAX, "reports of {} keys", config.hot.reported);
         let until = now + config.drift.granter(config.lease);
+        let Shares { map, wanted, .. } = &config.shares;
+        let others = map.backends().iter().chain(wanted.backends()).copied();
+        let others: BTreeSet<NodeId> = others.filter(|other| *other != config.me && config.caches_change).collect();
         // Where cache nodes change it is time alone that tells: who had a lease may be in no view.
         let heard_from = if config.caches_change { &[][..] } else { &config.caches };
         let unheard = heard_from.iter().copied().collect();
@@ -190,6 +223,10 @@ impl Backend {
             caches: config.caches.iter().map(|cache| (*cache, CachePeer::default())).collect(),
             gone: BTreeMap::new(),
             hot: HotKeys::new(&config.hot, now),
+            giving: Giving::beginning(now, config.incarnation, others),
+            taking: Taking::default(),
+            foreign: Foreign::default(),
+            last_scan: ScanNumber::default(),
             operations: 0,
             operations_len: 0,
             replies: Vec::new(),
@@ -206,13 +243,24 @@ impl Backend {
             Happened::Read(key, found) => self.on_read(now, key, found, out),
             Happened::Written(key, written) => self.on_written(now, key, written, out),
             Happened::StateWritten(written) => self.on_state_written(now, written.map(drop), out),
-            Happened::View(view) => self.on_view(view),
+            Happened::Scanned(number, found) => {
+                self.on_scanned_to_clear(now, number, &found, out);
+                self.on_scanned_to_give(now, number, found, out);
+            }
+            Happened::Flushed(flushed) => self.on_taken_flushed(flushed.is_ok()),
+            Happened::Committed(committed) => self.on_committed(now, committed),
+            Happened::View(view) => self.on_view(now, view),
             Happened::Tick => {}
         }
         self.go_on_starting(now, out);
         self.go_on_with_state(now, out);
         self.end_lapsed(now, out);
         self.forget_who_has_gone(now, out);
+        self.go_on_giving(now, out);
+        // What is taken waits for what is clear, and has more cleared.
+        self.go_on_clearing(now, out);
+        self.go_on_taking(now, out);
+        self.go_on_clearing(now, out);
         self.report(now);
         self.emit(now, out);
     }
@@ -221,27 +269,86 @@ impl Backend {
         match message {
             Message::Join { opening } => self.on_join(from, opening, out),
             Message::Request(ask) => self.on_request(now, from, &ask, out),
-            Message::Flush(asker) => self.on_flush(&asker, out),
+            Message::Flush { asker, revision } => self.on_flush(now, &asker, revision, out),
+            Message::Open { opening, at, .. } if self.is_backend(from) => {
+                self.on_giver_open(now, from, opening, at, out);
+            }
+            Message::AskLease { session, at } if self.is_backend(from) => {
+                self.on_giver_asks_lease(now, from, session, at, out);
+            }
             Message::Open { opening, at, in_charge } => self.on_open(now, from, opening, at, in_charge, out),
             Message::AskLease { session, at } => self.on_ask_lease(now, from, session, at, out),
             Message::Voided { incarnation, up_to } => self.on_voided(now, from, incarnation, up_to, out),
-            Message::Told { session, ack, seq, body } => {
-                let frame = guira_cluster::Frame { ack, seq, body };
-                self.on_told(now, from, session, frame, out);
+            Message::Given { session, ack, seq, body } => {
+                self.on_giver_told(now, from, session, guira_cluster::Frame { ack, seq, body }, out);
             }
+            Message::Told { session, ack, seq, body } if self.is_backend(from) => {
+                let open = self.taker(from).and_then(|taker| taker.valid(now)).filter(|open| open.id == session);
+                if let Some(open) = open {
+                    let body = open.link.hear(now, guira_cluster::Frame { ack, seq, body });
+                    self.on_taker_told(now, from, session, body, out);
+                }
+            }
+            Message::Told { session, ack, seq, body } => {
+                self.on_told(now, from, session, guira_cluster::Frame { ack, seq, body }, out);
+            }
+            Message::Opened { session, at, lease } => {
+                let turn = self.taker(from).map(|taker| taker.on_opened(now, session, at, lease));
+                self.on_taker_turn(now, from, turn);
+            }
+            Message::Lease { session, at, lease } => {
+                if let Some(taker) = self.taker(from) {
+                    taker.on_lease(now, session, at, lease);
+                }
+            }
+            Message::Gone { session } => {
+                let turn = self.taker(from).map(|taker| taker.on_gone(now, session));
+                self.on_taker_turn(now, from, turn);
+            }
+            Message::Void { incarnation, up_to } => {
+                let turn = self.taker(from).map(|taker| taker.on_void(now, incarnation, up_to, out));
+                self.on_taker_turn(now, from, turn);
+            }
+            Message::Release { up_to, revision } => self.on_release(from, up_to, revision, out),
+            Message::Released { up_to } => self.on_released(from, up_to),
             Message::Joined { .. }
             | Message::Probe(_)
             | Message::Absent { .. }
             | Message::Reply { .. }
-            | Message::Gone { .. }
-            | Message::Opened { .. }
-            | Message::Lease { .. }
-            | Message::Void { .. } => self.counts.ignored += 1,
+            | Message::Moved { .. } => self.counts.ignored += 1,
         }
     }
 
+    fn is_backend(&self, node: NodeId) -> bool {
+        let Shares { map, wanted, .. } = &self.config.shares;
+        [map, wanted].iter().any(|map| map.backends().binary_search(&node).is_ok())
+    }
+
+    /// Whether a key is this backend's, and requests for it are let in.
+    fn owns(&self, key: &[u8]) -> bool {
+        self.config.shares.map.owner_of((self.config.hash_of)(key)) == self.config.me
+    }
+
+    /// Whether a key is being given away, and nothing new is let in for it.
+    fn is_sealed(&self, key: &[u8]) -> bool {
+        let is_open = self.giving.is_idle() || self.config.mutant == Some(Mutant::MoveGate);
+        !is_open && self.giving.is_sealed(PartitionId::of((self.config.hash_of)(key)))
+    }
+
+    /// Whether cache nodes may be given a key.
+    fn may_be_cached(&self, key: &[u8]) -> bool {
+        let partition = PartitionId::of((self.config.hash_of)(key));
+        let Shares { map, .. } = &self.config.shares;
+        map.owner(partition) == self.config.me && !self.giving.is_uncached(partition)
+    }
+
     /// Cache nodes and gateways have come or gone. Who has gone is given no lease any more, and is waited for until those that it had are over (R2).
-    fn on_view(&mut self, view: &View) {
+    fn on_view(&mut self, now: Moment, view: &View) {
+        if view.shares.revision >= self.config.shares.revision {
+            self.config.shares.clone_from(&view.shares);
+            self.see_taken();
+            self.see_given(now);
+        }
         self.config.caches.clone_from(&view.caches);
         self.config.gateways.clone_from(&view.gateways);
         let gone = self.clients.iter_mut().filter(|(gateway, _)| !view.gateways.contains(gateway));
@@ -292,7 +399,9 @@ impl Backend {
             ask_at.map(|at| at.min(start.until)).or(until)
         });
         let caches = self.caches.values().filter_map(|peer| peer.wake_at());
-        [starting, Some(self.hot.wake_at()), self.state_work.wake_at()].into_iter().flatten().chain(caches).min()
+        let moves = [self.giving.wake_at(), self.taking.wake_at(), self.foreign.wake_at(), self.next_giving_at()];
+        let all = [starting, Some(self.hot.wake_at()), self.state_work.wake_at()].into_iter().chain(moves);
+        all.flatten().chain(caches).min()
     }
 
     /// Numbers.
@@ -303,6 +412,16 @@ impl Backend {
     /// Reads of late, a second.
     pub fn load(&self, now: Moment) -> f64 {
         self.hot.load(now)
+    }
+
+    /// Partitions that it has.
+    pub fn partitions(&self) -> usize {
+        self.config.shares.map.partitions_of(self.config.me).count()
+    }
+
+    /// Partitions that it is to have.
+    pub fn partitions_wanted(&self) -> usize {
+        self.config.shares.wanted.partitions_of(self.config.me).count()
     }
 
     /// Operations that are on their way.

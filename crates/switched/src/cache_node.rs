@@ -166,8 +166,8 @@ impl CacheNode {
     pub fn new(config: CacheConfig, now: Moment) -> Self {
         let opening = Opening::first_of(config.incarnation);
         let initiator = |peer| Initiator::new(peer, opening, config.drift, config.mutant);
-        let backends = config.partitions.backends();
-        let charge: BTreeSet<NodeId> = config.charge.iter().copied().filter(|it| backends.contains(it)).collect();
+        let charge: BTreeSet<NodeId> = config.charge.iter().copied().collect();
+        let backends: BTreeSet<NodeId> = config.partitions.backends().iter().chain(&charge).copied().collect();
         let source = |backend: &NodeId| (*backend, initiator(*backend).in_charge(charge.contains(backend)));
         Self {
             sources: backends.iter().map(source).collect(),
@@ -204,11 +204,20 @@ impl CacheNode {
     /// Cache nodes have come or gone. Whether this is one of them backends say by their leases.
     fn on_view(&mut self, now: Moment, view: &View) {
         self.config.exchanges_per_s = view.exchanges_per_s;
+        self.config.partitions = Arc::clone(&view.shares.map);
+        view.shares.map.backends().iter().for_each(|backend| self.know(*backend));
         if view.homes.is_empty() {
             // The controller says nothing of it.
             let its = view.cache_of.iter().filter(|(_, cache)| **cache == self.config.me);
             self.take_charge(now, its.map(|(backend, _)| *backend).collect());
         }
+    }
+
+    /// This is a backend.
+    fn know(&mut self, backend: NodeId) {
+        let CacheConfig { incarnation, drift, mutant, .. } = self.config;
+        let initiator = || Initiator::new(backend, Opening::first_of(incarnation), drift, mutant);
+        self.sources.entry(backend).or_insert_with(initiator);
     }
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {

@@ -18,16 +18,15 @@ mod pending;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Key, Moment, Operation, Span};
-use guira_routing::{Choices, KeyHash, NodeId, PartitionMap, RouteTable, RuleSink};
+use guira_routing::{Choices, KeyHash, NodeId, RouteTable, RuleSink};
 use serde::Serialize;
 
 use crate::{
-    AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said, View,
+    AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said, Shares, View,
     initiator::{Initiator, Turn},
 };
 use awaited::Awaited;
@@ -42,7 +41,7 @@ pub struct GatewayConfig {
     /// This life's number.
     pub incarnation: Incarnation,
     /// Who has which keys.
-    pub partitions: Arc<PartitionMap>,
+    pub shares: Shares,
     /// How a key is hashed for routing.
     pub hash_of: fn(&[u8]) -> KeyHash,
     /// Who makes rules.
@@ -109,6 +108,8 @@ pub struct GatewayCounts {
     pub late: u64,
     /// Operations refused because too many were under way.
     pub refused: u64,
+    /// Operations that were asked of another backend, since the first did not have the key any more.
+    pub moved: u64,
     /// Messages that mean nothing here, late answers among them.
     pub ignored: u64,
 }
@@ -156,7 +157,7 @@ impl Gateway {
     pub fn new(config: GatewayConfig) -> Self {
         assert!(config.pending_max <= PENDING_MAX, "{} operations under way", config.pending_max);
         let opening = Opening::first_of(config.incarnation);
-        let upstreams = config.partitions.backends().iter().map(|backend| (*backend, Upstream::new(opening))).collect();
+        let upstreams = config.shares.map.backends().iter().map(|backend| (*backend, Upstream::new(opening))).collect();
         Self {
             routes: RouteTable::new(config.routes_max, config.seed),
             controller: Initiator::new(config.controller, opening, config.drift, None),
@@ -178,13 +179,20 @@ impl Gateway {
             Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
             Happened::Flush(id) => self.on_flush(now, id, out),
             Happened::Message(from, message) => self.on_message(now, from, message, out),
-            Happened::View(view) => self.on_view(now, view),
+            Happened::View(view) => self.on_view(now, view, out),
             Happened::Tick => self.on_tick(now, out),
         }
     }
 
     /// Cache nodes have come or gone. One that has gone is silent, until the controller takes its rules away.
-    fn on_view(&mut self, now: Moment, view: &View) {
+    fn on_view(&mut self, now: Moment, view: &View, out: &mut Outbox) {
+        if view.shares.revision >= self.config.shares.revision {
+            self.config.shares.clone_from(&view.shares);
+        }
+        let opening = Opening::first_of(self.config.incarnation);
+        for backend in self.config.shares.map.backends() {
+            self.upstreams.entry(*backend).or_insert_with(|| Upstream::new(opening));
+        }
         self.config.cache_of.clone_from(&view.cache_of);
         self.suspects.retain(|cache, _| view.caches.contains(cache));
         if self.routes.len_max() != view.budget.table_len_max {
@@ -192,11 +200,18 @@ impl Gateway {
             // There may have been no room for some rules: all come again.
             let _ = self.controller.end(now);
         }
+        // Who was asked before is not waited for any longer.
+        let unsent = self.pending.iter().filter(|(_, pending)| !pending.is_sent).map(|(number, _)| *number);
+        for number in unsent.collect::<BTreeSet<_>>() {
+            if let Some(number) = self.goes_elsewhere(number) {
+                self.send(now, number, out);
+            }
+        }
     }
 
     fn on_ask(&mut self, now: Moment, id: AskId, key: Key<'_>, operation: &Operation<'_>, out: &mut Outbox) {
         let hash = (self.config.hash_of)(key.as_bytes());
-        let backend = self.config.partitions.owner_of(hash);
+        let backend = self.config.shares.map.owner_of(hash);
         let only_reads = operation.only_reads();
         if key.as_bytes().len() + operation.value_len() > self.config.item_len_max {
             out.answers.push((id, Reply::Answer(Answer::TooLarge, None)));
@@ -226,10 +241,10 @@ impl Gateway {
 
     /// All items that are there now are to be gone, at every backend.
     fn on_flush(&mut self, now: Moment, id: AskId, out: &mut Outbox) {
-        let backends: Vec<NodeId> = self.upstreams.keys().copied().collect();
-        self.flushes.insert(id, Flush { left: backends.len(), ..Flush::default() });
-        for backend in backends {
-            self.begin(now, id, backend, What::Flush, false, None, out);
+        let Shares { map, revision, .. } = self.config.shares.clone();
+        self.flushes.insert(id, Flush { left: map.backends().len(), ..Flush::default() });
+        for backend in map.backends() {
+            self.begin(now, id, *backend, What::Flush { revision }, false, None, out);
         }
     }
 
@@ -335,24 +350,19 @@ impl Gateway {
         }
         pending.resend_after = pending.resend_after.times(2).min(RESEND_AFTER_MAX);
         self.counts.resent += u64::from(pending.is_sent);
+        let number = self.goes_elsewhere(number).unwrap_or(number);
         self.send(now, number, out);
     }
 
     /// A request is over.
     fn finish(&mut self, number: Number, reply: Reply, out: &mut Outbox) {
-        let Some(pending) = self.pending.remove(&number) else { return };
-        self.timers.remove(&(pending.look_at, number));
-        pending.cache.into_iter().for_each(|cache| self.awaited.remove(cache));
-        if let Some(upstream) = self.upstreams.get_mut(&pending.backend) {
-            upstream.open.remove(&number);
-            upstream.open_len -= pending.what.value_len();
-        }
+        let Some(pending) = self.take(number) else { return };
         self.settle(pending.ask, &pending.what, reply, out);
     }
 
     /// Answers who has asked: for a flush, once all backends have.
     fn settle(&mut self, ask: AskId, what: &What, reply: Reply, out: &mut Outbox) {
-        let What::Flush = what else {
+        let What::Flush { .. } = what else {
             out.answers.push((ask, reply));
             return;
         };
@@ -383,6 +393,7 @@ impl Gateway {
                 self.on_reply(now, from, session, number, said, out);
             }
             Message::Absent { session, number } => self.on_absent(now, from, session, number, out),
+            Message::Moved { session, number } => self.on_moved(now, from, session, number, out),
             Message::Joined { session } => self.on_joined(now, from, session, out),
             Message::Void { incarnation, up_to } if is_controller => {
                 // Nothing is served by its rules.
@@ -453,6 +464,68 @@ impl Gateway {
             self.awaited.remove(from);
             self.send(now, number, out);
         }
+    }
+
+    /// A backend does not have what it was asked for, and has done nothing. Who has it is asked, under another number.
+    fn on_moved(&mut self, now: Moment, from: NodeId, session: SessionId, number: Number, out: &mut Outbox) {
+        let is_there = self.pending.get(&number).is_some_and(|pending| pending.is_sent && pending.backend == from);
+        if !is_there || self.upstreams.get(&from).and_then(Upstream::session) != Some(session) {
+            self.counts.ignored += 1;
+            return;
+        }
+        self.counts.moved += 1;
+        let Some(mut pending) = self.take(number) else { return };
+        (pending.is_sent, pending.sent_at, pending.cache) = (false, None, None);
+        let number = self.put(pending);
+        match self.goes_elsewhere(number) {
+            Some(number) => self.send(now, number, out),
+            // The map has not come here yet.
+            None => self.look_again(now, number),
+        }
+    }
+
+    /// Takes a request out.
+    fn take(&mut self, number: Number) -> Option<Pending> {
+        let pending = self.pending.remove(&number)?;
+        self.timers.remove(&(pending.look_at, number));
+        pending.cache.into_iter().for_each(|cache| self.awaited.remove(cache));
+        if let Some(upstream) = self.upstreams.get_mut(&pending.backend) {
+            upstream.open.remove(&number);
+            upstream.open_len -= pending.what.value_len();
+        }
+        Some(pending)
+    }
+
+    /// Puts a request in, under a number above all that its backend was asked under.
+    fn put(&mut self, pending: Pending) -> Number {
+        self.last_number = Number(self.last_number.0 + 1);
+        let number = self.last_number;
+        if let Some(upstream) = self.upstreams.get_mut(&pending.backend) {
+            upstream.open.insert(number);
+            upstream.open_len += pending.what.value_len();
+        }
+        self.timers.insert((pending.look_at, number));
+        self.pending.insert(number, pending);
+        number
+    }
+
+    /// Has a request that was not sent go to who has its key by now; its number then, if that is another than before.
+    fn goes_elsewhere(&mut self, number: Number) -> Option<Number> {
+        let pending = self.pending.get(&number).filter(|pending| !pending.is_sent)?;
+        let What::Operation { hash, .. } = &pending.what else { return None };
+        let owner = self.config.shares.map.owner_of(*hash);
+        if owner == pending.backend {
+            return None;
+        }
+        let pending = self.take(number)?;
+        Some(self.put(Pending { backend: owner, ..pending }))
+    }
+
+    fn look_again(&mut self, now: Moment, number: Number) {
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        self.timers.remove(&(pending.look_at, number));
+        pending.look_at = (now + pending.resend_after).min(pending.answer_until);
+        self.timers.insert((pending.look_at, number));
     }
 
     fn on_joined(&mut self, now: Moment, backend: NodeId, session: SessionId, out: &mut Outbox) {

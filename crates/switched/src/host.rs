@@ -32,7 +32,7 @@ use guira_routing::NodeId;
 
 use crate::{Message, Outbox, View};
 
-pub use backend::{BackendHost, BackendMachine, BackendStatus, Completed};
+pub use backend::{BackendHost, BackendMachine, BackendStatus, BackendTold, Completed};
 pub use cache::{CacheHost, CacheStatus};
 pub use caller::{Caller, CallerBounds};
 pub use controller::{ControllerHost, ControllerStatus, MoveWish};

@@ -8,7 +8,7 @@ use guira_item::{Moment, Span};
 use guira_routing::NodeId;
 use serde::Serialize;
 
-use crate::{Body, Drift, Message, Mutant, Outbox, told};
+use crate::{Body, Drift, Message, Mutant, Outbox, given, told};
 
 /// How long an answer to an opening is waited for.
 const OPEN_AGAIN_AFTER: Span = Span::from_ms(50);
@@ -22,6 +22,8 @@ pub(crate) struct Initiator {
     opening: Opening,
     /// What the other end is told with an opening.
     in_charge: bool,
+    /// This end gives partitions away.
+    gives: bool,
     /// Sessions up to here are void.
     floor: SessionId,
     state: State,
@@ -61,12 +63,22 @@ impl Initiator {
     pub(crate) fn new(peer: NodeId, opening: Opening, drift: Drift, mutant: Option<Mutant>) -> Self {
         let floor = SessionId { incarnation: Incarnation(0), opening: Opening(0) };
         let state = State::Opening { again_at: Moment::default() };
-        Self { peer, drift, opening, in_charge: false, floor, state, mutant }
+        Self { peer, drift, opening, in_charge: false, gives: false, floor, state, mutant }
     }
 
     /// The same, in charge of the other end or not.
     pub(crate) fn in_charge(self, in_charge: bool) -> Self {
         Self { in_charge, ..self }
+    }
+
+    /// The same, giving partitions away.
+    pub(crate) fn giving(self) -> Self {
+        Self { gives: true, ..self }
+    }
+
+    /// The session that is there, or is being begun.
+    pub(crate) fn opening(&self) -> Opening {
+        self.opening
     }
 
     /// The session, if it may be gone by at `now`.
@@ -126,7 +138,7 @@ impl Initiator {
                     open.ask_at = now + open.ask_every;
                     out.send(self.peer, &Message::AskLease { session: open.id, at: now });
                 }
-                open.emit(self.peer, now, out);
+                open.emit(self.peer, self.gives, now, out);
             }
         }
         turn
@@ -197,16 +209,17 @@ impl Initiator {
 
     /// Sends what is to be sent by now.
     pub(crate) fn emit(&mut self, now: Moment, out: &mut Outbox) {
-        let peer = self.peer;
+        let (peer, gives) = (self.peer, self.gives);
         if let State::Open(open) = &mut self.state {
-            open.emit(peer, now, out);
+            open.emit(peer, gives, now, out);
         }
     }
 }
 
 impl Open {
-    fn emit(&mut self, peer: NodeId, now: Moment, out: &mut Outbox) {
+    fn emit(&mut self, peer: NodeId, gives: bool, now: Moment, out: &mut Outbox) {
         let session = self.id;
-        self.link.emit(now, |frame| out.send(peer, &told(session, frame)));
+        let message = if gives { given } else { told };
+        self.link.emit(now, |frame| out.send(peer, &message(session, frame)));
     }
 }

@@ -30,6 +30,7 @@ mod initiator;
 mod message;
 mod mutant;
 mod outbox;
+mod shares;
 mod static_file;
 mod view;
 
@@ -40,7 +41,8 @@ pub use drift::Drift;
 pub use happened::Happened;
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};
 pub use mutant::Mutant;
-pub use outbox::{AskId, Outbox, StoreCall};
+pub use outbox::{AskId, Outbox, Scan, ScanBounds, ScanNumber, Scanned, Scanning, StoreCall};
+pub use shares::{Commit, Committed, Revision, Shares};
 pub use static_file::{Life, Member, ReportsName, Role, SECRET_LEN_MIN, StaticFile, StaticFileError, hash_of};
 pub use view::View;
 
@@ -58,6 +60,12 @@ pub const ITEM_LEN_DEFAULT: usize = 1 << 20;
 const fn values_len_max(least: usize, items: usize, item_len_max: usize) -> usize {
     let some = items * item_len_max;
     if some > least { some } else { least }
+}
+
+/// A frame as a message of who gives partitions away.
+fn given(session: SessionId, frame: Frame<&Body>) -> Message<'static> {
+    let Frame { ack, seq, body } = frame;
+    Message::Given { session, ack, seq, body: body.cloned() }
 }
 
 /// A frame as a message.

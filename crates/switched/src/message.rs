@@ -15,8 +15,10 @@ use std::sync::Arc;
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, Opening, Seq, SessionId, Weigh};
 use guira_item::{Answer, Death, Expiry, Hit, Key, Moment, Operation, Span};
-use guira_routing::{KeyHash, Load, NodeId, RuleUpdate};
+use guira_routing::{KeyHash, Load, NodeId, PartitionId, RuleUpdate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Revision;
 
 /// The number of a request in its gateway's session, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -38,7 +40,12 @@ pub enum Message<'m> {
     /// An operation is asked for.
     Request(#[serde(borrow)] Ask<'m>),
     /// All items that are there now are to be gone.
-    Flush(Asker),
+    Flush {
+        /// Who asks.
+        asker: Asker,
+        /// The number of the map by which all backends are asked.
+        revision: Revision,
+    },
     /// What comes of a request.
     Reply {
         /// The session of the request.
@@ -55,6 +62,13 @@ pub enum Message<'m> {
     Probe(#[serde(borrow)] Ask<'m>),
     /// What was probed for is not to be had here.
     Absent {
+        /// The session of the request.
+        session: SessionId,
+        /// The number of the request.
+        number: Number,
+    },
+    /// The sender does not have what was asked for, or is giving it away, and has done nothing: who has it the map says.
+    Moved {
         /// The session of the request.
         session: SessionId,
         /// The number of the request.
@@ -110,6 +124,29 @@ pub enum Message<'m> {
     Voided {
         /// As it was said.
         incarnation: Incarnation,
+        /// As it was said.
+        up_to: Opening,
+    },
+    /// The same, of who gives partitions away: two backends may give to each other at a time, in sessions of one name.
+    Given {
+        /// Which.
+        session: SessionId,
+        /// All up to this one have been heeded.
+        ack: Seq,
+        /// The number of `body`, 0 with none.
+        seq: Seq,
+        /// What is told, or an acknowledgement alone.
+        body: Option<Body>,
+    },
+    /// Whatever the sender was giving to the receiver, in sessions up to an opening, it gives no more: what of it was given is in the map of that number.
+    Release {
+        /// The opening.
+        up_to: Opening,
+        /// The map's.
+        revision: Revision,
+    },
+    /// It is not waited for any more.
+    Released {
         /// As it was said.
         up_to: Opening,
     },
@@ -235,6 +272,28 @@ pub enum Body {
     Charge(Vec<NodeId>),
     /// Controller to cache node: the load of a cache node, on average.
     MeanLoad(Load),
+    /// Backend to backend: these partitions are to be taken.
+    Begin {
+        /// Which.
+        partitions: Vec<PartitionId>,
+        /// The number of the map by which they are given.
+        revision: Revision,
+    },
+    /// Backend to backend: they may come.
+    Ready,
+    /// Backend to backend: what is there of a key; `None` if nothing is.
+    Record(KeyBytes, Option<ItemCopy>),
+    /// Backend to backend: there is more to come, for which there is to be room.
+    Mark,
+    /// Backend to backend: there is room for more.
+    More,
+    /// Backend to backend: all has come.
+    Seal {
+        /// No item has had a version above this one.
+        last_version: u64,
+    },
+    /// Backend to backend: all is stored.
+    Stored,
 }
 
 /// What is said about an item beside key and value, or about anything in a list, at most.
@@ -245,7 +304,7 @@ impl Weigh for Body {
         match self {
             Self::Report(loaded) => loaded.iter().map(|loaded| loaded.key.0.len() + ABOUT_LEN).sum(),
             Self::Burst(Loaded { key, .. }, item) => key.0.len() + item.value.len() + ABOUT_LEN,
-            Self::Value(key, item) | Self::Update(key, item) => {
+            Self::Value(key, item) | Self::Update(key, item) | Self::Record(key, item) => {
                 key.0.len() + item.as_ref().map_or(0, |item| item.value.len()) + ABOUT_LEN
             }
             Self::Fetch(key) | Self::Drop { key, .. } | Self::Hold(key) | Self::Spread(Loaded { key, .. }) => {
@@ -255,7 +314,14 @@ impl Weigh for Body {
             Self::Routes(updates) => updates.len() * ABOUT_LEN / 3,
             Self::Loads { charge, .. } => ABOUT_LEN + charge.len() * ABOUT_LEN / 8,
             Self::Charge(backends) => ABOUT_LEN + backends.len() * ABOUT_LEN / 16,
-            Self::MeanLoad(_) | Self::InCharge(_) => ABOUT_LEN,
+            Self::Begin { partitions, .. } => ABOUT_LEN + partitions.len() * ABOUT_LEN / 16,
+            Self::MeanLoad(_)
+            | Self::InCharge(_)
+            | Self::Ready
+            | Self::Mark
+            | Self::More
+            | Self::Seal { .. }
+            | Self::Stored => ABOUT_LEN,
         }
     }
 }

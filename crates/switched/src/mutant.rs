@@ -13,6 +13,28 @@ pub enum Mutant {
     R2Begin,
     /// A request that comes again is carried out again.
     R3,
+    /// A request that was answered with "moved" is carried out when it comes again, by who has the partition back.
+    MoveAnswer,
+    /// Partitions are put into the map for a life of their owner that is over.
+    MoveLife,
+    /// They are for a life of their taker that is over.
+    MoveTakerLife,
+    /// Requests for what is being given away are let in until it is another's.
+    MoveGate,
+    /// What is under way when nothing more is let in is not waited for.
+    MoveDrain,
+    /// A partition is given away while cache nodes have items of it.
+    MoveUncache,
+    /// A change believes that cache nodes have heard of it when they have heard of a drop.
+    MoveCount,
+    /// What changes while a partition is copied is not told to its taker.
+    MoveChange,
+    /// What is left of earlier times at a taker stays there.
+    MoveClear,
+    /// A taker gives versions that a giver has given before.
+    MoveVersions,
+    /// A `flush_all` takes place whoever has given what to whom meanwhile.
+    MoveFlush,
     /// Cache nodes are told of a change before the store has it, and it is answered without them.
     R4,
     /// A fetch is answered with what was there before the change that is on its way.
@@ -29,7 +51,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 22] = [
         Self::R1,
         Self::R2,
         Self::R2View,
@@ -41,6 +63,17 @@ impl Mutant {
         Self::R6Lapse,
         Self::R7,
         Self::R8,
+        Self::MoveAnswer,
+        Self::MoveLife,
+        Self::MoveTakerLife,
+        Self::MoveGate,
+        Self::MoveDrain,
+        Self::MoveUncache,
+        Self::MoveCount,
+        Self::MoveChange,
+        Self::MoveClear,
+        Self::MoveVersions,
+        Self::MoveFlush,
     ];
 
     /// Its name.
@@ -57,6 +90,17 @@ impl Mutant {
             Self::R6Lapse => "r6-lapse",
             Self::R7 => "r7",
             Self::R8 => "r8",
+            Self::MoveAnswer => "move-answer",
+            Self::MoveLife => "move-life",
+            Self::MoveTakerLife => "move-taker-life",
+            Self::MoveGate => "move-gate",
+            Self::MoveDrain => "move-drain",
+            Self::MoveUncache => "move-uncache",
+            Self::MoveCount => "move-count",
+            Self::MoveChange => "move-change",
+            Self::MoveClear => "move-clear",
+            Self::MoveVersions => "move-versions",
+            Self::MoveFlush => "move-flush",
         }
     }
 

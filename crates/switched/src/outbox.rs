@@ -2,12 +2,14 @@
 //!
 //! Always true: a driver does what is in it in its order before the next step, and empties it.
 
+use std::collections::BTreeSet;
+
 use guira_chain::Reply;
 use guira_item::store::{StoreState, Write};
-use guira_routing::NodeId;
+use guira_routing::{NodeId, PartitionId};
 use serde::Serialize;
 
-use crate::Message;
+use crate::{Commit, Message};
 
 /// Bytes of memory that are kept for the next step: as much as most steps say.
 const KEPT_LEN_MAX: usize = 1 << 20;
@@ -23,8 +25,100 @@ pub enum StoreCall {
     Read(Box<[u8]>),
     /// Write an item; told by [`Happened::Written`](crate::backend::Happened::Written).
     Write(Box<[u8]>, Write),
+    /// Name the keys of some partitions; told by [`Happened::Scanned`](crate::backend::Happened::Scanned).
+    Scan(Scan),
+    /// Have on disk what is written; told by [`Happened::Flushed`](crate::backend::Happened::Flushed).
+    Flush,
     /// Write the state; told by [`Happened::StateWritten`](crate::backend::Happened::StateWritten).
     State(StoreState),
+}
+
+/// A part of all keys that a store has is to be looked through, in the order of their bytes, for those of some partitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scan {
+    /// Its number.
+    pub number: ScanNumber,
+    /// Of which partitions.
+    pub partitions: BTreeSet<PartitionId>,
+    /// Behind this key; from the first one on without.
+    pub after: Option<Box<[u8]>>,
+    /// Where it ends at the latest.
+    pub bounds: ScanBounds,
+}
+
+/// Tells a backend's scans apart, within its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ScanNumber(pub u64);
+
+/// How much a scan looks through at most, so that others are not kept waiting by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanBounds {
+    /// Keys, of whatever partition: at least 1.
+    pub keys_max: usize,
+    /// Bytes of the items that are named; one always is.
+    pub bytes_max: usize,
+}
+
+impl Default for ScanBounds {
+    /// A few milliseconds; what is named fits into a link several times.
+    fn default() -> Self {
+        Self { keys_max: 4_096, bytes_max: 8 << 20 }
+    }
+}
+
+/// What a scan has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scanned {
+    /// Keys of the partitions, ascending.
+    pub keys: Vec<Box<[u8]>>,
+    /// The last key that was looked at, if there are more.
+    pub more_after: Option<Box<[u8]>>,
+}
+
+/// A scan that is under way. Shared by what drives stores.
+#[derive(Clone, Debug)]
+pub struct Scanning {
+    partitions: BTreeSet<PartitionId>,
+    bounds: ScanBounds,
+    looked_at: usize,
+    bytes: usize,
+    found: Scanned,
+}
+
+impl Scanning {
+    /// Begins one.
+    pub fn new(scan: Scan) -> Self {
+        let Scan { partitions, bounds, .. } = scan;
+        Self { partitions, bounds, looked_at: 0, bytes: 0, found: Scanned::default() }
+    }
+
+    /// Looks at the next key, with bytes of its item; whether it is to go on.
+    pub fn visit(&mut self, partition: PartitionId, key: &[u8], value_len: usize) -> bool {
+        self.looked_at += 1;
+        if self.partitions.contains(&partition) {
+            self.bytes += key.len() + value_len;
+            self.found.keys.push(key.into());
+        }
+        let goes_on = self.looked_at < self.bounds.keys_max && self.bytes < self.bounds.bytes_max;
+        if !goes_on {
+            // Whether there are more is seen by the next one.
+            self.found.more_after = Some(key.into());
+        }
+        goes_on
+    }
+
+    /// What it has found.
+    pub fn end(self) -> Scanned {
+        self.found
+    }
+}
+
+impl Scan {
+    /// The first key that it looks at, or would.
+    pub fn from(&self) -> Vec<u8> {
+        // The first one behind it is longer by a byte of zero.
+        self.after.iter().flat_map(|after| after.iter().copied().chain([0])).collect()
+    }
 }
 
 /// What a step wants done.
@@ -37,6 +131,8 @@ pub struct Outbox {
     pub store: Vec<StoreCall>,
     /// For who has asked a gateway.
     pub answers: Vec<(AskId, Reply)>,
+    /// For the coordinator.
+    pub commit: Option<Commit>,
 }
 
 impl Outbox {
@@ -63,10 +159,67 @@ impl Outbox {
         self.sends.clear();
         self.store.clear();
         self.answers.clear();
+        self.commit = None;
     }
 
     /// Nothing is to be done.
     pub fn is_empty(&self) -> bool {
-        self.sends.is_empty() && self.store.is_empty() && self.answers.is_empty()
+        self.sends.is_empty() && self.store.is_empty() && self.answers.is_empty() && self.commit.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: PartitionId = PartitionId(3);
+
+    /// What scans name of these keys, with their partitions and the bytes of their values, one scan after the other.
+    fn scanned(records: &[(&[u8], PartitionId, usize)], bounds: ScanBounds) -> Vec<Vec<Box<[u8]>>> {
+        let (mut pages, mut after) = (Vec::new(), None);
+        loop {
+            let scan = Scan { number: ScanNumber(1), partitions: BTreeSet::from([OURS]), after, bounds };
+            let from = scan.from();
+            let mut scanning = Scanning::new(scan);
+            for (key, partition, value_len) in records.iter().filter(|(key, ..)| **key >= from[..]) {
+                if !scanning.visit(*partition, key, *value_len) {
+                    break;
+                }
+            }
+            let Scanned { keys, more_after } = scanning.end();
+            pages.push(keys);
+            match more_after {
+                Some(last) => after = Some(last),
+                None => return pages,
+            }
+        }
+    }
+
+    #[test]
+    fn scans_name_each_key_once_and_look_at_so_many_at_a_time() {
+        let theirs = PartitionId(4);
+        let records: [(&[u8], _, _); 6] = [
+            (b"a", OURS, 1),
+            (b"a\0", OURS, 1),
+            (b"a\0\0", theirs, 1),
+            (b"b", OURS, 1),
+            (b"b\xff", theirs, 1),
+            (b"c", OURS, 1),
+        ];
+        let ours: Vec<Box<[u8]>> =
+            records.iter().filter(|(_, its, _)| *its == OURS).map(|(key, ..)| (*key).into()).collect();
+        for keys_max in 1..9 {
+            let pages = scanned(&records, ScanBounds { keys_max, bytes_max: 1 << 20 });
+            assert_eq!(pages.concat(), ours, "{keys_max}");
+            assert_eq!(pages.len(), records.len() / keys_max + 1, "{keys_max}");
+        }
+    }
+
+    #[test]
+    fn scans_name_no_more_than_fits_but_one_key_always() {
+        let records: [(&[u8], _, _); 4] = [(b"a", OURS, 9), (b"b", OURS, 99), (b"c", OURS, 3), (b"d", OURS, 3)];
+        let pages = scanned(&records, ScanBounds { keys_max: 100, bytes_max: 10 });
+        let lens: Vec<usize> = pages.iter().map(Vec::len).collect();
+        assert_eq!(lens, [1, 1, 2]);
     }
 }

@@ -33,6 +33,8 @@
 //! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
 //! a backend's cache node is one.
 
+mod homes;
+
 use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZero, sync::Arc};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
@@ -41,8 +43,8 @@ use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, Rul
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, View,
-    backend::{BackendConfig, HotConfig, Reports},
+    CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, Shares, View,
+    backend::{BackendConfig, GivingConfig, HotConfig, Reports},
     cache_node::CacheConfig,
     controller::ControllerConfig,
     gateway::{GatewayConfig, PENDING_MAX},
@@ -174,6 +176,9 @@ pub enum Role {
         /// Requests a second that it takes, at most: for experiments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_limit: Option<NonZero<u32>>,
+        /// It is to give away all that it has, where members come and go.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        leaving: bool,
     },
     /// Speaks with clients.
     Gateway {
@@ -230,6 +235,10 @@ pub enum StaticFileError {
     Nowhere(u16),
     /// What has the keys cannot share them.
     Partitions(PartitionError),
+    /// All backends are to give away what they have.
+    AllLeave,
+    /// A backend is to give away what it has, where none may.
+    Leaves(u16),
     /// The cache node of a backend is none.
     NoCache {
         /// The backend.
@@ -252,6 +261,8 @@ impl fmt::Display for StaticFileError {
                 write!(f, "member {id}: its address has to be the one, with its port, that its datagrams come from")
             }
             Self::Partitions(error) => write!(f, "backends: {error}"),
+            Self::AllLeave => f.write_str("all backends are leaving: one at least has to stay"),
+            Self::Leaves(id) => write!(f, "member {id}: leaving is for clusters in etcd (guira cluster remove)"),
             Self::NoCache { backend, cache } => write!(f, "member {backend}: its cache, {cache}, is no cache node"),
         }
     }
@@ -288,14 +299,18 @@ pub struct Life {
 }
 
 impl StaticFile {
-    /// Reads one.
+    /// Reads one that somebody has written: no backend is leaving.
     ///
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse(text: &str) -> Result<Self, StaticFileError> {
         let file: Self = read(text)?;
         file.check()?;
-        Ok(file)
+        let leaves = |member: &&Member| matches!(member.role, Role::Backend { leaving: true, .. });
+        match file.members.iter().find(leaves) {
+            Some(member) => Err(StaticFileError::Leaves(member.id)),
+            None => Ok(file),
+        }
     }
 
     /// Reads one that was printed without its secret.
@@ -356,6 +371,9 @@ impl StaticFile {
         }
         self.members()?;
         self.partitions()?;
+        if self.staying().is_empty() {
+            return Err(StaticFileError::AllLeave);
+        }
         let caches = self.caches();
         for Member { id, role, .. } in &self.members {
             if let Role::Backend { cache: Some(cache), .. } = role
@@ -382,6 +400,11 @@ impl StaticFile {
     /// The backends, by number.
     pub fn backends(&self) -> Vec<NodeId> {
         self.of(|role| matches!(role, Role::Backend { .. }))
+    }
+
+    /// The backends that are not to give away what they have, by number.
+    pub fn staying(&self) -> Vec<NodeId> {
+        self.of(|role| matches!(role, Role::Backend { leaving: false, .. }))
     }
 
     /// The gateways, by number.
@@ -416,7 +439,7 @@ impl StaticFile {
             .map_err(StaticFileError::Members)
     }
 
-    /// Who has which keys.
+    /// Who has which keys, where that never changes, or has not yet.
     ///
     /// # Errors
     /// [`StaticFileError::Partitions`].
@@ -424,36 +447,20 @@ impl StaticFile {
         PartitionMap::over(&self.backends()).map_err(StaticFileError::Partitions)
     }
 
-    /// Gives each backend a cache node that is there, so that all have as many of them, and as few backends as can be another one than they had; none, if
-    /// there is none.
-    pub fn spread_homes(&mut self) {
-        let caches = self.caches();
-        let home = |member| match member {
-            &mut Member { role: Role::Backend { ref mut cache, .. }, .. } => Some(cache),
-            _ => None,
-        };
-        let mut homes: Vec<&mut Option<u16>> = self.members.iter_mut().filter_map(home).collect();
-        let had = |cache: u16, homes: &[&mut Option<u16>]| homes.iter().filter(|home| ***home == Some(cache)).count();
-        let mut room: Vec<(u16, usize)> = caches.iter().map(|NodeId(cache)| (*cache, had(*cache, &homes))).collect();
-        // What is over a whole number stays with who has it.
-        room.sort_by_key(|(cache, had)| (std::cmp::Reverse(*had), *cache));
-        let (each, over) = (homes.len() / caches.len().max(1), homes.len() % caches.len().max(1));
-        for (at, (_, room)) in room.iter_mut().enumerate() {
-            *room = each + usize::from(at < over);
-        }
-        let mut take = |wanted: Option<u16>| {
-            let place = room.iter_mut().find(|(cache, room)| *room > 0 && wanted.is_none_or(|wanted| wanted == *cache));
-            place.map(|(cache, room)| {
-                *room -= 1;
-                *cache
-            })
-        };
-        for home in &mut homes {
-            **home = home.and_then(|cache| take(Some(cache)));
-        }
-        for home in homes {
-            *home = home.or_else(|| take(None));
-        }
+    /// Who is to have which keys: those who stay.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Partitions`].
+    pub fn wanted(&self) -> Result<PartitionMap, StaticFileError> {
+        PartitionMap::over(&self.staying()).map_err(StaticFileError::Partitions)
+    }
+
+    /// Who has which keys, and is to have them, where that never changes.
+    ///
+    /// # Errors
+    /// [`StaticFileError::Partitions`].
+    pub fn shares(&self) -> Result<Shares, StaticFileError> {
+        self.partitions().map(|map| Shares::fixed(map.into()))
     }
 
     /// What members know each other by.
@@ -485,10 +492,11 @@ impl StaticFile {
     }
 
     /// Who there is, for members that are running.
-    pub fn view(&self) -> View {
+    pub fn view(&self, shares: Shares) -> View {
         View {
             caches: self.caches(),
             gateways: self.gateways(),
+            shares,
             cache_of: self.cache_of(),
             homes: self.homes(),
             budget: self.budget(),
@@ -523,7 +531,7 @@ impl StaticFile {
     }
 
     /// What a cache node is.
-    pub fn cache_config(&self, me: NodeId, partitions: &Arc<PartitionMap>, life: Life) -> CacheConfig {
+    pub fn cache_config(&self, me: NodeId, shares: &Shares, life: Life) -> CacheConfig {
         let hot = self.hot(life.seed);
         let is_mine = |role: &Role| matches!(role, Role::Backend { cache: Some(cache), .. } if *cache == me.0);
         CacheConfig {
@@ -531,7 +539,7 @@ impl StaticFile {
             incarnation: life.incarnation,
             charge: self.of(is_mine),
             controller: self.controller(),
-            partitions: Arc::clone(partitions),
+            partitions: Arc::clone(&shares.map),
             hash_of,
             items_max: self.items_max,
             bytes_max: self.cache_megabytes << 20,
@@ -547,10 +555,13 @@ impl StaticFile {
     }
 
     /// What a backend is.
-    pub fn backend_config(&self, me: NodeId, life: Life) -> BackendConfig {
+    pub fn backend_config(&self, me: NodeId, shares: &Shares, life: Life) -> BackendConfig {
         BackendConfig {
             me,
             incarnation: life.incarnation,
+            shares: shares.clone(),
+            giving: GivingConfig::default(),
+            hash_of,
             caches: self.caches(),
             caches_change: false,
             gateways: self.gateways(),
@@ -575,7 +586,7 @@ impl StaticFile {
     }
 
     /// What a gateway is.
-    pub fn gateway_config(&self, me: NodeId, partitions: &Arc<PartitionMap>, life: Life) -> GatewayConfig {
+    pub fn gateway_config(&self, me: NodeId, shares: &Shares, life: Life) -> GatewayConfig {
         let cache_mode = match self.member(me).map(|member| &member.role) {
             Some(Role::Gateway { cache_mode, .. }) => *cache_mode,
             _ => CacheMode::default(),
@@ -583,7 +594,7 @@ impl StaticFile {
         GatewayConfig {
             me,
             incarnation: life.incarnation,
-            partitions: Arc::clone(partitions),
+            shares: shares.clone(),
             hash_of,
             controller: self.controller(),
             routes_max: self.budget().table_len_max,
@@ -638,90 +649,5 @@ impl Role {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SMALL: &str = r#"
-        secret = "0123456789abcdef"
-        [[member]]
-        id = 1
-        role = "controller"
-        address = "127.0.0.1:7001"
-        [[member]]
-        id = 100
-        role = "cache"
-        address = "127.0.0.1:7002"
-        [[member]]
-        id = 1000
-        role = "backend"
-        address = "127.0.0.1:7003"
-        cache = 100
-        [[member]]
-        id = 10000
-        role = "gateway"
-        address = "127.0.0.1:7004"
-        listen = "127.0.0.1:11211"
-    "#;
-
-    #[test]
-    fn what_is_printed_is_read_again() {
-        let file = StaticFile::parse(SMALL).expect("a cluster");
-        assert_eq!(StaticFile::parse(&file.print().expect("it can be written")), Ok(file.clone()));
-        let printed = file.print_without_secret().expect("it can be written");
-        assert!(!printed.contains(&file.secret));
-        assert_eq!(StaticFile::parse(&printed), Err(StaticFileError::Secret));
-        assert_eq!(StaticFile::parse_with_secret(&printed, file.secret.clone()), Ok(file.clone()));
-        assert_eq!((file.controller(), file.caches()), (NodeId(1), vec![NodeId(100)]));
-        assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
-        assert_eq!(file.members().map(|members| members.epoch()), Ok(EPOCH));
-    }
-
-    /// The cache nodes of backends, with those that there are.
-    fn spread(caches: &[u16], homes: &[Option<u16>]) -> Vec<Option<u16>> {
-        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let cache = |id: &u16| Member { id: *id, address, role: Role::Cache };
-        let backend = |(id, cache): (u16, &Option<u16>)| {
-            let role = Role::Backend { cache: *cache, store: memory(), store_limit: None, request_limit: None };
-            Member { id, address, role }
-        };
-        let members = caches.iter().map(cache).chain((1_000..).zip(homes).map(backend)).collect();
-        let mut file = StaticFile { members, ..StaticFile::default() };
-        file.spread_homes();
-        let of = |member: &Member| if let Role::Backend { cache, .. } = member.role { Some(cache) } else { None };
-        file.members.iter().filter_map(of).collect()
-    }
-
-    #[test]
-    fn homes_are_spread_and_few_change() {
-        let [a, b, c] = [1, 2, 3].map(Some);
-        assert_eq!(spread(&[1, 2], &[a, b, a, b, a]), [a, b, a, b, a]);
-        assert_eq!(spread(&[1, 2, 3], &[a, b, a, b, a, b]), [a, b, a, b, c, c]);
-        assert_eq!(spread(&[1, 2, 3], &[b, b, b, b, a]), [b, b, a, c, a]);
-        assert_eq!(spread(&[2], &[a, b, a, None]), [b; 4]);
-        assert_eq!(spread(&[1, 2], &[None; 3]), [a, a, b]);
-        assert_eq!(spread(&[], &[a, b, None]), [None; 3]);
-    }
-
-    #[test]
-    fn what_is_no_cluster_is_said_in_a_line() {
-        let told = |text: &str| StaticFile::parse(text).expect_err(text).to_string();
-        let without = |from: &str, to: &str| SMALL.replace(from, to);
-        for (text, says) in [
-            (without("0123456789abcdef", "short"), "secret: at least 16 bytes, such as of `openssl rand -hex 16`"),
-            (without("id = 100\n", "id = 1000\n"), "members:"),
-            (without("127.0.0.1:7002", "127.0.0.1:7001"), "members:"),
-            (without("127.0.0.1:7002", "0.0.0.0:7002"), "member 100: its address has to be"),
-            (without("cache = 100", "cache = 7"), "member 1000: its cache, 7, is no cache node"),
-            (without("\"controller\"", "\"cache\""), "0 members are the controller: one has to be"),
-            (without("role = \"gateway\"", "role = \"nothing\""), "line "),
-            (format!("lease_ms = 5\n{SMALL}"), "lease_ms: from 100 to 60000"),
-            (format!("item_len_max = 16777217\n{SMALL}"), "item_len_max: from 1024 to 16777216"),
-            (format!("lease = 5\n{SMALL}"), "line "),
-            (without("cache = 100", "cash = 100"), "line "),
-            ("secret = \"0123456789abcdef\"".into(), "0 members are the controller: one has to be"),
-        ] {
-            let line = told(&text);
-            assert!(line.starts_with(says), "{line}");
-        }
-    }
-}
+#[path = "static_file/static_file_tests.rs"]
+mod tests;

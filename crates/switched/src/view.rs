@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use guira_routing::{NodeId, RuleBudget};
 
+use crate::Shares;
+
 /// Who is there, as of an epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
@@ -14,6 +16,8 @@ pub struct View {
     pub caches: Vec<NodeId>,
     /// The gateways, by number.
     pub gateways: Vec<NodeId>,
+    /// Who has which keys, and who is to.
+    pub shares: Shares,
     /// The cache nodes of backends that have one.
     pub cache_of: BTreeMap<NodeId, NodeId>,
     /// The same, where a backend's cache node may change: see [`ControllerConfig::homes`](crate::controller::ControllerConfig::homes).

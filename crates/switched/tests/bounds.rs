@@ -42,7 +42,13 @@ impl Setting {
                 member(NodeId(1), Role::Controller),
                 member(
                     BACKEND,
-                    Role::Backend { cache: None, store: "memory".into(), store_limit: None, request_limit: None },
+                    Role::Backend {
+                        cache: None,
+                        store: "memory".into(),
+                        store_limit: None,
+                        request_limit: None,
+                        leaving: false,
+                    },
                 ),
                 member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() }),
             ],
@@ -50,7 +56,11 @@ impl Setting {
         };
         file.check().expect("it is a cluster");
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
-        let mut config = file.backend_config(BACKEND, Life { incarnation: SESSION.incarnation, clock, seed: 1 });
+        let mut config = file.backend_config(
+            BACKEND,
+            &file.shares().expect("it has a backend"),
+            Life { incarnation: SESSION.incarnation, clock, seed: 1 },
+        );
         change(&mut config);
         let backend = Backend::new(config, StoreState::default(), now);
         let mut setting =
@@ -92,6 +102,7 @@ impl Setting {
                         Happened::Written(key, Ok(Written::All))
                     }
                     StoreCall::State(_) => Happened::StateWritten(Ok(Written::All)),
+                    StoreCall::Scan(_) | StoreCall::Flush => panic!("nothing moves here: {call:?}"),
                 };
                 self.step(happened);
             }

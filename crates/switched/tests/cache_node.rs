@@ -1,6 +1,6 @@
 //! A cache node, its one backend and its controller: what it does not fetch again and again, and what it hands over to another.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use guira_cluster::{Incarnation, NodeClock, Seq, SessionId};
 use guira_item::{Expiry, Moment, Span};
@@ -28,13 +28,18 @@ impl Setting {
     fn new() -> Self {
         let now = Moment::from_ns(1_000_000_000);
         let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
-        let backend =
-            Role::Backend { cache: Some(CACHE.0), store: "memory".into(), store_limit: None, request_limit: None };
+        let backend = Role::Backend {
+            cache: Some(CACHE.0),
+            store: "memory".into(),
+            store_limit: None,
+            request_limit: None,
+            leaving: false,
+        };
         let members = vec![member(CONTROLLER, Role::Controller), member(CACHE, Role::Cache), member(BACKEND, backend)];
         let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
-        let partitions = Arc::new(file.partitions().expect("it has a backend"));
+        let shares = file.shares().expect("it has a backend");
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
-        let mut config = file.cache_config(CACHE, &partitions, Life { incarnation: Incarnation(7), clock, seed: 1 });
+        let mut config = file.cache_config(CACHE, &shares, Life { incarnation: Incarnation(7), clock, seed: 1 });
         (config.bytes_max, config.segment) = (1_000, Span::from_ms(100));
         let (mut cache, mut out) = (CacheNode::new(config, now), Outbox::default());
         cache.step(now, Happened::Tick, &mut out);

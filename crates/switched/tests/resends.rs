@@ -1,6 +1,6 @@
 //! When a gateway asks again: a long request is not sent a second time while what stands in front of it may still be on its way.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use guira_cluster::{Incarnation, NodeClock, SessionId};
 use guira_item::{Expiry, Get, Key, Moment, Operation, Span, Store, StoreMode};
@@ -25,16 +25,22 @@ fn gateway(now: Moment) -> Gateway {
             member(NodeId(1), Role::Controller),
             member(
                 BACKEND,
-                Role::Backend { cache: None, store: "memory".into(), store_limit: None, request_limit: None },
+                Role::Backend {
+                    cache: None,
+                    store: "memory".into(),
+                    store_limit: None,
+                    request_limit: None,
+                    leaving: false,
+                },
             ),
             member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() }),
         ],
         ..StaticFile::default()
     };
     file.check().expect("it is a cluster");
-    let partitions = Arc::new(file.partitions().expect("it has a backend"));
+    let shares = file.shares().expect("it has a backend");
     let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
-    Gateway::new(file.gateway_config(GATEWAY, &partitions, Life { incarnation: Incarnation(7), clock, seed: 1 }))
+    Gateway::new(file.gateway_config(GATEWAY, &shares, Life { incarnation: Incarnation(7), clock, seed: 1 }))
 }
 
 #[test]

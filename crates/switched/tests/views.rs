@@ -25,7 +25,13 @@ fn file(members: &[NodeId]) -> StaticFile {
     let role = |node: &NodeId| match *node {
         CONTROLLER => Role::Controller,
         CACHE => Role::Cache,
-        BACKEND => Role::Backend { cache: None, store: "memory".into(), store_limit: None, request_limit: None },
+        BACKEND => Role::Backend {
+            cache: None,
+            store: "memory".into(),
+            store_limit: None,
+            request_limit: None,
+            leaving: false,
+        },
         _ => Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() },
     };
     let member = |node: &NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: role(node) };
@@ -47,7 +53,7 @@ impl Setting {
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
         let all = file(&[CONTROLLER, CACHE, BACKEND, GATEWAYS[0], GATEWAYS[1]]);
         let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
-        let mut config = all.backend_config(BACKEND, life);
+        let mut config = all.backend_config(BACKEND, &all.shares().expect("it has a backend"), life);
         (config.caches_change, config.lease) = (true, LEASE);
         let backend = Backend::new(config, StoreState::default(), now);
         let mut setting = Self { backend, now, writes: 0, told: Vec::new() };
@@ -68,6 +74,7 @@ impl Setting {
                     self.step(Happened::Written(key, Ok(Written::All)));
                 }
                 StoreCall::State(_) => self.step(Happened::StateWritten(Ok(Written::All))),
+                StoreCall::Scan(_) | StoreCall::Flush => panic!("nothing moves here: {call:?}"),
             }
         }
     }
@@ -79,7 +86,8 @@ impl Setting {
     }
 
     fn view(&mut self, members: &[NodeId]) {
-        let view: View = file(members).view();
+        let file = file(members);
+        let view: View = file.view(file.shares().expect("it has a backend"));
         self.step(Happened::View(&view));
     }
 

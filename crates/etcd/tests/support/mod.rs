@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 pub mod line;
+pub mod member;
 pub mod server;
 
 use std::{
@@ -13,7 +14,9 @@ use std::{
 };
 
 use etcd_client::{AlarmAction, AlarmType, Client, KeyValue};
-use guira_switched::{CacheMode, Member, Role, StaticFile};
+use guira_cluster::Epoch;
+use guira_etcd::View;
+use guira_switched::{CacheMode, Member, Revision, Role, StaticFile};
 use tokio::runtime::{Builder, Runtime};
 
 pub use server::Server;
@@ -32,19 +35,28 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// A cluster as it is when it is made, at a revision.
+pub fn as_of(revision: u64, file: StaticFile) -> View {
+    let map = file.partitions().expect("a map").into();
+    View { epoch: Epoch(revision), file, map, revision: Revision(revision) }
+}
+
 /// A controller, two cache nodes, two backends and a gateway.
 pub fn cluster(name: &str) -> StaticFile {
-    let backend =
-        |cache| Role::Backend { cache: Some(cache), store: "memory".into(), store_limit: None, request_limit: None };
     let members = vec![
         member(1, Role::Controller),
         cache(100),
         cache(101),
-        member(1_000, backend(100)),
-        member(1_001, backend(101)),
+        backend(1_000, Some(100)),
+        backend(1_001, Some(101)),
         gateway(10_000),
     ];
     StaticFile { cluster: name.into(), secret: SECRET.into(), members, ..StaticFile::default() }
+}
+
+pub fn backend(id: u16, cache: Option<u16>) -> Member {
+    let store = "memory".into();
+    member(id, Role::Backend { cache, store, store_limit: None, request_limit: None, leaving: false })
 }
 
 pub fn cache(id: u16) -> Member {
@@ -76,7 +88,7 @@ impl Raw {
         self.runtime.block_on(self.client.get(key, None)).expect("it answers").take_kvs().pop()
     }
 
-    pub fn put(&mut self, key: &str, value: &str) -> i64 {
+    pub fn put(&mut self, key: &str, value: impl Into<Vec<u8>>) -> i64 {
         let put = self.runtime.block_on(self.client.put(key, value, None)).expect("it answers");
         put.header().expect("a header").revision()
     }

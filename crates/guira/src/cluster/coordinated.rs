@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guira_etcd::{Alive, Etcd};
-use guira_switched::{Member, StaticFile};
+use guira_etcd::{Etcd, Known, Removal, Share};
+use guira_switched::{Member, Role, StaticFile};
 use serde_json::{Value, json};
 
 use super::tell;
@@ -56,7 +56,8 @@ impl Create {
 pub(super) struct Add {
     #[command(flatten)]
     keeper: Keeper,
-    /// The members: `[[member]]` tables as in the file of a cluster, and nothing else
+    /// The members: `[[member]]` tables as in the file of a cluster, and nothing else. A backend is given its part of the keys by the others, once it
+    /// runs; one that is there and leaving stays, and is given back what it is to have
     file: PathBuf,
 }
 
@@ -85,7 +86,8 @@ fn read_members(path: &Path) -> Result<Vec<Member>, String> {
 pub(super) struct Remove {
     #[command(flatten)]
     keeper: Keeper,
-    /// Numbers of members
+    /// Numbers of members. A backend that has partitions gives them to the others first: once `guira cluster members` shows that it has none, remove it
+    /// again
     #[arg(required = true)]
     id: Vec<u16>,
 }
@@ -93,11 +95,27 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(&self) -> Result<(), String> {
         let etcd = self.keeper.connect()?;
-        etcd.remove(&self.id).map_err(|error| error.to_string())?;
+        let (_, removals) = etcd.remove(&self.id).map_err(|error| error.to_string())?;
         let name = etcd.place().name();
-        match &self.id[..] {
+        let gone: Vec<u16> = self
+            .id
+            .iter()
+            .zip(&removals)
+            .filter(|(_, removal)| **removal == Removal::Gone)
+            .map(|(id, _)| *id)
+            .collect();
+        match &gone[..] {
+            [] => {}
             [id] => tell(&format!("member {id} is none of cluster {name} any more: it ends by itself")),
             ids => tell(&format!("{} members are none of cluster {name} any more: they end by themselves", ids.len())),
+        }
+        for (id, removal) in self.id.iter().zip(removals) {
+            if let Removal::Leaving { partitions } = removal {
+                tell(&format!(
+                    "member {id} gives its {partitions} partitions to others; once `guira cluster members` shows that it has none, remove it again, and \
+                     it ends"
+                ));
+            }
         }
         Ok(())
     }
@@ -124,20 +142,34 @@ impl Members {
     }
 }
 
-fn shown((member, alive): &(Member, Option<Alive>)) -> Value {
-    json!({
+fn is_leaving(member: &Member) -> bool {
+    matches!(member.role, Role::Backend { leaving: true, .. })
+}
+
+fn shown(Known { member, alive, share }: &Known) -> Value {
+    let mut shown = json!({
         "id": member.id,
         "role": member.role.name(),
         "address": member.address,
         "life": alive.map(|alive| alive.life),
-    })
+    });
+    if let Some(Share { partitions, wanted }) = share {
+        shown["partitions"] = json!(partitions);
+        shown["partitions_wanted"] = json!(wanted);
+        shown["leaving"] = json!(is_leaving(member));
+    }
+    shown
 }
 
-fn table(members: &[(Member, Option<Alive>)]) -> String {
-    let mut text = format!("{:<12}{:>8}  {:<24}it is\n", "member", "number", "address");
-    for (member, alive) in members {
+fn table(members: &[Known]) -> String {
+    let mut text = format!("{:<12}{:>8}  {:<24}{:<16}it is\n", "member", "number", "address", "partitions");
+    for Known { member, alive, share } in members {
+        let has =
+            share.map_or_else(|| "-".to_owned(), |Share { partitions, wanted }| format!("{partitions} of {wanted}"));
         let is = alive.map_or_else(|| "not heard of".to_owned(), |alive| format!("alive, life {}", alive.life.0));
-        text += &format!("{:<12}{:>8}  {:<24}{is}\n", member.role.name(), member.id, member.address.to_string());
+        let leaving = if is_leaving(member) { ", leaving" } else { "" };
+        let (role, address) = (member.role.name(), member.address.to_string());
+        text += &format!("{role:<12}{:>8}  {address:<24}{has:<16}{is}{leaving}\n", member.id);
     }
     text
 }

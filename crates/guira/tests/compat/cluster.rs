@@ -8,10 +8,12 @@ mod coordinated;
 #[path = "../../../etcd/tests/support/server.rs"]
 mod etcd_server;
 mod faults;
+mod kept;
 mod loopback;
 mod members;
 mod networks;
 mod operators;
+mod owners;
 mod relay;
 mod relayed;
 mod rising;

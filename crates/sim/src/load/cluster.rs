@@ -19,7 +19,7 @@ use guira_item::{
 use guira_loadgen::{changing::ChangingKeys, latency::Latencies};
 use guira_routing::{Load, NodeId, PartitionMap};
 use guira_switched::{
-    AskId, Body, CacheMode, Happened, Message, Outbox, StoreCall,
+    AskId, Body, CacheMode, Happened, Message, Outbox, Scanned, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -297,7 +297,7 @@ impl Cluster {
                 let is_request = to.0 >= FIRST_CACHE
                     && matches!(
                         Message::decode(bytes),
-                        Ok(Message::Request(_) | Message::Probe(_) | Message::Flush(_))
+                        Ok(Message::Request(_) | Message::Probe(_) | Message::Flush { .. })
                     );
                 tells |= !is_request && to != GATEWAY;
                 self.send(Datagram { from, to, is_request, bytes: Vec::new() }, bytes);
@@ -565,6 +565,9 @@ fn completed(call: StoreCall) -> backend::Happened<'static> {
             backend::Happened::Read(key, Ok(Some(record)))
         }
         StoreCall::Write(key, _) => backend::Happened::Written(key, Ok(Written::All)),
+        // Nothing is given away.
+        StoreCall::Scan(scan) => backend::Happened::Scanned(scan.number, Ok(Scanned::default())),
+        StoreCall::Flush => backend::Happened::Flushed(Ok(())),
         StoreCall::State(_) => backend::Happened::StateWritten(Ok(Written::All)),
     }
 }

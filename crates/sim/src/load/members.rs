@@ -9,8 +9,8 @@ use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{NodeId, PartitionMap, RuleBudget, RuleChoices};
 use guira_switched::{
-    Drift,
-    backend::{Backend, BackendConfig, HotConfig},
+    Drift, Shares,
+    backend::{Backend, BackendConfig, GivingConfig, HotConfig},
     cache_node::{CacheConfig, CacheNode},
     controller::{Controller, ControllerConfig},
     gateway::{Gateway, GatewayConfig},
@@ -98,7 +98,11 @@ impl Members {
             gateway: gateway(scenario, Arc::clone(&partitions), cache_of, budget.table_len_max),
             controller: controller.expect("some rules a second, and room for them"),
             caches: caches.iter().enumerate().map(cache).collect(),
-            backends: backends.iter().enumerate().map(|(at, me)| backend(scenario, at, *me, &caches)).collect(),
+            backends: backends
+                .iter()
+                .enumerate()
+                .map(|(at, me)| backend(scenario, &partitions, at, *me, &caches))
+                .collect(),
             partitions,
         }
     }
@@ -127,7 +131,7 @@ fn gateway(
     Gateway::new(GatewayConfig {
         me: GATEWAY,
         incarnation: INCARNATION,
-        partitions,
+        shares: Shares::fixed(partitions),
         hash_of,
         controller: CONTROLLER,
         routes_max,
@@ -144,13 +148,22 @@ fn gateway(
     })
 }
 
-fn backend(scenario: &LoadScenario, at: usize, me: NodeId, caches: &[NodeId]) -> Backend {
+fn backend(
+    scenario: &LoadScenario,
+    partitions: &Arc<PartitionMap>,
+    at: usize,
+    me: NodeId,
+    caches: &[NodeId],
+) -> Backend {
     let usual = HotConfig::default();
     let config = BackendConfig {
         me,
         incarnation: INCARNATION,
         caches: caches.into(),
         caches_change: false,
+        shares: Shares::fixed(Arc::clone(partitions)),
+        giving: GivingConfig::default(),
+        hash_of,
         gateways: vec![GATEWAY],
         lease: LEASE,
         drift: DRIFT,

@@ -7,7 +7,7 @@
 //! Any number of cache nodes may have a key. Those whose sessions are in charge of this backend are told who is hot: one, but for moments in which
 //! that changes.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use guira_chain::Item;
@@ -56,7 +56,8 @@ struct Session {
 struct Wait {
     seq: Seq,
     since: Moment,
-    key: Box<[u8]>,
+    /// The key that is changed; `None` if it is a drop, for which no change waits.
+    key: Option<Box<[u8]>>,
 }
 
 /// What cache nodes are told of a key.
@@ -68,6 +69,8 @@ enum Telling<'i> {
     New(Option<&'i Item>),
     /// What it is now, to those that do not serve it.
     Held(Option<&'i Item>),
+    /// That it is not to be kept, though it has not changed.
+    Drop,
 }
 
 impl Session {
@@ -182,12 +185,12 @@ impl Backend {
         let acked = live.link.acked();
         let heard = live.waits.iter().take_while(|wait| wait.seq <= acked).count();
         let heard: Vec<Wait> = live.waits.drain(..heard).collect();
-        for wait in heard {
-            self.heard(now, wait.key, out);
-        }
+        self.heard_all(now, heard, out);
         match body {
             None | Some(Body::InCharge(_)) => {}
             Some(Body::Fetch(key)) => match Key::new(&key.0) {
+                // It is asked of another then.
+                Ok(key) if !self.may_be_cached(key.as_bytes()) => {}
                 Ok(key) => {
                     self.counts.fetches += 1;
                     self.fetch(now, key, from, id, out);
@@ -213,8 +216,10 @@ impl Backend {
 
     /// Gives a cache node what it has fetched.
     pub(super) fn give(&mut self, now: Moment, key: &[u8], item: Option<&Item>, cache: NodeId, id: SessionId) {
+        let may_be_cached = self.may_be_cached(key);
         let Some(peer) = self.caches.get_mut(&cache) else { return };
         let Some(live) = peer.live.as_mut().filter(|live| live.id == id) else { return };
+        let item = item.filter(|_| may_be_cached);
         let copy = item.and_then(|item| copy_of(&self.config, &self.state, now, key, item, live.heard_at));
         let is_there = copy.is_some();
         // If there is no room it is asked for again.
@@ -238,7 +243,8 @@ impl Backend {
         let others = others.filter(|(_, peer)| !peer.declined.contains(&**bytes));
         let others = others.filter_map(|(cache, peer)| Some((*cache, peer.live.as_ref()?.in_charge)));
         let next = others.max_by_key(|(cache, in_charge)| (*in_charge, drawn_to(*cache)));
-        let Some((cache, in_charge)) = next.filter(|_| self.holders(bytes) == 1) else { return };
+        let may_be_cached = self.may_be_cached(bytes);
+        let Some((cache, in_charge)) = next.filter(|_| may_be_cached && self.holders(bytes) == 1) else { return };
         // Who is in charge is to have all of it.
         let per_s = if in_charge { *per_s } else { per_s / 2.0 };
         self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s }, out);
@@ -262,6 +268,9 @@ impl Backend {
 
     /// Tells a cache node of a key with its item, unless it may have it, or did not keep it; whether it is told.
     fn offer(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) -> bool {
+        if !self.may_be_cached(key) {
+            return false;
+        }
         let Some(peer) = self.caches.get_mut(&cache).filter(|peer| !peer.declined.contains(key)) else { return false };
         let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { return false };
         let Some(copy) = copy_of(&self.config, &self.state, now, key, item, live.heard_at) else { return false };
@@ -273,6 +282,12 @@ impl Backend {
     pub(super) fn holders(&self, key: &[u8]) -> usize {
         let sessions = self.caches.values().flat_map(|peer| peer.live.iter().chain(&peer.ended));
         sessions.filter(|session| session.keys.contains_key(key)).count()
+    }
+
+    /// Keys that cache nodes may have, of some.
+    pub(super) fn cached_where(&self, is_one: impl Fn(&[u8]) -> bool) -> BTreeSet<Box<[u8]>> {
+        let sessions = self.caches.values().flat_map(|peer| peer.live.iter().chain(&peer.ended));
+        sessions.flat_map(|session| session.keys.keys()).filter(|key| is_one(key)).cloned().collect()
     }
 
     /// Has every cache node that may have a key cease to serve it until it is told what it is (R7); how many have to hear of it.
@@ -291,16 +306,27 @@ impl Backend {
         self.tell_each(now, key, Telling::Held(item));
     }
 
+    /// Has every cache node that may have a key drop it; that is not waited for by a change.
+    pub(super) fn have_dropped(&mut self, now: Moment, key: &[u8]) {
+        self.tell_each(now, key, Telling::Drop);
+    }
+
     /// Tells every cache node that may have a key something about it; how many have to hear of it, if that is awaited.
     fn tell_each(&mut self, now: Moment, key: &[u8], telling: Telling<'_>) -> usize {
         let is_awaited = !matches!(telling, Telling::Held(_));
+        let may_be_cached = self.may_be_cached(key);
+        // The fault: a change believes that it was heard when a drop was.
+        let counts = !matches!(telling, Telling::Drop) || self.config.mutant == Some(Mutant::MoveCount);
+        let waits_for = counts.then(|| Box::from(key));
         let mut left = 0;
         for peer in self.caches.values_mut() {
             if let Some(live) = peer.live.as_mut().filter(|live| live.keys.contains_key(key)) {
                 let body = match telling {
                     Telling::Hold => Body::Hold(key.into()),
+                    Telling::Drop => Body::Update(key.into(), None),
                     Telling::New(item) | Telling::Held(item) => {
                         self.counts.updates += 1;
+                        let item = item.filter(|_| may_be_cached);
                         let copy = |item| copy_of(&self.config, &self.state, now, key, item, live.heard_at);
                         Body::Update(key.into(), item.and_then(copy))
                     }
@@ -313,7 +339,7 @@ impl Backend {
                             live.keys.insert(key.into(), seq);
                         }
                         if is_awaited {
-                            live.waits.push_back(Wait { seq, since: now, key: key.into() });
+                            live.waits.push_back(Wait { seq, since: now, key: waits_for.clone() });
                             left += 1;
                         }
                     }
@@ -325,7 +351,7 @@ impl Backend {
             }
             for ended in peer.ended.iter_mut().filter(|ended| ended.keys.contains_key(key)) {
                 // Nothing is acknowledged in it any more.
-                ended.waits.push_back(Wait { seq: Seq(u64::MAX), since: now, key: key.into() });
+                ended.waits.push_back(Wait { seq: Seq(u64::MAX), since: now, key: waits_for.clone() });
                 left += 1;
             }
         }
@@ -334,7 +360,7 @@ impl Backend {
 
     /// Sessions whose leases have run out are over: whatever waits for them goes on.
     pub(super) fn end_lapsed(&mut self, now: Moment, out: &mut Outbox) {
-        let mut released = Vec::new();
+        let mut released: Vec<Wait> = Vec::new();
         for peer in self.caches.values_mut() {
             if peer.live.as_ref().is_some_and(|live| now >= live.lease_until) {
                 peer.end();
@@ -344,9 +370,7 @@ impl Backend {
             }
         }
         self.counts.lease_waits += released.len() as u64;
-        for wait in released {
-            self.heard(now, wait.key, out);
-        }
+        self.heard_all(now, released, out);
     }
 
     /// Cache nodes that have gone are nobody any more once none of their leases may run.
@@ -362,9 +386,8 @@ impl Backend {
         let gone: BTreeMap<NodeId, CachePeer> = caches.extract_if(.., |cache, peer| !stays(cache, peer)).collect();
         self.gone.extend(gone.iter().map(|(cache, peer)| (*cache, peer.last_opening)));
         // Nobody, but for the fault.
-        for wait in gone.into_values().flat_map(|peer| peer.ended).flat_map(|session| session.waits) {
-            self.heard(now, wait.key, out);
-        }
+        let gone = gone.into_values().flat_map(|peer| peer.ended).flat_map(|session| session.waits);
+        self.heard_all(now, gone.collect(), out);
     }
 
     /// Ends all sessions, whose leases may go on running.
@@ -377,8 +400,13 @@ impl Backend {
         let Some(peer) = self.caches.get_mut(&cache) else { return };
         let released: Vec<Wait> =
             peer.ended.extract_if(.., |ended| ended.id.opening <= up_to).flat_map(|ended| ended.waits).collect();
-        for wait in released {
-            self.heard(now, wait.key, out);
+        self.heard_all(now, released, out);
+    }
+
+    /// What changes have waited for is heard, or void.
+    fn heard_all(&mut self, now: Moment, waits: Vec<Wait>, out: &mut Outbox) {
+        for key in waits.into_iter().filter_map(|wait| wait.key) {
+            self.heard(now, key, out);
         }
     }
 

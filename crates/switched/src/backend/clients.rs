@@ -26,12 +26,14 @@ enum Outcome {
     },
     /// It was answered so, and may have changed something.
     Said(Reply),
+    /// It is another's, and nothing was done.
+    Moved,
 }
 
 impl Outcome {
     fn kept_len(&self) -> usize {
         match self {
-            Self::UnderWay { .. } => 0,
+            Self::UnderWay { .. } | Self::Moved => 0,
             Self::Said(reply) => reply.value_len(),
         }
     }
@@ -61,6 +63,10 @@ impl Asked {
     fn send(&self, reply: &Reply, out: &mut Outbox) {
         let Self { gateway, session, number, via, .. } = *self;
         out.send(gateway, &Message::Reply { session, number, via, said: Said::of(reply) });
+    }
+
+    fn send_moved(&self, out: &mut Outbox) {
+        out.send(self.gateway, &Message::Moved { session: self.session, number: self.number });
     }
 }
 
@@ -121,8 +127,10 @@ impl Client {
         self.is_used = true;
         match self.outcomes.entry(asker.number) {
             Entry::Occupied(entry) => {
-                if let Outcome::Said(reply) = entry.get() {
-                    Asked::of(asker, only_reads, None).send(reply, out);
+                match entry.get() {
+                    Outcome::UnderWay { .. } => {}
+                    Outcome::Said(reply) => Asked::of(asker, only_reads, None).send(reply, out),
+                    Outcome::Moved => Asked::of(asker, only_reads, None).send_moved(out),
                 }
                 Admission::Old
             }
@@ -156,6 +164,12 @@ impl Backend {
     pub(super) fn on_request(&mut self, now: Moment, from: NodeId, ask: &Ask<'_>, out: &mut Outbox) {
         let only_reads = ask.operation.only_reads();
         if !self.admits(&ask.asker, only_reads, out) {
+            return;
+        }
+        // It is asked again under another number, when it is known whose the key is: this one would hold up all above it.
+        if self.is_sealed(ask.key.as_bytes()) || !self.owns(ask.key.as_bytes()) {
+            self.counts.moved += 1;
+            self.tell_moved(&Asked::of(&ask.asker, only_reads, None), out);
             return;
         }
         let via = Some(from).filter(|from| *from != ask.asker.gateway);
@@ -196,6 +210,24 @@ impl Backend {
             Admission::Old => {
                 self.counts.repeated += 1;
                 false
+            }
+        }
+    }
+
+    /// A request is another's to answer, or soon will be. Unless it only reads it must not be carried out here, also when the partition has come back.
+    fn tell_moved(&mut self, asked: &Asked, out: &mut Outbox) {
+        asked.send_moved(out);
+        let client = self.clients.get_mut(&asked.gateway).filter(|client| client.session == asked.session);
+        if let Some(client) = client
+            && let Entry::Occupied(mut entry) = client.outcomes.entry(asked.number)
+        {
+            if asked.only_reads {
+                entry.remove();
+            } else if self.config.mutant == Some(Mutant::MoveAnswer) {
+                entry.remove();
+                client.changes -= 1;
+            } else {
+                entry.insert(Outcome::Moved);
             }
         }
     }

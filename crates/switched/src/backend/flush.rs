@@ -14,7 +14,7 @@ use guira_item::{
 use serde::Serialize;
 
 use super::{Backend, VOID_AGAIN_AFTER, clients::Asked};
-use crate::{Asker, Message, Outbox, StoreCall};
+use crate::{Asker, Message, Mutant, Outbox, Revision, StoreCall};
 
 /// Versions that are reserved at a time: few writes of the state, and few versions lost at a restart.
 const VERSIONS_AT_ONCE: u64 = 1 << 20;
@@ -66,11 +66,23 @@ impl StateWork {
 }
 
 impl Backend {
-    pub(super) fn on_flush(&mut self, asker: &Asker, out: &mut Outbox) {
+    pub(super) fn on_flush(&mut self, now: Moment, asker: &Asker, revision: Revision, out: &mut Outbox) {
+        let is_sure = self.config.mutant != Some(Mutant::MoveFlush);
+        // It comes again, and then it is known who has what.
+        if is_sure && (self.giving.holds_flushes() || self.taking.holds_flushes()) {
+            return;
+        }
         // As many as there is room for in the gateways' windows.
         if !self.admits(asker, false, out) {
             return;
         }
+        if revision != self.config.shares.revision && is_sure {
+            // What another has given away meanwhile would be left out, or gone twice.
+            self.answer_flush(*asker, Answer::Failed { unknown: false }, out);
+            return;
+        }
+        self.give_up(now);
+        self.drop_taken();
         self.state_work.flushers.push(*asker);
         if self.state_work.stage == Stage::None {
             self.end_sessions();
@@ -104,8 +116,10 @@ impl Backend {
         if matches!(self.state_work.stage, Stage::Writing | Stage::Unsettled) {
             wanted.generation = Generation(self.state.generation.0 + 1);
         }
-        if self.last_version + VERSIONS_AT_ONCE / 2 > self.state.versions_reserved {
-            wanted.versions_reserved = self.last_version + VERSIONS_AT_ONCE;
+        // What is taken comes with versions that are not to be had again.
+        let last_version = self.last_version.max(self.taking.last_version());
+        if last_version + VERSIONS_AT_ONCE / 2 > self.state.versions_reserved {
+            wanted.versions_reserved = last_version + VERSIONS_AT_ONCE;
         }
         self.state_work.again_at = None;
         if wanted != self.state {

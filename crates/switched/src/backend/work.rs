@@ -137,6 +137,9 @@ impl Backend {
         found: Result<Option<Record<Arc<[u8]>>>, StoreError>,
         out: &mut Outbox,
     ) {
+        if self.on_foreign_read(now, &key, found.is_ok(), out) {
+            return;
+        }
         let Some(mut work) = self.keys.remove(&key) else { return };
         match found {
             Ok(record) => {
@@ -161,6 +164,9 @@ impl Backend {
         written: Result<Written, StoreError>,
         out: &mut Outbox,
     ) {
+        if self.on_foreign_written(&key, &written, out) {
+            return;
+        }
         let Some(mut work) = self.keys.remove(&key) else { return };
         let outcome = written.map(|written| assert_eq!(written, Written::All, "written under no condition"));
         let item = present(work.chain.written());
@@ -176,6 +182,7 @@ impl Backend {
             Err(error) if error.unknown => self.tell_caches(now, &key, None),
             Err(_) => 0,
         };
+        self.tell_change(now, &key, &outcome, present(work.chain.written()));
         work.told = Some(Told { outcome, left, is_held });
         self.finish_if_told(now, key, work, out);
     }
@@ -220,6 +227,7 @@ impl Backend {
                 ReplyTo::Fetch { cache, session } => {
                     self.give(now, key, present(work.chain.base()), cache, session);
                 }
+                ReplyTo::Taker { to, number } => self.give_record(now, key, work.chain.base(), to, number),
                 ReplyTo::Second { cache, per_s } => {
                     if let Some(item) = present(work.chain.base()) {
                         self.tell_second(now, key, item, cache, per_s);

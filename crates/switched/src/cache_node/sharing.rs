@@ -48,8 +48,8 @@ impl CacheNode {
 
     /// From here on these backends are in its charge. What it has of those that are no longer is handed over bit by bit ([`Self::hand_over`]).
     pub(super) fn take_charge(&mut self, now: Moment, backends: Vec<NodeId>) {
-        let charge: BTreeSet<NodeId> =
-            backends.into_iter().filter(|backend| self.sources.contains_key(backend)).collect();
+        let charge: BTreeSet<NodeId> = backends.into_iter().collect();
+        charge.iter().for_each(|backend| self.know(*backend));
         let mut void = BTreeSet::new();
         for backend in self.charge.symmetric_difference(&charge) {
             let Some(initiator) = self.sources.get_mut(backend) else { continue };

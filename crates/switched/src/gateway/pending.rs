@@ -5,13 +5,20 @@ use guira_item::{Key, Moment, Span};
 use guira_routing::{KeyHash, NodeId};
 use serde::Serialize;
 
-use crate::{Ask, AskId, Asker, Message, Outbox};
+use crate::{Ask, AskId, Asker, Message, Outbox, Revision};
 
 /// What is asked.
 #[derive(Clone, Debug, Serialize)]
 pub(super) enum What {
-    Operation { key: Box<[u8]>, hash: KeyHash, operation: Owned },
-    Flush,
+    Operation {
+        key: Box<[u8]>,
+        hash: KeyHash,
+        operation: Owned,
+    },
+    /// By the map of that number.
+    Flush {
+        revision: Revision,
+    },
 }
 
 impl What {
@@ -19,7 +26,7 @@ impl What {
     pub(super) fn value_len(&self) -> usize {
         match self {
             Self::Operation { operation, .. } => operation.get().value_len(),
-            Self::Flush => 0,
+            Self::Flush { .. } => 0,
         }
     }
 }
@@ -58,7 +65,7 @@ impl Pending {
         self.sent_at.get_or_insert(now);
         self.is_sent = true;
         match &self.what {
-            What::Flush => out.send(self.backend, &Message::Flush(asker)),
+            What::Flush { revision } => out.send(self.backend, &Message::Flush { asker, revision: *revision }),
             What::Operation { key, hash, operation } => {
                 let key = Key::new(key).expect("it was a key when it was asked for");
                 let ask = Ask { asker, hash: *hash, key, operation: operation.get() };

@@ -4,18 +4,24 @@
 //! otherwise, from whatever thread the store has. What the store has read and the backend has not yet been told is bounded: further reads wait,
 //! and only while as many as may be are under way.
 
-use std::{collections::VecDeque, io, num::NonZero, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    num::NonZero,
+    ops::ControlFlow,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use guira_cluster::{Poster, Transport, boot_now};
 use guira_item::{
     Key, Moment,
-    store::{Record, Store, StoreError, Write, Written},
+    store::{Record, Scan as StoreScan, Store, StoreError, Write, Written},
 };
-use guira_routing::NodeId;
+use guira_routing::{KeyHash, NodeId, PartitionId};
 
-use super::{Host, Local, Machine, Wire, pace::Pace, send_all};
+use super::{Ended, Host, Local, Machine, Wire, pace::Pace, send_all};
 use crate::{
-    Message, Outbox, StoreCall, View,
+    Commit, Committed, Message, Outbox, ScanNumber, Scanned, Scanning, StoreCall, View,
     backend::{Backend, BackendConfig, BackendCounts, Happened},
 };
 
@@ -31,6 +37,10 @@ pub enum Completed {
     Written(Box<[u8]>, Result<Written, StoreError>),
     /// See [`Happened::StateWritten`].
     StateWritten(Result<Written, StoreError>),
+    /// See [`Happened::Scanned`].
+    Scanned(ScanNumber, Result<Scanned, StoreError>),
+    /// See [`Happened::Flushed`].
+    Flushed(Result<(), StoreError>),
 }
 
 impl From<Completed> for Happened<'_> {
@@ -39,8 +49,23 @@ impl From<Completed> for Happened<'_> {
             Completed::Read(key, found) => Self::Read(key, found),
             Completed::Written(key, written) => Self::Written(key, written),
             Completed::StateWritten(written) => Self::StateWritten(written),
+            Completed::Scanned(number, found) => Self::Scanned(number, found),
+            Completed::Flushed(flushed) => Self::Flushed(flushed),
         }
     }
+}
+
+/// Has what was given away put into the map.
+type CommitBy = Box<dyn FnMut(Commit) + Send>;
+
+/// What other threads tell a backend.
+pub enum BackendTold {
+    /// The store has done something.
+    Completed(Completed),
+    /// What came of partitions that were given away.
+    Committed(Committed),
+    /// Who is told of partitions that were given away.
+    CommitBy(CommitBy),
 }
 
 /// A backend, and the way to its store.
@@ -48,12 +73,16 @@ pub struct BackendMachine<S: Store> {
     backend: Backend,
     pace: Option<Pace>,
     way: Way<S>,
+    commit_by: Option<CommitBy>,
+    /// To be put into the map, by somebody who is not there yet.
+    uncommitted: Option<Commit>,
     out: Outbox,
 }
 
 /// The way to a store and back.
 struct Way<S: Store> {
     store: Arc<S>,
+    hash_of: fn(&[u8]) -> KeyHash,
     poster: Poster<Local<BackendMachine<S>>>,
     /// Read without waiting, and not told yet.
     read: VecDeque<Completed>,
@@ -78,6 +107,10 @@ pub struct BackendStatus {
     pub load_per_s: u64,
     /// It serves.
     pub serves: bool,
+    /// Partitions that it has.
+    pub partitions: usize,
+    /// Partitions that it is to have.
+    pub partitions_wanted: usize,
     /// The socket's numbers.
     pub wire: Wire,
 }
@@ -103,10 +136,21 @@ impl<S: Store> BackendHost<S> {
     ) -> io::Result<Self> {
         let name = format!("guira-b{}", config.me.0);
         let reading_max = (READING_LEN_MAX / config.item_len_max.max(1)).max(1);
+        let hash_of = config.hash_of;
         Self::start_with(&name, transport, |poster| BackendMachine {
             pace: requests_per_s.map(Pace::new),
             backend: Backend::new(config, store.state(), boot_now()),
-            way: Way { store, poster, read: VecDeque::new(), reading: 0, reading_max, waiting: VecDeque::new() },
+            way: Way {
+                store,
+                hash_of,
+                poster,
+                read: VecDeque::new(),
+                reading: 0,
+                reading_max,
+                waiting: VecDeque::new(),
+            },
+            commit_by: None,
+            uncommitted: None,
             out: Outbox::default(),
         })
     }
@@ -118,8 +162,27 @@ impl<S: Store> BackendHost<S> {
             cached_keys: backend.cached_keys(),
             load_per_s: backend.load(boot_now()).round() as u64,
             serves: backend.serves(),
+            partitions: backend.partitions(),
+            partitions_wanted: backend.partitions_wanted(),
             wire,
         })
+    }
+
+    /// Says who is told of partitions that were given away, from now on and of those before, and answers by [`Self::committed`] once it is known what came
+    /// of it. Without it none are.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn commit_by(&self, commit_by: impl FnMut(Commit) + Send + 'static) -> Result<(), Ended> {
+        self.driver.post(Local::Told(BackendTold::CommitBy(Box::new(commit_by)))).map_err(|_| Ended)
+    }
+
+    /// Says what came of partitions that were given away.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn committed(&self, committed: Committed) -> Result<(), Ended> {
+        self.driver.post(Local::Told(BackendTold::Committed(committed))).map_err(|_| Ended)
     }
 }
 
@@ -148,6 +211,12 @@ impl<S: Store> BackendMachine<S> {
     fn carry_out(&mut self, transport: &mut Transport) {
         send_all(&self.out, transport);
         self.out.store.drain(..).for_each(|call| self.way.call(call));
+        self.uncommitted = self.out.commit.take().or(self.uncommitted.take());
+        if let Some(commit_by) = &mut self.commit_by
+            && let Some(commit) = self.uncommitted.take()
+        {
+            commit_by(commit);
+        }
         self.out.clear();
     }
 }
@@ -156,7 +225,7 @@ impl<S: Store> Way<S> {
     fn call(&mut self, call: StoreCall) {
         let poster = self.poster.clone();
         // Nobody waits for what a backend that has ended has asked for.
-        let post = move |completed| drop(poster.post(Local::Told(completed)));
+        let post = move |completed| drop(poster.post(Local::Told(BackendTold::Completed(completed))));
         match call {
             StoreCall::Read(key) => {
                 let name = Key::new(&key).expect("who asks names a key");
@@ -174,6 +243,25 @@ impl<S: Store> Way<S> {
             StoreCall::Write(key, write) => {
                 self.store.write(vec![write], Box::new(move |written| post(Completed::Written(key, written))));
             }
+            StoreCall::Scan(scan) => {
+                let (number, from, hash_of) = (scan.number, scan.from(), self.hash_of);
+                let scanning = Arc::new(Mutex::new(Scanning::new(scan)));
+                let visited = Arc::clone(&scanning);
+                let visit = move |key: Key<'_>, record: &Record<&[u8]>| {
+                    let key = key.as_bytes();
+                    let mut scanning = visited.lock().unwrap_or_else(PoisonError::into_inner);
+                    match scanning.visit(PartitionId::of(hash_of(key)), key, record.value.len()) {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                };
+                let done = move |done: Result<(), StoreError>| {
+                    let scanning = scanning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    post(Completed::Scanned(number, done.map(|()| scanning.end())));
+                };
+                self.store.scan(StoreScan::Range { from, to: None }, Box::new(visit), Box::new(done));
+            }
+            StoreCall::Flush => self.store.flush(Box::new(move |flushed| post(Completed::Flushed(flushed)))),
             StoreCall::State(state) => {
                 let done = Box::new(move |written| post(Completed::StateWritten(written)));
                 self.store.write(vec![Write::State(state)], done);
@@ -202,12 +290,12 @@ impl<S: Store> Way<S> {
 }
 
 impl<S: Store> Machine for BackendMachine<S> {
-    type Told = Completed;
+    type Told = BackendTold;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         let asker = match &message {
             Message::Request(ask) => Some(ask.asker),
-            Message::Flush(asker) => Some(*asker),
+            Message::Flush { asker, .. } => Some(*asker),
             _ => None,
         };
         match (&mut self.pace, asker) {
@@ -219,11 +307,20 @@ impl<S: Store> Machine for BackendMachine<S> {
         }
     }
 
-    fn on_told(&mut self, now: Moment, told: Completed, transport: &mut Transport) {
-        if let Completed::Read(..) = told {
-            self.way.on_read();
+    fn on_told(&mut self, now: Moment, told: BackendTold, transport: &mut Transport) {
+        match told {
+            BackendTold::Completed(completed) => {
+                if let Completed::Read(..) = completed {
+                    self.way.on_read();
+                }
+                self.step(now, completed.into(), transport);
+            }
+            BackendTold::Committed(committed) => self.step(now, Happened::Committed(committed), transport),
+            BackendTold::CommitBy(commit_by) => {
+                self.commit_by = Some(commit_by);
+                self.carry_out(transport);
+            }
         }
-        self.step(now, told.into(), transport);
     }
 
     fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {

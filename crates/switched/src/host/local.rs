@@ -138,8 +138,13 @@ impl<S: Store> LocalCluster<S> {
         }
         let cache_of = |backend: usize| backend.checked_rem(caches.len()).map(|at| caches[at].0);
         let backend = |(at, me): (usize, &NodeId)| {
-            let role =
-                Role::Backend { cache: cache_of(at), store: String::new(), store_limit: None, request_limit: None };
+            let role = Role::Backend {
+                cache: cache_of(at),
+                store: String::new(),
+                store_limit: None,
+                request_limit: None,
+                leaving: false,
+            };
             (*me, role)
         };
         let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() });
@@ -150,29 +155,25 @@ impl<S: Store> LocalCluster<S> {
         let mut transports = transports.into_iter();
         let mut next_transport = || transports.next().expect("one was bound for each");
 
-        let partitions = Arc::new(file.partitions().map_err(invalid)?);
+        let shares = file.shares().map_err(invalid)?;
 
         let controller = ControllerHost::start(next_transport(), file.controller_config(a_life()))?;
         let start_cache = |me: NodeId| {
             let HotConfig { segment, alpha, .. } = config.hot;
-            let config = CacheConfig {
-                bytes_max: config.bytes_max,
-                segment,
-                alpha,
-                ..file.cache_config(me, &partitions, a_life())
-            };
+            let config =
+                CacheConfig { bytes_max: config.bytes_max, segment, alpha, ..file.cache_config(me, &shares, a_life()) };
             CacheHost::start(next_transport(), config).map(Some)
         };
         let cache_hosts = caches.iter().copied().map(start_cache).collect::<io::Result<_>>()?;
         let start_backend = |(at, me): (usize, &NodeId)| {
             let life = a_life();
             let hot = HotConfig { seed: life.seed, ..config.hot.clone() };
-            let config = BackendConfig { hot, ..file.backend_config(*me, life) };
+            let config = BackendConfig { hot, ..file.backend_config(*me, &shares, life) };
             BackendHost::start(next_transport(), config, store(at)).map(Some)
         };
         let backend_hosts = backends.iter().enumerate().map(start_backend).collect::<io::Result<_>>()?;
         let start_gateway =
-            |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &partitions, a_life()));
+            |me: &NodeId| GatewayHost::start(next_transport(), file.gateway_config(*me, &shares, a_life()));
         let gateway_hosts = gateways.iter().map(start_gateway).collect::<io::Result<_>>()?;
         Ok(Self {
             epoch: Epoch(1),
@@ -207,7 +208,7 @@ impl<S: Store> LocalCluster<S> {
         file.check().map_err(invalid)?;
         self.epoch = Epoch(self.epoch.0 + 1);
         let members = Arc::new(file.members_in(self.epoch).map_err(invalid)?);
-        let view = file.view();
+        let view = file.view(file.shares().map_err(invalid)?);
         let is_there = |node: &NodeId| file.member(*node).is_some();
         let of = |kind: Range<u16>| kind.map(NodeId);
         let caches = of(CACHES).zip(&self.caches).filter(|(node, _)| is_there(node));

@@ -75,13 +75,14 @@ mod tests {
     use guira_cluster::{Incarnation, Opening, SessionId};
 
     use super::*;
+    use crate::Revision;
 
     const GATEWAY: NodeId = NodeId(1);
 
     fn push(pace: &mut Pace, from: u16, number: u64) {
         let session = SessionId { incarnation: Incarnation(1), opening: Opening(1) };
         let asker = Asker { gateway: GATEWAY, session, number: Number(number), done_below: Number(0) };
-        pace.push(NodeId(from), &asker, &Message::Flush(asker));
+        pace.push(NodeId(from), &asker, &Message::Flush { asker, revision: Revision::default() });
     }
 
     /// Turns until `until_ms`, looked at each millisecond.

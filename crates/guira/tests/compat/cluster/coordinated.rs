@@ -94,14 +94,14 @@ fn operators_say_who_is_in_a_cluster_that_etcd_keeps() {
     refuses(&cluster("add", &etcd, &[made]), "line 2: unknown field `cluster`");
     says(&cluster("remove", &etcd, &["100"]), "member 100 is none of cluster shop any more");
     refuses(&cluster("remove", &etcd, &["100"]), "member 100 is not there");
-    refuses(&cluster("remove", &etcd, &["1000"]), "backends do not come and go yet");
+    refuses(&cluster("remove", &etcd, &["1000"]), "no backend would be left that stays");
     let members = members(&etcd);
     assert_eq!(ids(&members), [1, 1_000, 10_000, 101]);
     let cache = json!({"id": 101, "role": "cache", "address": "127.0.0.1:7005", "life": null});
     assert_eq!(members["members"][3], cache);
     let table = String::from_utf8(cluster("members", &etcd, &[]).stdout).expect("text");
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[4], ["cache", "101", "127.0.0.1:7005", "not", "heard", "of"]);
+    assert_eq!(lines[4], ["cache", "101", "127.0.0.1:7005", "-", "not", "heard", "of"]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl<P: Place> Members<P> {
                 GATEWAY => Role::Gateway { listen: self.place.for_clients(), cache_mode: CacheMode::default() },
                 backend => {
                     let store = format!("rocksdb:{}", self.folder.path().join(format!("backend-{backend}")).display());
-                    Role::Backend { cache: Some(CACHE), store, store_limit: None, request_limit: None }
+                    Role::Backend { cache: Some(CACHE), store, store_limit: None, request_limit: None, leaving: false }
                 }
             };
             Member { id, address: self.place.seen(by, id), role }

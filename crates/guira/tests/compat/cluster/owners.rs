@@ -1,0 +1,132 @@
+//! A cluster whose backends come and go while clients are answered: what they have goes with them, whoever is killed.
+
+use std::{fmt::Write, net::SocketAddr, thread};
+
+use rustix::process::Signal;
+
+use super::kept::{Clients, Cluster, Over, answers, local};
+use crate::{
+    condition::wait_for,
+    connection::Connection,
+    server::{Process, free_port},
+};
+
+/// Keys that lie there, and those of them that are taken away again.
+const KEYS: usize = 2_000;
+const TAKEN_AWAY: usize = 200;
+
+/// Keys that clients work with.
+const HOT: [&str; 4] = ["hot", "warm", "mild", "cool"];
+
+fn fill(address: SocketAddr) {
+    let mut client = Connection::open(address);
+    for key in 0..KEYS {
+        assert_eq!(client.ask(format!("set key{key} 0 0 8\r\n{key:08}\r\n").as_bytes(), b"\r\n"), b"STORED\r\n");
+    }
+}
+
+/// What is there, as it is to be: without the keys that were taken away.
+fn expected(taken_away: usize) -> String {
+    (taken_away..KEYS).fold(String::new(), |mut all, key| {
+        write!(all, "VALUE key{key} 0 8\r\n{key:08}\r\n").expect("text");
+        all
+    })
+}
+
+/// Each key is as it was left.
+#[track_caller]
+fn all_is_there(address: SocketAddr, taken_away: usize) {
+    let mut client = Connection::open(address);
+    let seen = (0..KEYS).fold(String::new(), |all, key| {
+        let seen = client.ask(format!("get key{key}\r\n").as_bytes(), b"END\r\n");
+        all + String::from_utf8_lossy(&seen).trim_end_matches("END\r\n")
+    });
+    assert!(seen == expected(taken_away), "{}", seen.len());
+}
+
+/// A backend's partitions, as they are and as they are to be.
+fn partitions(cluster: &Cluster, id: u16) -> Option<(u64, u64)> {
+    let members = cluster.members();
+    let member = members.iter().find(|member| member["id"] == id)?;
+    Some((member["partitions"].as_u64()?, member["partitions_wanted"].as_u64()?))
+}
+
+/// All have what they are to have, of which somebody has so much.
+#[track_caller]
+fn wait_until_moved(cluster: &Cluster, backends: &[u16], id: u16, has: impl Fn(u64) -> bool) {
+    wait_for("partitions have moved", || {
+        let all = backends.iter().all(|id| partitions(cluster, *id).is_some_and(|(is, wanted)| is == wanted));
+        (all && partitions(cluster, id).is_some_and(|(is, _)| has(is))).then_some(())
+    });
+}
+
+#[test]
+fn backends_come_go_and_are_killed_and_all_that_they_have_is_there() {
+    let listen = local(free_port());
+    let mut cluster = Cluster::start(listen);
+    answers(listen);
+    fill(listen);
+    let third = cluster.backend(1_002);
+    let clients = HOT.map(|key| Clients::of(key, listen));
+    let none_is = |is: u64| is == 0;
+    let a_third_is = |is: u64| is > 5_000;
+    thread::scope(|scope| {
+        let over = clients.each_ref().map(|clients| Over(&clients.is_over));
+        for clients in &clients {
+            scope.spawn(|| clients.write(listen));
+            scope.spawn(|| clients.read(listen));
+        }
+        let some_more = || clients.iter().for_each(Clients::some_more);
+        some_more();
+
+        // One comes, and has its share.
+        cluster.add(1_002, &third);
+        wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_002, a_third_is);
+        all_is_there(listen, 0);
+        some_more();
+
+        // One goes, once others have what it had.
+        let told = cluster.says("remove", &["1000"]);
+        assert!(told.contains("member 1000 gives its"), "{told}");
+        wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_000, none_is);
+        cluster.remove(1_000);
+        all_is_there(listen, 0);
+        some_more();
+
+        // Nothing is noticed of an etcd that is away, but that nothing moves.
+        cluster.etcd.kill();
+        some_more();
+        cluster.etcd.start_again();
+        drop(over);
+    });
+
+    // What is taken away while it has nothing is not there when it is back with what it once had.
+    let mut client = Connection::open(listen);
+    for key in 0..TAKEN_AWAY {
+        assert_eq!(client.ask(format!("delete key{key}\r\n").as_bytes(), b"\r\n"), b"DELETED\r\n");
+    }
+    // Who gives is killed meanwhile, and who takes is.
+    let first = cluster.backend(1_000);
+    cluster.add(1_000, &first);
+    for id in [1_001, 1_000, 1_002] {
+        cluster.processes[&id].signal(Signal::KILL);
+        cluster.processes.get_mut(&id).expect("it ran").wait();
+        cluster.begins(id);
+    }
+    wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_000, a_third_is);
+    let is_answered = |key: &str| {
+        let mut client = Connection::open(listen);
+        (!client.ask(format!("get {key}\r\n").as_bytes(), b"\r\n").starts_with(b"SERVER_ERROR")).then_some(())
+    };
+    (0..KEYS).for_each(|key| wait_for("it is answered", || is_answered(&format!("key{key}"))));
+    all_is_there(listen, TAKEN_AWAY);
+    assert_eq!(Connection::open(listen).ask(b"flush_all\r\n", b"\r\n"), b"OK\r\n");
+    all_is_there(listen, KEYS);
+
+    // Who is not there any more does not begin.
+    assert!(cluster.says("remove", &["1002"]).contains("gives its"));
+    wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_002, none_is);
+    cluster.remove(1_002);
+    let ended = Process::start(cluster.node(1_002)).end();
+    assert!(!ended.status.success() && ended.stderr.contains("has no such member"), "{}", ended.stderr);
+}

@@ -1,0 +1,227 @@
+//! A backend that takes a partition from another: what it has said to have it has, and on disk.
+
+use std::{collections::VecDeque, time::Duration};
+
+use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
+use guira_item::{
+    Expiry, Moment, Span,
+    store::{StoreError, StoreErrorKind, StoreState, Write, Written},
+};
+use guira_routing::{NodeId, PartitionId, PartitionMap};
+use guira_switched::{
+    Body, ItemCopy, Life, Member, Message, Outbox, Revision, Role, Scanned, Shares, StaticFile, StoreCall,
+    backend::{Backend, Happened},
+    hash_of,
+};
+
+const GIVER: NodeId = NodeId(3);
+const TAKER: NodeId = NodeId(4);
+
+const KEY: &[u8] = b"key";
+
+/// Above all versions that a backend reserves when it begins.
+const LAST_VERSION: u64 = 1 << 40;
+
+struct Taker {
+    backend: Backend,
+    now: Moment,
+    session: SessionId,
+    /// The last message that it was told.
+    seq: u64,
+    /// What its store is to do.
+    calls: VecDeque<StoreCall>,
+    /// What it has told the giver.
+    told: Vec<Body>,
+    /// It knows the session no more.
+    is_gone: bool,
+}
+
+impl Taker {
+    /// One that has made room for the partition of [`KEY`].
+    fn ready() -> Self {
+        let mut taker = Self::begin(PartitionId::of(hash_of(KEY)));
+        taker.complete_all();
+        assert_eq!(taker.told, [Body::Ready]);
+        taker
+    }
+
+    /// One that is to take a partition, where that of [`KEY`] is the giver's.
+    fn begin(partition: PartitionId) -> Self {
+        let backend = |node: NodeId| Member {
+            id: node.0,
+            address: ([127, 0, 0, 1], node.0).into(),
+            role: Role::Backend {
+                cache: None,
+                store: "memory".into(),
+                store_limit: None,
+                request_limit: None,
+                leaving: false,
+            },
+        };
+        let file = StaticFile { members: vec![backend(GIVER), backend(TAKER)], ..StaticFile::default() };
+        let wanted = PartitionMap::over(&[TAKER]).expect("a map");
+        let map = wanted.with_owner([PartitionId::of(hash_of(KEY))], GIVER);
+        let shares = Shares { map: map.into(), revision: Revision(1), wanted: wanted.into() };
+        let now = Moment::from_ns(1_000_000_000);
+        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
+        let core = Backend::new(file.backend_config(TAKER, &shares, life), StoreState::default(), now);
+        let session = SessionId { incarnation: Incarnation(7), opening: Opening(9) };
+        let (calls, told) = (VecDeque::new(), Vec::new());
+        let mut taker = Self { backend: core, now, session, seq: 0, calls, told, is_gone: false };
+        taker.step(Happened::Tick);
+        taker.complete_all();
+        taker.now = taker.now + Span::from_s(2);
+        taker.step(Happened::Tick);
+        taker.step(Happened::Message(GIVER, Message::Open { opening: Opening(9), at: taker.now, in_charge: false }));
+        taker.tell(Body::Begin { partitions: vec![partition], revision: Revision(1) });
+        taker
+    }
+
+    fn step(&mut self, happened: Happened<'_>) {
+        let mut out = Outbox::default();
+        self.backend.step(self.now, happened, &mut out);
+        self.calls.extend(out.store.drain(..));
+        for (_, bytes) in out.sends().filter(|(to, _)| *to == GIVER) {
+            match Message::decode(bytes).expect("a message") {
+                Message::Told { body: Some(body), .. } => self.told.push(body),
+                Message::Gone { .. } => self.is_gone = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn tell(&mut self, body: Body) {
+        self.seq += 1;
+        let (session, seq, ack) = (self.session, Seq(self.seq), Seq(self.told.len() as u64));
+        self.step(Happened::Message(GIVER, Message::Given { session, ack, seq, body: Some(body) }));
+    }
+
+    /// Its store does the next thing, or fails.
+    fn complete(&mut self, error: Option<StoreError>) {
+        let result = |error: Option<StoreError>| error.map_or(Ok(Written::All), Err);
+        let happened = match self.calls.pop_front().expect("it is to do something") {
+            StoreCall::Read(key) => Happened::Read(key, error.map_or(Ok(None), Err)),
+            StoreCall::Write(key, _) => Happened::Written(key, result(error)),
+            StoreCall::Scan(scan) => Happened::Scanned(scan.number, error.map_or(Ok(Scanned::default()), Err)),
+            StoreCall::Flush => Happened::Flushed(error.map_or(Ok(()), Err)),
+            StoreCall::State(_) => Happened::StateWritten(result(error)),
+        };
+        self.step(happened);
+    }
+
+    fn complete_all(&mut self) {
+        while !self.calls.is_empty() {
+            self.complete(None);
+        }
+    }
+}
+
+fn item(value: &[u8]) -> ItemCopy {
+    ItemCopy {
+        flags: 5,
+        version: 8,
+        expiry: Expiry::NEVER,
+        serve_until: None,
+        stale: false,
+        win_sent: false,
+        value: value.into(),
+    }
+}
+
+#[test]
+fn what_is_taken_is_on_disk_with_its_versions_before_that_is_said() {
+    let mut taker = Taker::ready();
+    taker.tell(Body::Record(KEY.into(), Some(item(b"value"))));
+    assert!(
+        matches!(&taker.calls[0], StoreCall::Write(key, Write::Put { record, .. }) if **key == *KEY && record.version == 8)
+    );
+    taker.tell(Body::Seal { last_version: LAST_VERSION });
+    taker.told.clear();
+    // The item, the versions, and only then all of it on disk.
+    let state = |call: &StoreCall| matches!(call, StoreCall::State(state) if state.versions_reserved > LAST_VERSION);
+    assert!(taker.calls.len() == 2 && state(&taker.calls[1]), "{:?}", taker.calls);
+    taker.complete(None);
+    taker.complete(None);
+    assert!(taker.calls.len() == 1 && taker.calls[0] == StoreCall::Flush, "{:?}", taker.calls);
+    assert_eq!(taker.told, []);
+    taker.complete(None);
+    assert_eq!(taker.told, [Body::Stored]);
+}
+
+#[test]
+fn what_did_not_come_to_disk_is_not_taken() {
+    let mut taker = Taker::ready();
+    taker.tell(Body::Record(KEY.into(), Some(item(b"value"))));
+    taker.tell(Body::Seal { last_version: 8 });
+    while taker.calls[0] != StoreCall::Flush {
+        taker.complete(None);
+    }
+    taker.told.clear();
+    taker.complete(Some(StoreError::refused(StoreErrorKind::Unavailable, "a disk")));
+    assert_eq!(taker.told, []);
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone);
+}
+
+/// What comes of a write that nobody knows the end of may come later, unless it was read since.
+#[test]
+fn what_a_store_may_have_written_is_read_before_anything_else_is_written_there() {
+    let mut taker = Taker::ready();
+    taker.tell(Body::Record(KEY.into(), Some(item(b"value"))));
+    taker.complete(Some(StoreError::unknown(StoreErrorKind::Unavailable, "a disk")));
+    assert_eq!(taker.calls, [StoreCall::Read(KEY.into())]);
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone, "it begins again");
+}
+
+#[test]
+fn of_a_key_that_changes_fast_the_last_is_written_and_one_at_a_time() {
+    let mut taker = Taker::ready();
+    for value in [b"1", b"2", b"3"] {
+        taker.tell(Body::Record(KEY.into(), Some(item(value))));
+    }
+    taker.tell(Body::Record(KEY.into(), None));
+    assert_eq!(taker.calls.len(), 1);
+    taker.complete(None);
+    assert!(matches!(taker.calls.front(), Some(StoreCall::Write(_, Write::Delete { .. }))), "{:?}", taker.calls);
+    assert_eq!(taker.calls.len(), 1);
+}
+
+/// A giver says again and again that an earlier attempt is over, also while the next one is on its way into the map: once that is doubtful here, too, it
+/// may be given all the same.
+#[test]
+fn what_is_said_of_an_earlier_session_decides_nothing_of_a_later_one() {
+    let mut taker = Taker::ready();
+    taker.tell(Body::Record(KEY.into(), Some(item(b"value"))));
+    taker.tell(Body::Seal { last_version: 8 });
+    taker.complete_all();
+    assert_eq!(taker.told.last(), Some(&Body::Stored));
+    // The giver waits for the coordinator, and says nothing.
+    taker.now = taker.now + Span::from_s(10);
+    taker.step(Happened::Tick);
+    let released = |up_to| Happened::Message(GIVER, Message::Release { up_to: Opening(up_to), revision: Revision(1) });
+    taker.step(released(8));
+    assert_eq!(taker.calls, []);
+    // Of this one it is said: what is left of it is looked for.
+    taker.step(released(9));
+    assert!(matches!(taker.calls.front(), Some(StoreCall::Scan(_))), "{:?}", taker.calls);
+}
+
+#[test]
+fn what_is_not_the_givers_is_not_taken() {
+    let mut taker = Taker::ready();
+    let other = (0u32..).map(|number| number.to_le_bytes());
+    let other = other.into_iter().find(|key| PartitionId::of(hash_of(key)) != PartitionId::of(hash_of(KEY)));
+    taker.tell(Body::Record(other.expect("there are many partitions")[..].into(), Some(item(b"value"))));
+    taker.tell(Body::Mark);
+    // What is left of the attempt is looked for, and nothing was written.
+    assert!(taker.is_gone && matches!(taker.calls.make_contiguous(), [StoreCall::Scan(_)]), "{:?}", taker.calls);
+
+    let ours = PartitionId(u16::from(PartitionId::of(hash_of(KEY)) == PartitionId(0)));
+    for partition in [ours, PartitionId(u16::MAX)] {
+        let mut taker = Taker::begin(partition);
+        taker.tell(Body::Mark);
+        assert!(taker.is_gone && taker.calls.is_empty(), "{partition:?}: {:?}", taker.calls);
+    }
+}
