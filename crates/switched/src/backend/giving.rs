@@ -12,7 +12,7 @@
 //! Always true:
 //! - until the map is put these keys are this backend's and nobody else's, and from the moment when it may have been put this backend answers nothing
 //!   for them until it knows;
-//! - the taker is told of a key in the order of its chain, and of each change of it since it was asked to take its partition.
+//! - the taker is told of a key in the order of its chain, and of each change of it since it has made room for its partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
