@@ -36,8 +36,11 @@ const RELEASE_AGAIN_AFTER: Span = Span::from_ms(100);
 const AGAIN_AFTER: Span = Span::from_ms(500);
 const AGAIN_AFTER_MAX: Span = Span::from_s(16);
 
-/// How long who is to take something may take to make room for it, before somebody else is asked: it may not be there.
-const READY_WITHIN: Span = Span::from_s(10);
+/// How long who is to take something may take to answer, before somebody else is asked: it may not be there.
+const OPENED_WITHIN: Span = Span::from_s(10);
+
+/// How long it may take to make room, for which it looks through all that it has: as long as it is there, in effect.
+const READY_WITHIN: Span = Span::from_s(24 * 60 * 60);
 
 /// How long nothing is let in, until the taker says that it has all, before this backend goes on with it: a store may be stuck.
 const SEALED_WITHIN: Span = Span::from_s(5);
@@ -218,7 +221,7 @@ impl Backend {
         let opening = Opening::first_of(self.config.incarnation);
         let initiator = || Initiator::new(to, opening, self.config.drift, self.config.mutant).giving();
         self.giving.takers.entry(to).or_insert_with(initiator);
-        let until = now + READY_WITHIN;
+        let until = now + OPENED_WITHIN;
         self.giving.given = Some(Given { to, partitions, stage: Stage::Asked, until, sealed_in: opening });
         true
     }
@@ -229,10 +232,11 @@ impl Backend {
 
     /// What has become of a session with somebody who is, or was, to take something.
     pub(super) fn on_taker_turn(&mut self, now: Moment, from: NodeId, turn: Option<Turn>) {
-        let given = self.giving.given.as_ref().filter(|given| given.to == from);
+        let given = self.giving.given.as_mut().filter(|given| given.to == from);
         match (turn.unwrap_or(Turn::None), given) {
             (Turn::None, _) | (Turn::Void, None) => {}
             (Turn::Opened, Some(given)) if given.stage == Stage::Asked => {
+                given.until = now + READY_WITHIN;
                 let partitions = given.partitions.iter().copied().collect();
                 let revision = self.config.shares.revision;
                 self.tell_taker(now, Body::Begin { partitions, revision });
