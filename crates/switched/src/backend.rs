@@ -319,9 +319,10 @@ impl Backend {
         }
     }
 
+    /// Whether a member is another backend.
     fn is_backend(&self, node: NodeId) -> bool {
         let Shares { map, wanted, .. } = &self.config.shares;
-        [map, wanted].iter().any(|map| map.backends().binary_search(&node).is_ok())
+        node != self.config.me && [map, wanted].iter().any(|map| map.backends().binary_search(&node).is_ok())
     }
 
     /// Whether a key is this backend's, and requests for it are let in.
