@@ -36,8 +36,8 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(simulate(&named("usual"), 5).trace, simulate(&named("usual"), 6).trace);
 }
 
-/// Faults of moves that take a rare moment: models find them (`docs/design/0021`), but for the one that takes a `flush_all` in such a moment, and is
-/// found by what commits in etcd.
+/// Faults of moves that take a rare moment: models find them (`docs/design/0021`), but for [`Mutant::MoveTakerLife`], which takes a `flush_all` in such
+/// a moment and is found by nobody; that etcd keeps its rule is tested there.
 const RARE: [Mutant; 9] = [
     Mutant::MoveAnswer,
     Mutant::MoveLife,

@@ -58,7 +58,8 @@ pub struct GatewayConfig {
     pub resend_after: Span,
     /// How long somebody waits for an answer.
     pub answer_within: Span,
-    /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused.
+    /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused, but for those that come from another backend with
+    /// their partition.
     pub pending_max: usize,
     /// Bytes of values in them beyond which further ones are refused; one always may be under way.
     pub pending_len_max: usize,
