@@ -32,16 +32,7 @@ static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
         members: vec![
             member(CONTROLLER, Role::Controller),
             member(CACHE, Role::Cache),
-            member(
-                BACKEND,
-                Role::Backend {
-                    cache: Some(CACHE.0),
-                    store: "memory".into(),
-                    store_limit: None,
-                    request_limit: None,
-                    leaving: false,
-                },
-            ),
+            member(BACKEND, Role::backend(Some(CACHE.0))),
             member(GATEWAY, Role::Gateway { listen: here(11211), cache_mode: CacheMode::default() }),
         ],
         ..StaticFile::default()

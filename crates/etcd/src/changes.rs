@@ -128,10 +128,7 @@ mod tests {
     }
 
     fn backend(id: u16, cache: Option<u16>) -> Member {
-        member(
-            id,
-            Role::Backend { cache, store: "memory".into(), store_limit: None, request_limit: None, leaving: false },
-        )
+        member(id, Role::backend(cache))
     }
 
     fn gateway(id: u16) -> Member {

@@ -256,55 +256,41 @@ impl Start<'_> {
                 let config = self.file.controller_config(life);
                 let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(
-                    signals,
-                    host,
-                    (kept, life),
-                    |_, _| {},
-                    |host| {
-                        host.status().map(|status| {
-                            json!({
-                                "rules": status.rules,
-                                "installs": status.counts.installs,
-                                "deletions": status.counts.deletions,
-                                "charges": status.counts.charges,
-                            })
+                self.serve(signals, host, (kept, life), |host| {
+                    host.status().map(|status| {
+                        json!({
+                            "rules": status.rules,
+                            "installs": status.counts.installs,
+                            "deletions": status.counts.deletions,
+                            "charges": status.counts.charges,
                         })
-                    },
-                )
+                    })
+                })
             }
             Role::Cache => {
                 let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
                 let config = self.file.cache_config(self.me(), &shares, life);
                 let host = CacheHost::start(transport, config).map_err(cannot)?;
-                self.serve(
-                    signals,
-                    host,
-                    (kept, life),
-                    |_, _| {},
-                    |host| {
-                        let hottest: Vec<Value> = host
-                            .hottest(HOTTEST)
-                            .into_iter()
-                            .map(
-                                |(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }),
-                            )
-                            .collect();
-                        host.status().map(|status| {
-                            json!({
-                                "backends": status.backends,
-                                "items": status.items,
-                                "hits": status.counts.hits,
-                                "misses": status.counts.misses,
-                                "admitted": status.counts.admitted,
-                                "evicted": status.counts.evicted,
-                                "updated": status.counts.updated,
-                                "held": status.counts.held,
-                                "hottest": hottest,
-                            })
+                self.serve(signals, host, (kept, life), |host| {
+                    let hottest: Vec<Value> = host
+                        .hottest(HOTTEST)
+                        .into_iter()
+                        .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
+                        .collect();
+                    host.status().map(|status| {
+                        json!({
+                            "backends": status.backends,
+                            "items": status.items,
+                            "hits": status.counts.hits,
+                            "misses": status.counts.misses,
+                            "admitted": status.counts.admitted,
+                            "evicted": status.counts.evicted,
+                            "updated": status.counts.updated,
+                            "held": status.counts.held,
+                            "hottest": hottest,
                         })
-                    },
-                )
+                    })
+                })
             }
             Role::Backend { store, store_limit, .. } => {
                 let limit = store_limit.map(|limit| {
@@ -361,7 +347,7 @@ impl Start<'_> {
         };
         let host = BackendHost::start_paced(transport, config, Arc::clone(&limited), request_limit);
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
-        let served = self.serve(signals, host, (kept, life), commit_by, |host| {
+        let served = self.serve_with(signals, host, (kept, life), commit_by, |host| {
             host.status().map(|status| {
                 json!({
                     "serves": status.serves,
@@ -453,6 +439,17 @@ impl Start<'_> {
 
     /// Serves until a signal comes, or the member is to end.
     fn serve<M: Machine>(
+        &self,
+        signals: CaughtSignals,
+        host: impl Into<Arc<Host<M>>>,
+        kept: (Option<Kept>, Life),
+        status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
+    ) -> Result<(), String> {
+        self.serve_with(signals, host, kept, |_, _| {}, status)
+    }
+
+    /// The same; `begun` is called once it follows who is there.
+    fn serve_with<M: Machine>(
         &self,
         signals: CaughtSignals,
         host: impl Into<Arc<Host<M>>>,

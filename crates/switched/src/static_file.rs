@@ -190,6 +190,13 @@ pub enum Role {
     },
 }
 
+impl Role {
+    /// A backend in memory, with this cache node and without limits.
+    pub fn backend(cache: Option<u16>) -> Self {
+        Self::Backend { cache, store: memory(), store_limit: None, request_limit: None, leaving: false }
+    }
+}
+
 fn memory() -> String {
     "memory".into()
 }

@@ -40,16 +40,7 @@ impl Setting {
             item_len_max: ITEM_LEN_MAX,
             members: vec![
                 member(NodeId(1), Role::Controller),
-                member(
-                    BACKEND,
-                    Role::Backend {
-                        cache: None,
-                        store: "memory".into(),
-                        store_limit: None,
-                        request_limit: None,
-                        leaving: false,
-                    },
-                ),
+                member(BACKEND, Role::backend(None)),
                 member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() }),
             ],
             ..StaticFile::default()

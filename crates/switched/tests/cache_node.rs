@@ -28,13 +28,7 @@ impl Setting {
     fn new() -> Self {
         let now = Moment::from_ns(1_000_000_000);
         let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
-        let backend = Role::Backend {
-            cache: Some(CACHE.0),
-            store: "memory".into(),
-            store_limit: None,
-            request_limit: None,
-            leaving: false,
-        };
+        let backend = Role::backend(Some(CACHE.0));
         let members = vec![member(CONTROLLER, Role::Controller), member(CACHE, Role::Cache), member(BACKEND, backend)];
         let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
         let shares = file.shares().expect("it has a backend");

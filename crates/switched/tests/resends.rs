@@ -23,16 +23,7 @@ fn gateway(now: Moment) -> Gateway {
         secret: "a secret that is long enough".into(),
         members: vec![
             member(NodeId(1), Role::Controller),
-            member(
-                BACKEND,
-                Role::Backend {
-                    cache: None,
-                    store: "memory".into(),
-                    store_limit: None,
-                    request_limit: None,
-                    leaving: false,
-                },
-            ),
+            member(BACKEND, Role::backend(None)),
             member(GATEWAY, Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() }),
         ],
         ..StaticFile::default()

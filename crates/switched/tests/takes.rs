@@ -47,17 +47,8 @@ impl Taker {
 
     /// One that is to take a partition, where that of [`KEY`] is the giver's.
     fn begin(partition: PartitionId) -> Self {
-        let backend = |node: NodeId| Member {
-            id: node.0,
-            address: ([127, 0, 0, 1], node.0).into(),
-            role: Role::Backend {
-                cache: None,
-                store: "memory".into(),
-                store_limit: None,
-                request_limit: None,
-                leaving: false,
-            },
-        };
+        let backend =
+            |node: NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) };
         let file = StaticFile { members: vec![backend(GIVER), backend(TAKER)], ..StaticFile::default() };
         let wanted = PartitionMap::over(&[TAKER]).expect("a map");
         let map = wanted.with_owner([PartitionId::of(hash_of(KEY))], GIVER);

@@ -25,13 +25,7 @@ fn file(members: &[NodeId]) -> StaticFile {
     let role = |node: &NodeId| match *node {
         CONTROLLER => Role::Controller,
         CACHE => Role::Cache,
-        BACKEND => Role::Backend {
-            cache: None,
-            store: "memory".into(),
-            store_limit: None,
-            request_limit: None,
-            leaving: false,
-        },
+        BACKEND => Role::backend(None),
         _ => Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() },
     };
     let member = |node: &NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: role(node) };

@@ -1,3 +1,5 @@
+//! What a cluster's file may say, and what it is told that it may not.
+
 use super::*;
 
 const SMALL: &str = r#"
