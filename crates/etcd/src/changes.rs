@@ -2,10 +2,10 @@
 //!
 //! Always true: the controller stays; a backend goes once it owns nothing, and is leaving until then; a cache node that comes has its share of backends to
 //! cache, and the share of one that goes is others'. A number is one process's for good, which its address says: one that has gone may go on for a lease,
-//! and others wait for that, until they hear of this number again.
+//! and others wait for that, until they hear of this number again. Who stands by for a backend goes before that does, or takes its place.
 
 use guira_routing::{NodeId, PartitionMap};
-use guira_switched::{Member, Role, StaticFile};
+use guira_switched::{BackendRole, Member, Role, StaticFile};
 
 /// What has become of a member that was to be removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,13 +23,31 @@ pub enum Removal {
 fn check_role(member: &Member) -> Result<(), String> {
     match member.role {
         Role::Controller => Err(format!("member {}: the controller does not come and go yet", member.id)),
-        Role::Backend { .. } | Role::Cache | Role::Gateway { .. } => Ok(()),
+        Role::Backend(_) | Role::Cache | Role::Gateway { .. } => Ok(()),
     }
 }
 
 /// Whether it is a backend that is to give away what it has.
 fn leaving(member: &mut Member) -> Option<&mut bool> {
-    if let Role::Backend { leaving, .. } = &mut member.role { Some(leaving) } else { None }
+    if let Role::Backend(backend) = &mut member.role { Some(&mut backend.leaving) } else { None }
+}
+
+/// A backend may not come so.
+fn check_coming(file: &StaticFile, id: u16, backend: &BackendRole) -> Result<(), String> {
+    if backend.leaving {
+        return Err(format!("member {id}: who comes is not leaving (guira cluster remove)"));
+    }
+    if backend.place.is_some() {
+        return Err(format!("member {id}: leave out place, which stands in etcd alone"));
+    }
+    let has_its_place =
+        |other: &&Member| other.id != id && other.role.as_backend().is_some_and(|other| other.place == Some(id));
+    match file.members.iter().find(has_its_place).filter(|_| backend.standby_of.is_none()) {
+        Some(Member { id: other, .. }) => Err(format!(
+            "member {id}: member {other} has its place: add it with standby_of = {other} and that one's store, or under another number"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Whether a member is still who it was: where it was, and of the role that it had.
@@ -50,10 +68,15 @@ pub(crate) fn check(before: &StaticFile, after: &StaticFile) -> Result<(), Strin
 pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), String> {
     for member in members {
         check_role(member)?;
-        if matches!(member.role, Role::Backend { leaving: true, .. }) {
-            return Err(format!("member {}: who comes is not leaving (guira cluster remove)", member.id));
+        if let Some(backend) = member.role.as_backend() {
+            check_coming(file, member.id, backend)?;
         }
-        let there = file.members.iter_mut().find(|other| is_the_same(other, member) && other.id == member.id);
+        let is_standby = member.role.as_backend().is_some_and(|backend| backend.standby_of.is_some());
+        let there = file
+            .members
+            .iter_mut()
+            .filter(|_| !is_standby)
+            .find(|other| is_the_same(other, member) && other.id == member.id);
         if let Some(leaving) = there.and_then(leaving).filter(|leaving| **leaving) {
             *leaving = false;
             continue;
@@ -75,9 +98,16 @@ pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), Strin
             }
             file.former.remove(at);
         }
-        file.members.push(member.clone());
+        let mut member = member.clone();
+        if let Role::Backend(backend) = &mut member.role
+            && is_standby
+        {
+            // Of which it has none before it has the other's.
+            backend.cache = None;
+        }
+        file.members.push(member);
     }
-    if members.iter().any(|member| matches!(member.role, Role::Cache | Role::Backend { .. })) {
+    if members.iter().any(|member| matches!(member.role, Role::Cache | Role::Backend(_))) {
         file.spread_homes();
     }
     Ok(())
@@ -99,6 +129,9 @@ pub(crate) fn remove(file: &mut StaticFile, map: &PartitionMap, ids: &[u16]) -> 
                 Removal::Leaving { partitions }
             }
             _ => {
+                if let Some(standby) = file.standby_for(NodeId(*id)) {
+                    return Err(format!("member {} stands by for member {id}: remove that one first", standby.0));
+                }
                 let gone = file.members.remove(at);
                 file.former.push(gone);
                 Removal::Gone
@@ -149,10 +182,7 @@ mod tests {
     }
 
     fn homes(file: &StaticFile) -> Vec<Option<u16>> {
-        let home = |member: &Member| match member.role {
-            Role::Backend { cache, .. } => Some(cache),
-            _ => None,
-        };
+        let home = |member: &Member| member.role.as_backend().map(|backend| backend.cache);
         file.members.iter().filter_map(home).collect()
     }
 
@@ -233,6 +263,33 @@ mod tests {
         assert!(told.starts_with("member 1001: who comes is not leaving"), "{told}");
         let told = remove(&mut file, &over(&[1_000, 1_001]), &[1_000]).expect_err("nobody would stay");
         assert!(told.starts_with("no backend would be left"), "{told}");
+    }
+
+    fn on_cassandra(id: u16, standby_of: Option<u16>) -> Member {
+        let store = "cassandra:h/a".into();
+        member(id, Role::Backend(BackendRole { store, standby_of, ..BackendRole::default() }))
+    }
+
+    #[test]
+    fn who_stands_by_goes_first_or_takes_the_place() {
+        let mut file = cluster(&[100], &[None]);
+        file.members.push(on_cassandra(1_001, None));
+        add(&mut file, &[on_cassandra(1_002, Some(1_001))]).expect("it stands by");
+        file.check().expect("a cluster");
+        let map = over(&[1_000]);
+        let told = remove(&mut file.clone(), &map, &[1_001]).expect_err("another one stands by for it");
+        assert!(told.starts_with("member 1002 stands by for member 1001"), "{told}");
+        let mut without = file.clone();
+        assert_eq!(remove(&mut without, &map, &[1_002, 1_001]), Ok(vec![Removal::Gone; 2]));
+        file.take_place(NodeId(1_002)).expect("it stands by");
+        let told = add(&mut file, &[backend(1_001, None)]).expect_err("its place is another's");
+        assert!(told.starts_with("member 1001: member 1002 has its place"), "{told}");
+        // Nobody's place is taken by one that stands by, or in a file.
+        add(&mut file, &[on_cassandra(1_001, Some(1_002))]).expect("it is back");
+        file.check().expect("a cluster");
+        let placed = member(1_003, Role::Backend(BackendRole { place: Some(7), ..BackendRole::default() }));
+        let told = add(&mut file, &[placed]).expect_err("it says so itself");
+        assert!(told.starts_with("member 1003: leave out place"), "{told}");
     }
 
     #[test]

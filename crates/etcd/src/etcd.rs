@@ -12,7 +12,7 @@ use std::fmt;
 use etcd_client::KeyValue;
 use guira_cluster::{Epoch, Incarnation};
 use guira_routing::{NodeId, PartitionMap};
-use guira_switched::{Member, Role, StaticFile};
+use guira_switched::{Member, Revision, StaticFile, StaticFileError};
 use tokio::{
     runtime::{Builder, Runtime},
     time::Instant,
@@ -184,6 +184,39 @@ impl Etcd {
         self.change_by_map(|file, map| changes::remove(file, map, ids))
     }
 
+    /// A standby owns all that the backend did that it stands by for, and that is no member any more; what is there then. To be called once that one serves
+    /// nothing, which who has its store knows: so `me` is the standby as it was when it began to wait for that.
+    ///
+    /// # Errors
+    /// [`EtcdError`]; [`EtcdError::Change`] if the standby has been changed since, or is none.
+    pub fn take_over(&self, me: &Member, secret: &str) -> Result<View, EtcdError> {
+        let id = NodeId(me.id);
+        self.within(async |asking| {
+            for _ in 0..TRIES_MAX {
+                let found = asking.found().await?;
+                let before = found.read(&self.keys, secret)?;
+                let mut file = before.file.clone();
+                if file.member(id) != Some(me) {
+                    let told = format!("member {} was changed, or removed, while it stood by: start it again", id.0);
+                    return Err(EtcdError::Change(told));
+                }
+                let wrong = |why| EtcdError::NotACluster(StaticFileError::Standby { id: id.0, why });
+                let of = file.take_place(id).map_err(wrong)?;
+                file.check()?;
+                let map = before.map.with_owner(before.map.partitions_of(of), id);
+                self.keys.check_owners(&file, &map)?;
+                let (text, bytes) = (file.print_without_secret()?, map.encode());
+                let map_was = found.map.as_ref().map(KeyValue::mod_revision);
+                let put = Put { as_of: AsOf::of(found.view.as_ref()), text: &text, map_was, map: Some(&bytes) };
+                if let Some(epoch) = asking.put(&put).await? {
+                    // Both were put at one revision.
+                    return Ok(View { epoch, file, map: map.into(), revision: Revision(epoch.0) });
+                }
+            }
+            Err(EtcdError::ChangedMeanwhile { tries: TRIES_MAX })
+        })
+    }
+
     /// Who is in it, and which of them are alive, at one moment.
     ///
     /// # Errors
@@ -198,7 +231,7 @@ impl Etcd {
         };
         let share_of = |member: &Member| {
             let of = |map: &PartitionMap| map.partitions_of(NodeId(member.id)).count();
-            let is_one = matches!(member.role, Role::Backend { .. });
+            let is_one = member.role.as_backend().is_some_and(|backend| backend.standby_of.is_none());
             is_one.then(|| Share { partitions: of(&map), wanted: of(&wanted) })
         };
         let known = |member: Member| Known { alive: alive_of(&member), share: share_of(&member), member };

@@ -12,7 +12,7 @@ use std::{
 use guira_cluster::Epoch;
 use guira_etcd::{Etcd, EtcdError, Place};
 use guira_routing::NodeId;
-use guira_switched::{Role, StaticFile, StaticFileError};
+use guira_switched::{StaticFile, StaticFileError};
 use support::{
     Raw, SECRET, Server, cache, cluster, gateway,
     line::{Line, Mode},
@@ -85,15 +85,8 @@ fn members_come_and_go() {
     assert_eq!(view.epoch, removed.epoch);
     let ids: Vec<u16> = view.file.members.iter().map(|member| member.id).collect();
     assert_eq!(ids, [1, 101, 1_000, 1_001, 102, 10_001]);
-    let homes: Vec<Option<u16>> = view
-        .file
-        .members
-        .iter()
-        .filter_map(|member| match member.role {
-            Role::Backend { cache, .. } => Some(cache),
-            _ => None,
-        })
-        .collect();
+    let homes: Vec<Option<u16>> =
+        view.file.members.iter().filter_map(|member| member.role.as_backend().map(|backend| backend.cache)).collect();
     assert_eq!(homes, [Some(102), Some(101)]);
     assert!(matches!(etcd.remove(&[10_001]), Err(EtcdError::Change(_))));
     let told = etcd.change(|file| {

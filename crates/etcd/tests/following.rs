@@ -322,8 +322,8 @@ fn a_view_with_another_controller_or_without_who_owns_something_is_not_followed(
     }
     // Another home is none.
     let view = put(&mut raw, |file| {
-        if let Role::Backend { cache, .. } = &mut at(file, 1_001).role {
-            *cache = Some(100);
+        if let Role::Backend(backend) = &mut at(file, 1_001).role {
+            backend.cache = Some(100);
         }
     });
     member.is_told(&view);

@@ -8,7 +8,7 @@ use std::thread;
 use guira_cluster::{Epoch, Incarnation};
 use guira_etcd::{Etcd, EtcdError, Removal, Share, View};
 use guira_routing::{NodeId, PARTITIONS, PartitionId, PartitionMap};
-use guira_switched::{Revision, Role, StaticFile};
+use guira_switched::{BackendRole, Member, Revision, Role, StaticFile};
 use support::{
     Raw, SECRET, Server, backend, cluster, gateway,
     line::{Line, Mode},
@@ -326,8 +326,119 @@ fn a_removal_whose_answer_is_lost_is_found_out_though_the_map_has_changed_since(
         line.set(Mode::Open);
     }
     let homes = |file: &StaticFile| {
-        let is_one = |role: &Role| matches!(role, Role::Backend { .. });
+        let is_one = |role: &Role| matches!(role, Role::Backend(_));
         file.members.iter().filter(|member| is_one(&member.role)).count()
     };
     assert_eq!(homes(&etcd.read(SECRET).expect("it is there").file), 2);
+}
+
+/// A cluster in which 1002 stands by for 1000.
+fn begin_with_a_standby() -> (Server, Etcd, Raw) {
+    let server = Server::start();
+    let etcd = server.etcd("guira");
+    let mut file = cluster("guira");
+    let on_cassandra = |standby_of, cache| {
+        Role::Backend(BackendRole { store: "cassandra:h/a".into(), standby_of, cache, ..BackendRole::default() })
+    };
+    for member in file.members.iter_mut().filter(|member| member.id == 1_000) {
+        member.role = on_cassandra(None, Some(100));
+    }
+    etcd.create(&file).expect("it is made");
+    etcd.add(&[Member { role: on_cassandra(Some(1_000), None), ..backend(1_002, None) }]).expect("it comes");
+    let raw = Raw::of(&server);
+    (server, etcd, raw)
+}
+
+/// 1002 as it waits.
+fn standby(etcd: &Etcd) -> Member {
+    etcd.read(SECRET).expect("it is there").file.member(NodeId(1_002)).expect("it stands by").clone()
+}
+
+#[test]
+fn who_stands_by_takes_over_all_at_one_revision_and_nothing_moves() {
+    let (_server, etcd, mut raw) = begin_with_a_standby();
+    let (before, standby) = (etcd.read(SECRET).expect("it is there"), standby(&etcd));
+    assert_eq!((share(&etcd, 1_002), before.file.backends()), (None, vec![NodeId(1_000), NodeId(1_001)]));
+    assert_eq!(*before.shares().wanted, *before.map, "who stands by is to have nothing");
+    let taken = etcd.take_over(&standby, SECRET).expect("it stands by");
+    assert_eq!(*taken.map, given(&before.map, 1_000, 1_002));
+    assert_eq!((taken.shares().wanted, taken.file.backends()), (taken.map.clone(), vec![NodeId(1_001), NodeId(1_002)]));
+    assert_eq!(etcd.read(SECRET).expect("it is there"), taken);
+    let [view, map] = [VIEW, MAP].map(|key| raw.get(key).expect("it is there").mod_revision());
+    assert_eq!((view, map), (taken.epoch.0.cast_signed(), taken.revision.0.cast_signed()));
+    assert_eq!(view, map);
+    assert!(matches!(etcd.add(&[backend(1_000, None)]), Err(EtcdError::Change(_))), "its place is another's");
+    // Who is back in its own place leaves and stays as any other.
+    let on_cassandra = |standby_of| {
+        Role::Backend(BackendRole {
+            store: "cassandra:h/a".into(),
+            standby_of,
+            cache: Some(100),
+            ..BackendRole::default()
+        })
+    };
+    let first = Member { role: on_cassandra(Some(1_002)), ..backend(1_000, None) };
+    let waits = etcd.add(&[first]).expect("it stands by").file.member(NodeId(1_000)).expect("it is there").clone();
+    assert_eq!(waits.role.as_backend().expect("a backend").cache, None);
+    let back = etcd.take_over(&waits, SECRET).expect("it stands by");
+    assert_eq!((&back.map, back.file.backends()), (&before.map, before.file.backends()));
+    etcd.remove(&[1_000]).expect("it leaves");
+    let stays = etcd.add(&[Member { role: on_cassandra(None), ..backend(1_000, None) }]).expect("it stays");
+    assert_eq!(stays.file.staying(), before.file.staying());
+}
+
+#[test]
+fn who_is_another_than_when_it_began_to_wait_takes_nothing_over() {
+    let (_server, etcd, _raw) = begin_with_a_standby();
+    let (before, standby) = (etcd.read(SECRET).expect("it is there"), standby(&etcd));
+    let is_refused = |member: &Member| {
+        let told = etcd.take_over(member, SECRET).expect_err("it is none");
+        assert!(one_line(&told).starts_with(&format!("member {}", member.id)), "{told}");
+    };
+    for other in [1_000, 1_001] {
+        let told = etcd.take_over(before.file.member(NodeId(other)).expect("it is there"), SECRET);
+        assert!(one_line(&told.expect_err("it is none")).contains("it stands by for nobody"));
+    }
+    is_refused(&backend(7, None));
+    let store = "cassandra:h/b".into();
+    let other = BackendRole { store, standby_of: Some(1_001), ..BackendRole::default() };
+    is_refused(&Member { role: Role::Backend(other), ..standby.clone() });
+    assert_eq!(etcd.read(SECRET).expect("it is there"), before);
+    etcd.take_over(&standby, SECRET).expect("it stands by");
+    is_refused(&standby);
+}
+
+#[test]
+fn a_takeover_whose_answer_is_lost_is_found_out() {
+    let (server, etcd, mut raw) = begin_with_a_standby();
+    let (standby, before) = (standby(&etcd), etcd.read(SECRET).expect("it is there"));
+    let versions = raw.get(VIEW).expect("it is there").version();
+    let line = Line::to(server.address());
+    let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
+    let other = Etcd::connect(&place).expect("it answers");
+    line.set_within_a_map(Mode::Deaf);
+    let taken = other.take_over(&standby, SECRET).expect("it stands by");
+    assert!(line.is(Mode::Deaf));
+    assert_eq!(raw.get(VIEW).expect("it is there").version(), versions + 1);
+    assert_eq!((*taken.map).clone(), given(&before.map, 1_000, 1_002));
+    assert_eq!(etcd.read(SECRET).expect("it is there"), taken);
+}
+
+#[test]
+fn what_is_given_while_somebody_takes_over_goes_along() {
+    let (server, etcd, mut raw) = begin_with_a_standby();
+    let standby = standby(&etcd);
+    let line = Line::to(server.address());
+    let other = behind(&line);
+    let map = etcd.read(SECRET).expect("it is there").map.with_owner((0..9).map(PartitionId), NodeId(1_000));
+    line.set_within_a_map(Mode::Held);
+    thread::scope(|scope| {
+        let taken = scope.spawn(|| other.take_over(&standby, SECRET));
+        wait_until("it is put", || line.is(Mode::Held));
+        raw.put(MAP, map.encode());
+        line.set(Mode::Open);
+        let taken = taken.join().expect("no panic").expect("it stands by");
+        assert_eq!(*taken.map, given(&map, 1_000, 1_002));
+        assert_eq!(etcd.read(SECRET).expect("it is there"), taken);
+    });
 }

@@ -30,7 +30,7 @@ use std::{
 use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
 use guira_server::CaughtSignals;
-use guira_switched::{CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
+use guira_switched::{BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
 use crate::{node, rest::RestArguments, size::size_bytes, with_parent::end_with};
@@ -298,7 +298,7 @@ impl Up {
             ));
         }
         let lasts = |file: &StaticFile| {
-            file.members.iter().any(|member| matches!(&member.role, Role::Backend { store, .. } if store != "memory"))
+            file.members.iter().any(|member| member.role.as_backend().is_some_and(|backend| backend.store != "memory"))
         };
         if let Some(earlier) = earlier.as_ref().filter(|earlier| lasts(earlier) != (self.store == "rocksdb")) {
             let other = if lasts(earlier) { "rocksdb" } else { "memory" };
@@ -332,13 +332,13 @@ impl Up {
             };
             member(
                 id,
-                Role::Backend {
+                Role::Backend(BackendRole {
                     cache: cache_of(number as u16),
                     store,
                     store_limit: self.store_limit,
                     request_limit: self.request_limit,
-                    leaving: false,
-                },
+                    ..BackendRole::default()
+                }),
             )
         }));
         let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });

@@ -1,35 +1,38 @@
 //! `guira node`: one member of a cluster, as its coordinator says it is.
 
+mod backend;
+#[cfg(feature = "cassandra")]
+mod cassandra;
+#[cfg(feature = "cassandra")]
+mod standby;
+
 use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, Weak, mpsc::RecvTimeoutError},
+    sync::{
+        Arc, OnceLock,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
 
-use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport, unix_now};
+use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport};
 use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
-use guira_item::{Clock, store::Store};
-use guira_persist::{
-    Limit, Limited, MemoryStore,
-    rocks::{RocksOptions, RocksStore},
-};
+use guira_item::Clock;
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
-    backend::BackendConfig,
-    host::{BackendHost, CacheHost, ControllerHost, GatewayHost, GatewayService, Host, Machine, ServiceConfig},
+    host::{CacheHost, ControllerHost, GatewayHost, GatewayService, Host, Machine, ServiceConfig},
 };
-use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use crate::{
     coordinator::{Coordinator, read_secret},
     rest::RestArguments,
-    serve::files_of_the_server,
+    serve::{files_of_the_server, start_log},
     with_parent::end_with,
 };
 
@@ -78,6 +81,7 @@ pub(crate) struct Arguments {
 
 /// Runs the member until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    start_log(0);
     let signals = CaughtSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     if let Some(parent) = arguments.with_parent {
         end_with(parent)?;
@@ -99,7 +103,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         }
     };
     let me = NodeId(arguments.id);
-    let member = file.member(me).ok_or_else(|| format!("--id {}: {coordinator} has no such member", me.0))?;
+    let member = file.member(me).ok_or_else(|| {
+        let was_one = file.former.iter().any(|former| former.id == me.0);
+        let again = if was_one {
+            " any more (guira cluster add has it back; with standby_of, if another has its place now)"
+        } else {
+            ""
+        };
+        format!("--id {}: {coordinator} has no such member{again}", me.0)
+    })?;
     if let Some(role) = arguments.role.as_ref().filter(|role| **role != member.role.name()) {
         return Err(format!("--role {role}: member {} is a {}", me.0, member.role.name()));
     }
@@ -128,8 +140,12 @@ impl Kept {
         let Self { etcd, view } = self;
         let id = NodeId(member.id);
         let view = etcd.begin_life(id, life.incarnation, &view.file.secret).map_err(|error| error.to_string())?;
-        if view.file.member(id).map(|member| member.address) != Some(member.address) {
-            return Err(format!("member {} was taken out of the cluster, or put elsewhere, while it started", id.0));
+        let what = |member: &Member| {
+            let backend = member.role.as_backend();
+            (member.address, backend.map(|backend| (backend.store.clone(), backend.standby_of)))
+        };
+        if view.file.member(id).map(what) != Some(what(member)) {
+            return Err(was_removed(id));
         }
         Ok(Self { etcd, view })
     }
@@ -142,18 +158,30 @@ impl Kept {
         host: &Arc<Host<M>>,
         ends: &Arc<Ends>,
     ) -> Result<Following, String> {
+        let host = Arc::downgrade(host);
+        self.follow_for(me, life, ends, move |view| match view.file.members_in(view.epoch) {
+            // Who has ended is not told.
+            Ok(members) => {
+                let _ = host.upgrade().map(|host| host.set_view(members.into(), view.file.view(view.shares())));
+            }
+            Err(error) => eprintln!("guira: who is in the cluster stays as it was: {error}"),
+        })
+    }
+
+    /// The same, for somebody who is told of views otherwise.
+    fn follow_for(
+        self,
+        me: &Member,
+        life: Life,
+        ends: &Arc<Ends>,
+        mut on_view: impl FnMut(View) + Send + 'static,
+    ) -> Result<Following, String> {
         let Self { etcd, view } = self;
         let (id, life) = (me.id, life.incarnation);
         let follower = Follower { me: me.clone(), life, seen: view };
-        let (host, ends) = (Arc::downgrade(host), Arc::clone(ends));
+        let ends = Arc::clone(ends);
         let told = move |told| match told {
-            Told::View(view) => match view.file.members_in(view.epoch) {
-                // Who has ended is not told.
-                Ok(members) => {
-                    let _ = host.upgrade().map(|host| host.set_view(members.into(), view.file.view(view.shares())));
-                }
-                Err(error) => eprintln!("guira: who is in the cluster stays as it was: {error}"),
-            },
+            Told::View(view) => on_view(view),
             Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
             Told::Removed => {
                 eprintln!("guira: member {id} is not in the cluster any more, and ends");
@@ -167,18 +195,9 @@ impl Kept {
     }
 }
 
-/// Has what a backend gives away put into the map.
-fn commit_by<S: Store>(host: &Arc<BackendHost<S>>, following: &Following) {
-    let (committer, told) = (following.committer().clone(), Arc::downgrade(host));
-    let commit_by = move |commit| {
-        let told = Weak::clone(&told);
-        committer.commit(commit, move |committed| {
-            // Nor is it told anything.
-            let _ = told.upgrade().map(|host| host.committed(committed));
-        });
-    };
-    // Who has ended gives nothing.
-    let _ = host.commit_by(commit_by);
+/// Waits on a thread of its own for a signal that ends the process.
+fn ended_by(signals: CaughtSignals) -> Result<Receiver<()>, String> {
+    signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))
 }
 
 /// What is said to a member that has found a later life of it.
@@ -200,9 +219,25 @@ impl Ends {
         let _ = self.0.set(why);
     }
 
+    /// Whether it is to end.
+    fn are_told(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     fn why(&self) -> Result<(), String> {
         self.0.get().cloned().unwrap_or(Ok(()))
     }
+}
+
+/// What is said to one that is none of the cluster any more when it comes to serve.
+fn was_removed(me: NodeId) -> String {
+    format!("member {} was taken out of the cluster, or put elsewhere, while it started", me.0)
+}
+
+/// A life whose sockets are bound.
+struct Begun {
+    transport: Transport,
+    life: Life,
 }
 
 /// A member that is to start.
@@ -220,6 +255,11 @@ impl Start<'_> {
     /// Begins a life: once its sockets are bound, since then nobody else is this member.
     fn life(&self) -> Result<Life, String> {
         Life::begin(self.arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))
+    }
+
+    /// Binds the sockets, and begins a life.
+    fn begin(&self, kept: Option<&Kept>) -> Result<Begun, String> {
+        Ok(Begun { transport: self.transport(kept)?, life: self.life()? })
     }
 
     /// Who has which keys.
@@ -256,7 +296,7 @@ impl Start<'_> {
                 let config = self.file.controller_config(life);
                 let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(signals, host, (kept, life), |host| {
+                self.serve(&ended_by(signals)?, host, (kept, life), |host| {
                     host.status().map(|status| {
                         json!({
                             "rules": status.rules,
@@ -271,7 +311,7 @@ impl Start<'_> {
                 let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
                 let config = self.file.cache_config(self.me(), &shares, life);
                 let host = CacheHost::start(transport, config).map_err(cannot)?;
-                self.serve(signals, host, (kept, life), |host| {
+                self.serve(&ended_by(signals)?, host, (kept, life), |host| {
                     let hottest: Vec<Value> = host
                         .hottest(HOTTEST)
                         .into_iter()
@@ -292,83 +332,9 @@ impl Start<'_> {
                     })
                 })
             }
-            Role::Backend { store, store_limit, .. } => {
-                let limit = store_limit.map(|limit| {
-                    Limit::new(limit).ok_or_else(|| format!("store_limit {limit}: from 1 to {}", Limit::MAX))
-                });
-                let limit = limit.transpose()?;
-                match store.split_once(':') {
-                    None if store == "memory" => {
-                        self.backend(signals, kept, Arc::new(MemoryStore::default()), limit, |_| Ok(()))
-                    }
-                    Some(("rocksdb", path)) if !path.is_empty() => {
-                        let store = self.open(Path::new(path)).map_err(|told| format!("store {store}: {told}"))?;
-                        self.backend(signals, kept, Arc::new(store), limit, |store| {
-                            store.shut().map_err(|error| error.to_string())
-                        })
-                    }
-                    _ => Err(format!("store {store}: write memory or rocksdb:PATH")),
-                }
-            }
+            Role::Backend(role) => self.backend(role, kept, &ended_by(signals)?),
             Role::Gateway { listen, .. } => self.gateway(*listen, kept, signals),
         }
-    }
-
-    fn open(&self, path: &Path) -> Result<RocksStore, String> {
-        let durability = self.file.durability.parse()?;
-        allow_open_files(0, 4_096).map_err(|error| error.to_string())?;
-        let options = RocksOptions {
-            descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(256),
-            ..RocksOptions::with_memory(self.file.store_megabytes << 20, durability, Arc::new(|| unix_now().as_secs()))
-        };
-        RocksStore::open(path, &options).map_err(|error| error.to_string())
-    }
-
-    fn backend<S: Store>(
-        &self,
-        signals: CaughtSignals,
-        kept: Option<Kept>,
-        store: Arc<S>,
-        limit: Option<Limit>,
-        shut: impl FnOnce(&S) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let limited = Limited::new(Arc::clone(&store), limit).map_err(|error| format!("cannot start: {error}"))?;
-        let limited = Arc::new(limited);
-        let (mut transport, life) = (self.transport(kept.as_ref())?, self.life()?);
-        let kept = kept.map(|kept| kept.begin_life(self.member, life)).transpose()?;
-        // It may have changed since it was read for the socket.
-        transport.set_members(self.members(kept.as_ref())?);
-        let file = kept.as_ref().map_or(self.file, |kept| &kept.view.file);
-        let shares = self.shares(kept.as_ref())?;
-        let config = BackendConfig { caches_change: kept.is_some(), ..file.backend_config(self.me(), &shares, life) };
-        let request_limit = match &self.member.role {
-            Role::Backend { request_limit, .. } => *request_limit,
-            _ => None,
-        };
-        let host = BackendHost::start_paced(transport, config, Arc::clone(&limited), request_limit);
-        let host = host.map_err(|error| format!("cannot start: {error}"))?;
-        let served = self.serve_with(signals, host, (kept, life), commit_by, |host| {
-            host.status().map(|status| {
-                json!({
-                    "serves": status.serves,
-                    "partitions": status.partitions,
-                    "partitions_wanted": status.partitions_wanted,
-                    "given": status.counts.given,
-                    "moved": status.counts.moved,
-                    "operations": status.counts.operations,
-                    "load_per_s": status.load_per_s,
-                    "cached_keys": status.cached_keys,
-                    "fetches": status.counts.fetches,
-                    "bursts": status.counts.bursts,
-                    "updates": status.counts.updates,
-                    "spreads": status.counts.spreads,
-                    "two_phased": status.counts.two_phased,
-                    "lease_waits": status.counts.lease_waits,
-                })
-            })
-        });
-        limited.shut();
-        served.and(shut(&store))
     }
 
     fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
@@ -440,21 +406,22 @@ impl Start<'_> {
     /// Serves until a signal comes, or the member is to end.
     fn serve<M: Machine>(
         &self,
-        signals: CaughtSignals,
+        ended: &Receiver<()>,
         host: impl Into<Arc<Host<M>>>,
         kept: (Option<Kept>, Life),
         status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
     ) -> Result<(), String> {
-        self.serve_with(signals, host, kept, |_, _| {}, status)
+        self.serve_with(ended, host, kept, |_, _| {}, || None, status)
     }
 
-    /// The same; `begun` is called once it follows who is there.
+    /// The same; `begun` is called once it follows who is there, and `why` says again and again why it is to end, if it is.
     fn serve_with<M: Machine>(
         &self,
-        signals: CaughtSignals,
+        ended: &Receiver<()>,
         host: impl Into<Arc<Host<M>>>,
         (kept, life): (Option<Kept>, Life),
         begun: impl FnOnce(&Arc<Host<M>>, &Following),
+        why: impl Fn() -> Option<String>,
         status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
     ) -> Result<(), String> {
         let host = host.into();
@@ -465,9 +432,13 @@ impl Start<'_> {
         }
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
-        let ended = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
         // A host that has ended by itself is to be started again by whoever has started this process.
-        let goes_on = || host.runs() && ends.0.get().is_none();
+        let goes_on = || {
+            if let Some(why) = why() {
+                ends.end(Err(why));
+            }
+            host.runs() && !ends.are_told()
+        };
         while goes_on() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
         let ended_by_itself = !host.runs();
         drop((socket, following));

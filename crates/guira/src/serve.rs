@@ -171,7 +171,7 @@ fn lines_for(verbosity: u32) -> Targets {
 }
 
 /// Logs to standard error; returns what changes how much.
-fn start_log(verbosity: u8) -> guira_server::VerbosityHook {
+pub(crate) fn start_log(verbosity: u8) -> guira_server::VerbosityHook {
     let (filter, handle) = tracing_subscriber::reload::Layer::new(lines_for(verbosity.into()));
     let is_terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(is_terminal).with_target(false);

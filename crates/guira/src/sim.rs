@@ -138,6 +138,10 @@ fn print(summary: &Summary, elapsed_s: f64) {
         "{} changes in two phases, of keys that several cache nodes had; {} changes of who is in charge, {} of who is there",
         report.two_phased, report.charges, report.members_changed
     );
+    println!(
+        "{} times that a backend gave partitions away, {} times that one took over what another had",
+        report.given, report.taken_over
+    );
     println!("{} events in {elapsed_s:.1} s", report.events);
     println!("trace {:016x}", report.trace);
 }

@@ -139,6 +139,8 @@ pub enum Scan {
     },
     /// Those whose keys hash to one partition, in the order of their bytes.
     Partition(HashPartition),
+    /// Those behind a key, whether that is there or not, in an order of the store's own that is always the same; without a key, all.
+    Behind(Option<Box<[u8]>>),
 }
 
 impl Scan {
@@ -235,7 +237,7 @@ pub trait Store: Send + Sync + 'static {
     fn state(&self) -> StoreState;
 
     /// Whether copies of what it has given may be served to those who ask now: not once another may be the owner of what is in it. What
-    /// nobody else can change always may.
+    /// nobody else can change always may. Asked after what is to be answered was asked for.
     fn may_serve(&self) -> bool {
         true
     }
@@ -255,7 +257,7 @@ pub trait Store: Send + Sync + 'static {
     /// Forces to disk what was written before.
     fn flush(&self, done: Done<()>);
 
-    /// Visits records as they were at one moment after the call; a store on many machines has no such moment, and no order.
+    /// Visits records as they were at one moment after the call; a store on many machines has no such moment, and no order but its own.
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>);
 
     /// Makes a copy of everything, as it is at one moment after the call, in a folder that is not there yet.

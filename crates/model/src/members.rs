@@ -140,6 +140,7 @@ impl Scenario {
         View {
             caches: CACHES[gone..self.caches].into(),
             gateways: self.names_of_gateways().collect(),
+            backends: BACKENDS[..self.backends()].into(),
             shares,
             cache_of: BTreeMap::new(),
             // So that cache nodes go on with what is in their charge.

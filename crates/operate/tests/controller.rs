@@ -32,13 +32,7 @@ const SILENT: u16 = 101;
 
 /// A cluster, and a socket for each member, in their order.
 fn cluster() -> (StaticFile, Vec<Transport>) {
-    let backend = |cache| Role::Backend {
-        cache: Some(cache),
-        store: String::new(),
-        store_limit: None,
-        request_limit: None,
-        leaving: false,
-    };
+    let backend = |cache| Role::backend(Some(cache));
     let gateway = Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() };
     let roles = [
         (CONTROLLER, Role::Controller),

@@ -50,7 +50,7 @@ use gate::Gate;
 use jobs::{Act, Change, Job};
 use known::Known;
 use lease::{Claim, Lease, boot_now_ns};
-use owner::{give_up, holder_name, take_over};
+use owner::{WhileHeld, give_up, holder_name, take_over};
 use row::Epoch;
 use tables::{Content, Tables};
 use turns::Turns;
@@ -71,7 +71,7 @@ const SHUT_PATIENCE: Duration = Duration::from_secs(12);
 const STAMPS: usize = 1 << 18;
 
 /// A record that Cassandra takes for certain, in bytes: it refuses mutations of half a commit log segment, 16 MiB as it comes.
-const RECORD_LEN_MAX: usize = 8 << 20;
+pub const RECORD_LEN_MAX: usize = 8 << 20;
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -177,21 +177,44 @@ impl fmt::Debug for CassandraStore {
 
 impl CassandraStore {
     /// Becomes the owner of a keyspace, which is made if it is not there. Takes as long as the lease of an owner that has not given it up
-    /// and of which nothing is heard any more.
+    /// and of which nothing is heard any more. `None` once `goes_on` says that it is not to be waited for that.
     ///
     /// # Errors
     /// [`CassandraError`].
-    pub fn open(options: &CassandraOptions) -> Result<Self, CassandraError> {
+    pub fn open(options: &CassandraOptions, goes_on: impl Fn() -> bool) -> Result<Option<Self>, CassandraError> {
+        Self::open_by(options, WhileHeld::Refuse, goes_on)
+    }
+
+    /// The same, of a keyspace whose owner may live, or has yet to begin: it waits until that gives it up, or falls silent. Once it has been connected it
+    /// waits for a Cassandra, too.
+    ///
+    /// # Errors
+    /// [`CassandraError`], but for [`CassandraError::InUse`].
+    pub fn open_after(options: &CassandraOptions, goes_on: impl Fn() -> bool) -> Result<Option<Self>, CassandraError> {
+        Self::open_by(options, WhileHeld::Wait, goes_on)
+    }
+
+    fn open_by(
+        options: &CassandraOptions,
+        while_held: WhileHeld,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Option<Self>, CassandraError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("guira-cassandra")
             .enable_all()
             .build()
             .map_err(CassandraError::Threads)?;
-        let (inside, state, claim) = runtime.block_on(open(options))?;
+        let opened = runtime.block_on(open(options, while_held, goes_on))?;
+        let Some((inside, state, claim)) = opened else { return Ok(None) };
         let renewals = runtime.spawn(Arc::clone(&inside).run_renewals(claim));
         let handle = runtime.handle().clone();
-        Ok(Self { inside, state, running: Mutex::new(Some((runtime, renewals))), handle })
+        Ok(Some(Self { inside, state, running: Mutex::new(Some((runtime, renewals))), handle }))
+    }
+
+    /// Another is the owner, and this store answers nothing any more, for good.
+    pub fn was_followed(&self) -> bool {
+        self.inside.lease.is_lost()
     }
 
     /// Completes what was asked for, gives up the keyspace, so that the next owner need not wait, and ends its threads. Nothing more is
@@ -231,10 +254,14 @@ impl Drop for CassandraStore {
     }
 }
 
-async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Claim), CassandraError> {
+async fn open(
+    options: &CassandraOptions,
+    while_held: WhileHeld,
+    goes_on: impl Fn() -> bool,
+) -> Result<Option<(Arc<Inside>, StoreState, Claim)>, CassandraError> {
     let tables = Tables::open(&options.address).await?;
     let holder = holder_name();
-    let (claim, asked_ns) = take_over(&tables, &holder).await?;
+    let Some((claim, asked_ns)) = take_over(&tables, &holder, while_held, goes_on).await? else { return Ok(None) };
     let lease = Lease::default();
     lease.renewed(asked_ns, claim.lease);
     let inside = Arc::new(Inside {
@@ -266,7 +293,7 @@ async fn open(options: &CassandraOptions) -> Result<(Arc<Inside>, StoreState, Cl
     for line in inside.tables.settings_to_tell().await {
         tracing::warn!("{line}");
     }
-    Ok((inside, state, claim))
+    Ok(Some((inside, state, claim)))
 }
 
 impl Store for CassandraStore {
@@ -275,7 +302,8 @@ impl Store for CassandraStore {
     }
 
     fn may_serve(&self) -> bool {
-        self.inside.lease.may_serve(boot_now_ns())
+        // What was given up may be another's at once.
+        !self.inside.is_closed.load(Relaxed) && self.inside.lease.may_serve(boot_now_ns())
     }
 
     fn get_now<T>(&self, _: Key<'_>, _: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T> {
@@ -342,13 +370,15 @@ impl Store for CassandraStore {
         });
     }
 
-    /// In no order, and each record as it was at some moment of the scan: a Cassandra has neither.
+    /// In the order of tokens, and each record as it was at some moment of the scan.
     fn scan(&self, what: Scan, mut visit: Visit, done: Done<()>) {
         let (inside, id) = (Arc::clone(&self.inside), self.inside.begin());
         self.handle.spawn(async move {
             let mut damaged = false;
-            let visited = inside.tables.scan(|key, content| {
+            let behind = if let Scan::Behind(behind) = &what { behind.as_deref() } else { None };
+            let visited = inside.tables.scan(behind, |key, content| {
                 let is_wanted = match &what {
+                    Scan::Behind(_) => true,
                     Scan::Range { from, to } => key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]),
                     Scan::Partition(partition) => crate::hash_partition(key) == *partition,
                 };

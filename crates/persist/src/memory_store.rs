@@ -234,12 +234,14 @@ impl Store for MemoryStore {
         let records = Arc::clone(&self.inside().records);
         let (from, to) = match &what {
             Scan::Range { from, to } => (&from[..], to.as_deref()),
-            Scan::Partition(_) => (&[][..], None),
+            Scan::Partition(_) | Scan::Behind(None) => (&[][..], None),
+            Scan::Behind(Some(after)) => (&**after, None),
         };
         let records = records.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
         for (key, record) in records.take_while(|(key, _)| to.is_none_or(|to| ***key < *to)) {
             let is_wanted = match &what {
-                Scan::Range { .. } => true,
+                Scan::Range { .. } | Scan::Behind(None) => true,
+                Scan::Behind(Some(after)) => key > after,
                 Scan::Partition(partition) => crate::hash_partition(key) == *partition,
             };
             let key = Key::new(key).expect("what was put has a key");

@@ -131,6 +131,12 @@ impl PartitionMap {
         Self::of(owners)
     }
 
+    /// The same, with other names for its backends: each as `name` says.
+    #[must_use]
+    pub fn renamed(&self, name: impl Fn(NodeId) -> NodeId) -> Self {
+        Self::of(self.owners.iter().map(|owner| name(*owner)).collect())
+    }
+
     fn of(owners: Vec<NodeId>) -> Self {
         let backends: BTreeSet<NodeId> = owners.iter().copied().collect();
         Self { backends: backends.into_iter().collect(), owners }
@@ -319,5 +325,16 @@ mod tests {
             (all.backends(), all.encode()),
             (&[NodeId(2)][..], PartitionMap::over(&[NodeId(2)]).expect("a map").encode())
         );
+    }
+
+    #[test]
+    fn a_backend_of_another_name_has_what_the_first_one_had() {
+        let map = PartitionMap::over(&nodes(3)).expect("a map");
+        let renamed = map.renamed(|node| if node == NodeId(1) { NodeId(7) } else { node });
+        assert_eq!(renamed.backends(), [NodeId(0), NodeId(2), NodeId(7)]);
+        let of = |map: &PartitionMap, node| map.partitions_of(NodeId(node)).collect::<Vec<_>>();
+        for (before, after) in [(0, 0), (1, 7), (2, 2)] {
+            assert_eq!(of(&map, before), of(&renamed, after));
+        }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Disk {
     /// Not completed; reads and writes in their order.
     calls: BTreeMap<u64, StoreCall>,
     next_call: u64,
+    /// Another has what was on it: nothing that is asked of it takes place.
+    is_lost: bool,
 }
 
 impl Disk {
@@ -38,6 +40,15 @@ impl Disk {
         self.next_call
     }
 
+    /// What is on it is another's from now on: of the writes that were under way the first few have come through, and of none it is known.
+    pub(crate) fn lose(&mut self, rng: &mut Xoshiro256PlusPlus) -> Self {
+        let calls = self.calls.clone();
+        self.crash(rng);
+        let (records, state) = (std::mem::take(&mut self.records), self.state);
+        (self.calls, self.is_lost) = (calls, true);
+        Self { records, state, ..Self::default() }
+    }
+
     /// Completes a call, if it is still there.
     pub(crate) fn complete(
         &mut self,
@@ -48,8 +59,8 @@ impl Disk {
     ) -> Option<Happened<'static>> {
         let call = self.calls.remove(&number)?;
         let told = "the disk of a simulator";
-        let fails = rng.random_range(0..1_000) < failing.per_mille;
-        let (is_unknown, happens) = (rng.random_bool(0.5), rng.random_bool(0.5));
+        let fails = rng.random_range(0..1_000) < failing.per_mille || self.is_lost;
+        let (is_unknown, happens) = (rng.random_bool(0.5) || self.is_lost, rng.random_bool(0.5) && !self.is_lost);
         let error = fails.then(|| {
             if is_unknown {
                 StoreError::unknown(StoreErrorKind::Unavailable, told)

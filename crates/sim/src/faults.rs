@@ -11,6 +11,9 @@ impl World {
     pub(crate) fn go_wrong(&mut self) {
         let names = self.names();
         let name = names[self.rng.random_range(0..names.len())];
+        if self.scenario.standbys > 0 && self.rng.random_bool(0.3) {
+            return self.have_taken_over();
+        }
         match self.rng.random_range(0..100) {
             0..25 => {
                 let down_for = self.span(Span::from_ms(50), Span::from_s(5));

@@ -24,6 +24,7 @@ mod members;
 mod network;
 mod register;
 mod scenario;
+mod standbys;
 mod world;
 
 pub use campaign::{Failed, RUN, Summary, campaign};

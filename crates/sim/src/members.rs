@@ -69,8 +69,8 @@ fn colliding_hash_of(key: &[u8]) -> KeyHash {
 impl World {
     /// All nodes.
     pub(crate) fn names(&self) -> Vec<NodeId> {
-        let Scenario { backends, caches, gateways, .. } = self.scenario;
-        let (caches, backends) = (of_kind(FIRST_CACHE, caches), of_kind(FIRST_BACKEND, backends));
+        let Scenario { backends, standbys, caches, gateways, .. } = self.scenario;
+        let (caches, backends) = (of_kind(FIRST_CACHE, caches), of_kind(FIRST_BACKEND, backends + standbys));
         [vec![CONTROLLER], caches, backends, of_kind(FIRST_GATEWAY, gateways)].concat()
     }
 
@@ -79,7 +79,8 @@ impl World {
         let scenario = &self.scenario;
         let incarnation = incarnation_of(unix);
         let clock = NodeClock::set(now, unix);
-        let View { caches, gateways, shares, cache_of, homes, budget, exchanges_per_s } = self.view().clone();
+        let View { caches, gateways, backends: _, shares, cache_of, homes, budget, exchanges_per_s } =
+            self.view().clone();
         let hash_of = scenario.hash_of();
         let partitions = Arc::clone(&shares.map);
         let drift = Drift::default();
@@ -179,6 +180,7 @@ impl World {
     /// A cache node or a gateway comes or goes, unless it is the last one; each node hears of it sooner or later.
     pub(crate) fn change_members(&mut self) {
         let Scenario { caches, gateways, backends, backends_change, .. } = self.scenario;
+        // By their places: whoever has them.
         let backends = if backends_change { of_kind(FIRST_BACKEND, backends) } else { Vec::new() };
         let all = [of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), backends].concat();
         let name = all[self.rng.random_range(0..all.len())];
@@ -189,15 +191,11 @@ impl World {
     pub(crate) fn change(&mut self, name: NodeId) {
         let View { mut caches, mut gateways, shares, .. } = self.view().clone();
         if (FIRST_BACKEND..FIRST_GATEWAY).contains(&name.0) {
-            let mut backends = shares.wanted.backends().to_vec();
-            if let Some(at) = backends.iter().position(|backend| *backend == name) {
-                backends.remove(at);
-            } else {
-                backends.push(name);
-            }
-            if let Ok(wanted) = PartitionMap::over(&backends) {
+            let has_share = |place: &NodeId| shares.wanted.backends().contains(&self.places[place]);
+            let changed = self.places.keys().copied().filter(|place| has_share(place) != (*place == name));
+            if let Some(wanted) = self.dealt_out_to(&changed.collect::<Vec<_>>()) {
                 let shares = Shares { wanted: wanted.into(), ..shares };
-                self.set_view(view_of(&self.scenario, caches, gateways, shares), Span::from_s(3));
+                self.set_view(view_of(&self.scenario, &self.places, caches, gateways, shares), Span::from_s(3));
             }
             return;
         }
@@ -209,7 +207,7 @@ impl World {
             kind.retain(|other| *other != name);
         }
         if !kind.is_empty() {
-            self.set_view(view_of(&self.scenario, caches, gateways, shares), Span::from_s(3));
+            self.set_view(view_of(&self.scenario, &self.places, caches, gateways, shares), Span::from_s(3));
             if !comes && self.rng.random_bool(0.5) {
                 // It was a mistake.
                 let after = self.span(Span::default(), Span::from_s(2));
@@ -225,37 +223,51 @@ impl World {
     /// All nodes are there.
     pub(crate) fn full_view(&self) -> View {
         let Scenario { caches, gateways, .. } = self.scenario;
-        let shares = Shares { wanted: self.scenario.partitions(), ..self.view().shares.clone() };
-        view_of(&self.scenario, of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), shares)
+        let places: Vec<NodeId> = self.places.keys().copied().collect();
+        let wanted = self.dealt_out_to(&places).expect("there are some places").into();
+        let shares = Shares { wanted, ..self.view().shares.clone() };
+        view_of(&self.scenario, &self.places, of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), shares)
     }
 
     /// A backend has given partitions away: they are in the map, if both are still in those lives and they are its own.
     pub(crate) fn commit(&mut self, name: NodeId, life: u64, commit: &Commit) -> Committed {
-        let View { caches, gateways, shares, .. } = self.view().clone();
+        let View { caches, gateways, backends, shares, .. } = self.view().clone();
         let mutant = self.scenario.mutant;
         let is_current = self.life(name) == life || mutant == Some(Mutant::MoveLife);
         let has_them = self.incarnation(commit.to) == commit.to_life || mutant == Some(Mutant::MoveTakerLife);
         let mut partitions = commit.partitions.iter();
         // Somebody else was faster, again and again.
         let is_refused = self.rng.random_bool(0.03);
-        if !is_current || !has_them || is_refused || !partitions.all(|partition| shares.map.owner(*partition) == name) {
+        let is_there = backends.contains(&commit.to);
+        if !is_current
+            || !has_them
+            || !is_there
+            || is_refused
+            || !partitions.all(|partition| shares.map.owner(*partition) == name)
+        {
             return Committed::Not;
         }
         let map = shares.map.with_owner(commit.partitions.iter().copied(), commit.to);
         let revision = Revision(shares.revision.0 + 1);
         let shares = Shares { map: map.into(), revision, ..shares };
-        self.set_view(view_of(&self.scenario, caches, gateways, shares), Span::from_ms(500));
+        self.set_view(view_of(&self.scenario, &self.places, caches, gateways, shares), Span::from_ms(500));
         Committed::As(revision)
     }
 }
 
-/// These cache nodes and gateways, with a like share of the backends for each cache node.
-pub(crate) fn view_of(scenario: &Scenario, mut caches: Vec<NodeId>, mut gateways: Vec<NodeId>, shares: Shares) -> View {
+/// These cache nodes and gateways, and who has the backends' places, with a like share of these for each cache node.
+pub(crate) fn view_of(
+    scenario: &Scenario,
+    places: &BTreeMap<NodeId, NodeId>,
+    mut caches: Vec<NodeId>,
+    mut gateways: Vec<NodeId>,
+    shares: Shares,
+) -> View {
     caches.sort_unstable();
     gateways.sort_unstable();
-    let home = |(at, backend): (usize, NodeId)| (backend, caches[at % caches.len()]);
-    let cache_of: BTreeMap<_, _> =
-        of_kind(FIRST_BACKEND, scenario.backends).into_iter().enumerate().map(home).collect();
+    let home = |(at, backend): (usize, &NodeId)| (*backend, caches[at % caches.len()]);
+    let cache_of: BTreeMap<_, _> = places.values().enumerate().map(home).collect();
+    let backends = cache_of.keys().copied().collect();
     let budget = RuleBudget {
         updates_per_s: 400,
         table_len_max: 1_000,
@@ -263,5 +275,5 @@ pub(crate) fn view_of(scenario: &Scenario, mut caches: Vec<NodeId>, mut gateways
         choices: RuleChoices::Two,
     };
     let homes = if scenario.balances { cache_of.clone() } else { BTreeMap::new() };
-    View { caches, gateways, shares, cache_of, homes, budget, exchanges_per_s: 100.0 }
+    View { caches, gateways, backends, shares, cache_of, homes, budget, exchanges_per_s: 100.0 }
 }

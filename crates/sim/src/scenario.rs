@@ -48,6 +48,9 @@ pub struct Scenario {
     pub members_change_every: Option<Span>,
     /// So does a backend.
     pub backends_change: bool,
+    /// Backends that stand by at first. What has gone wrong with one that has keys is, some of the time, that another one takes over what it has: then it is
+    /// one that stands by, if it is there.
+    pub standbys: u16,
     /// All keys have one of a few hashes.
     pub hashes_collide: bool,
     /// So many thousandths of all operations take everything away.
@@ -78,6 +81,7 @@ impl Default for Scenario {
             fault_every: Span::from_s(10),
             members_change_every: None,
             backends_change: false,
+            standbys: 0,
             hashes_collide: false,
             flushes_per_mille: 1,
             mutant: None,
@@ -87,7 +91,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 11] = [
+pub const SCENARIOS: [&str; 13] = [
     "usual",
     "stormy",
     "busy",
@@ -99,6 +103,8 @@ pub const SCENARIOS: [&str; 11] = [
     "moving-aside",
     "giving",
     "giving-busy",
+    "replacing",
+    "replacing-giving",
 ];
 
 impl Scenario {
@@ -131,6 +137,17 @@ impl Scenario {
             }),
             // The same, with many clients at few keys, short leases, and several cache nodes that have a key.
             "giving-busy" => Some(Self { caches: 3, ..Self::named("busy")? }.with_changes_of("giving")?),
+            // Backends are dead, or only cut off or asleep, and others have what they had.
+            "replacing" => Some(Self {
+                standbys: 2,
+                members_change_every: Some(Span::from_s(12)),
+                fault_every: Span::from_s(6),
+                ..usual
+            }),
+            // The same, while partitions move.
+            "replacing-giving" => {
+                Some(Self { standbys: 2, caches: 3, lease: Span::from_ms(300), ..Self::named("giving")? })
+            }
             "moving" => Some(Self { caches: 3, members_change_every: Some(Span::from_s(6)), ..usual }),
             // Two large values are as many as fit anywhere.
             "large" => {
@@ -185,6 +202,8 @@ pub struct Report {
     pub members_changed: u64,
     /// Times that a backend gave partitions away.
     pub given: u64,
+    /// Times that a backend took over what another had.
+    pub taken_over: u64,
     /// Requests that were asked of another backend than at first.
     pub moved: u64,
     /// Faults.
@@ -208,6 +227,7 @@ impl Report {
             (&mut self.charges, other.charges),
             (&mut self.members_changed, other.members_changed),
             (&mut self.given, other.given),
+            (&mut self.taken_over, other.taken_over),
             (&mut self.moved, other.moved),
             (&mut self.faults, other.faults),
         ] {

@@ -22,6 +22,7 @@ use crate::{
     network::{Network, Weather},
     register::{Act, State},
     scenario::{Failure, Report, Scenario, chained},
+    standbys::Hold,
 };
 
 /// The first moment of a run, Unix time.
@@ -50,6 +51,8 @@ struct Node {
     /// As others know this life.
     incarnation: Incarnation,
     disk: Disk,
+    /// Whether that is its own, of a backend.
+    hold: Hold,
     failing: Failing,
     /// When its last write completes: the next one does not before.
     disk_free_at: Moment,
@@ -79,6 +82,10 @@ pub(crate) enum Coming {
     Commit(NodeId, u64, Commit),
     /// Who has just gone is there again.
     ComesBack(NodeId),
+    /// A backend that stands by has the store of another one.
+    HasStore { standby: NodeId, of: NodeId },
+    /// It has that one's place.
+    HasPlace { standby: NodeId, of: NodeId },
     /// The weather is as usual again.
     Clears,
     /// Two nodes do not hear each other any more.
@@ -124,6 +131,8 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// Who has been there, first to last.
     views: Vec<View>,
+    /// Who has the place of each backend that there was at first.
+    pub(crate) places: BTreeMap<NodeId, NodeId>,
     clients: Clients,
     out: Outbox,
     /// Clients ask, and things go wrong.
@@ -135,8 +144,10 @@ impl World {
     pub(crate) fn new(scenario: Scenario, seed: u64) -> Self {
         let shares = Shares::fixed(scenario.partitions());
         let (caches, gateways) = (of_kind(FIRST_CACHE, scenario.caches), of_kind(FIRST_GATEWAY, scenario.gateways));
+        let places = of_kind(FIRST_BACKEND, scenario.backends).into_iter().map(|backend| (backend, backend)).collect();
         let mut world = Self {
-            views: vec![view_of(&scenario, caches, gateways, shares)],
+            views: vec![view_of(&scenario, &places, caches, gateways, shares)],
+            places,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             now: Moment::default(),
             order: 0,
@@ -158,6 +169,7 @@ impl World {
                 life: 0,
                 incarnation: Incarnation::default(),
                 disk: Disk::default(),
+                hold: Hold::default(),
                 failing: Failing { per_mille: 0 },
                 disk_free_at: Moment::default(),
                 paused_until: Moment::default(),
@@ -166,7 +178,9 @@ impl World {
             };
             world.nodes.insert(name, node);
             world.set_clock_rate(name);
-            world.start(name);
+            if world.is_there(name, 0) {
+                world.start(name);
+            }
         }
         world
     }
@@ -193,9 +207,10 @@ impl World {
     }
 
     fn is_there(&self, name: NodeId, view: usize) -> bool {
-        let View { caches, gateways, .. } = &self.views[view];
+        let View { caches, gateways, backends, .. } = &self.views[view];
         match name.0 {
             FIRST_CACHE..FIRST_BACKEND => caches.contains(&name),
+            FIRST_BACKEND..FIRST_GATEWAY => backends.contains(&name),
             FIRST_GATEWAY.. => gateways.contains(&name),
             _ => true,
         }
@@ -368,6 +383,11 @@ impl World {
             }
             None => Span::default(),
         };
+        // It stops before it looks whether it may say all that, or behind.
+        let looks_at = if held > Span::default() && self.rng.random_bool(0.5) { self.now + held } else { self.now };
+        if !node.hold.lets_say(looks_at) {
+            out.withhold();
+        }
         self.carry_out(name, held);
         self.wake(name, now);
     }
@@ -452,7 +472,7 @@ impl World {
                 }
             }
             Coming::Restart(name) => {
-                if self.nodes[&name].core.is_none() && self.is_there(name, self.views.len() - 1) {
+                if self.nodes[&name].core.is_none() && self.may_start(name) {
                     self.start(name);
                 }
             }
@@ -483,6 +503,8 @@ impl World {
                     self.change(name);
                 }
             }
+            Coming::HasStore { standby, of } => self.has_store(standby, of),
+            Coming::HasPlace { standby, of } => self.has_place(standby, of),
             Coming::Fault | Coming::Changes => {}
             Coming::Clears => {
                 self.network.weather = if self.is_on { Weather::USUAL } else { Weather::CLEAR };
@@ -504,9 +526,45 @@ impl World {
     }
 
     /// A coordinator is quick, and now and then it is not.
-    fn sometimes_long(&mut self) -> Span {
+    pub(crate) fn sometimes_long(&mut self) -> Span {
         let most = if self.is_on && self.rng.random_bool(0.05) { Span::from_s(8) } else { Span::from_ms(20) };
         Span::from_ns(self.rng.random_range(0..most.ns()))
+    }
+
+    /// A node's life has begun, for the coordinator.
+    pub(crate) fn begin_life(&mut self, name: NodeId) {
+        let unix = BEGINS + Duration::from_nanos(self.now.ns());
+        self.nodes.get_mut(&name).expect("one of all").incarnation = incarnation_of(unix);
+    }
+
+    /// Whether a node that is down is started again: not who has no store to open.
+    fn may_start(&self, name: NodeId) -> bool {
+        self.is_there(name, self.views.len() - 1) && self.hold(name) == Hold::Its
+    }
+
+    pub(crate) fn is_down(&self, name: NodeId) -> bool {
+        self.nodes[&name].core.is_none()
+    }
+
+    pub(crate) fn hold(&self, name: NodeId) -> Hold {
+        self.nodes[&name].hold
+    }
+
+    pub(crate) fn hold_mut(&mut self, name: NodeId) -> &mut Hold {
+        &mut self.nodes.get_mut(&name).expect("one of all").hold
+    }
+
+    /// Takes what is on a node's disk: that is lost to it.
+    pub(crate) fn take_disk(&mut self, name: NodeId) -> Disk {
+        self.nodes.get_mut(&name).expect("one of all").disk.lose(&mut self.rng)
+    }
+
+    pub(crate) fn disk_mut(&mut self, name: NodeId) -> &mut Disk {
+        &mut self.nodes.get_mut(&name).expect("one of all").disk
+    }
+
+    pub(crate) fn count_takeover(&mut self) {
+        self.report.taken_over += 1;
     }
 
     pub(crate) fn life(&self, name: NodeId) -> u64 {
@@ -585,9 +643,12 @@ impl World {
         if *self.view() != self.full_view() {
             self.set_view(self.full_view(), Span::default());
         }
-        let down: Vec<NodeId> =
-            self.nodes.iter().filter(|(_, node)| node.core.is_none()).map(|(name, _)| *name).collect();
-        down.into_iter().for_each(|name| self.start(name));
+        let down: Vec<NodeId> = self.nodes.keys().copied().filter(|name| self.is_down(*name)).collect();
+        for name in down {
+            if self.may_start(name) {
+                self.start(name);
+            }
+        }
         self.run_until(self.now + WITHIN)?;
         if self.clients.waiting() > 0 {
             return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
@@ -612,7 +673,7 @@ impl World {
                 Some(Core::Cache(core)) => core.sessions(now) == usize::from(self.scenario.backends),
                 Some(Core::Controller(_)) => true,
                 Some(Core::Gateway(core)) => core.pending() == 0,
-                None => false,
+                None => !self.is_there(*name, self.views.len() - 1),
             };
             if !is_well {
                 return Err(Failure::Stuck(format!("node {} is not well though nothing is wrong", name.0)));

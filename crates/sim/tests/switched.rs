@@ -21,6 +21,7 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             assert!(report.cache_hits > 1_000 && report.cache_updates > 100, "{name}: {report:?}");
             let change = scenario.members_change_every.is_some();
             assert!((report.given > 200 && report.moved > 50) == scenario.backends_change, "{name}: {report:?}");
+            assert!((report.taken_over > 10) == (scenario.standbys > 0), "{name}: {report:?}");
             assert!((report.members_changed > 100) == change, "{name}: {report:?}");
             // Two cache nodes are in charge of a backend, as long as one has not heard that another is.
             assert!((report.two_phased > 20) == (scenario.balances || change), "{name}: {report:?}");
@@ -55,6 +56,7 @@ fn every_mutant_is_found_out() {
     for mutant in Mutant::ALL.into_iter().filter(|mutant| !RARE.contains(mutant)) {
         let scenario = named(match mutant {
             Mutant::MoveGate | Mutant::MoveFlush => "giving",
+            Mutant::TakesEarly => "replacing",
             Mutant::R8 => "colliding",
             Mutant::R2View | Mutant::R2Begin => "moving",
             _ => "usual",

@@ -201,12 +201,34 @@ impl Gateway {
             // There may have been no room for some rules: all come again.
             let _ = self.controller.end(now);
         }
+        self.give_up_who_has_gone(view, out);
         // Who was asked before is not waited for any longer.
         let unsent = self.pending.iter().filter(|(_, pending)| !pending.is_sent).map(|(number, _)| *number);
         for number in unsent.collect::<BTreeSet<_>>() {
             if let Some(number) = self.goes_elsewhere(number) {
                 self.send(now, number, out);
             }
+        }
+    }
+
+    /// A backend that is none any more, and owns nothing, answers nothing: what it was asked for and may have done is of unknown outcome, and the rest is
+    /// asked of who has it now.
+    fn give_up_who_has_gone(&mut self, view: &View, out: &mut Outbox) {
+        let owners = self.config.shares.map.backends();
+        let is_there = |backend: &NodeId| view.backends.contains(backend) || owners.contains(backend);
+        let gone = self.upstreams.iter_mut().filter(|(backend, _)| !is_there(backend));
+        let open: Vec<Number> = gone.flat_map(|(_, upstream)| upstream.end()).collect();
+        for number in open {
+            let Some(pending) = self.pending.get_mut(&number) else { continue };
+            let unknown = pending.may_have_acted();
+            if unknown || matches!(pending.what, What::Flush { .. }) {
+                self.finish(number, Reply::Answer(Answer::Failed { unknown }, None), out);
+                continue;
+            }
+            if let Some(cache) = pending.cache.take() {
+                self.awaited.remove(cache);
+            }
+            (pending.is_sent, pending.sent_at) = (false, None);
         }
     }
 

@@ -43,7 +43,9 @@ pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessa
 pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, Scan, ScanBounds, ScanNumber, Scanned, Scanning, StoreCall};
 pub use shares::{Commit, Committed, Revision, Shares};
-pub use static_file::{Life, Member, ReportsName, Role, SECRET_LEN_MIN, StaticFile, StaticFileError, hash_of};
+pub use static_file::{
+    BackendRole, Life, Member, ReportsName, Role, SECRET_LEN_MIN, StandbyError, StaticFile, StaticFileError, hash_of,
+};
 pub use view::View;
 
 /// Bytes of a key and its value together that a cluster may be told to take: an item and what goes with it fit into a message.

@@ -35,6 +35,8 @@ pub enum Mutant {
     MoveVersions,
     /// A `flush_all` takes place whoever has given what to whom meanwhile.
     MoveFlush,
+    /// A backend takes over what another has while that may still answer.
+    TakesEarly,
     /// Cache nodes are told of a change before the store has it, and it is answered without them.
     R4,
     /// A fetch is answered with what was there before the change that is on its way.
@@ -51,7 +53,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::R1,
         Self::R2,
         Self::R2View,
@@ -74,6 +76,7 @@ impl Mutant {
         Self::MoveClear,
         Self::MoveVersions,
         Self::MoveFlush,
+        Self::TakesEarly,
     ];
 
     /// Its name.
@@ -101,6 +104,7 @@ impl Mutant {
             Self::MoveClear => "move-clear",
             Self::MoveVersions => "move-versions",
             Self::MoveFlush => "move-flush",
+            Self::TakesEarly => "takes-early",
         }
     }
 

@@ -33,7 +33,7 @@ pub enum StoreCall {
     State(StoreState),
 }
 
-/// A part of all keys that a store has is to be looked through, in the order of their bytes, for those of some partitions.
+/// A part of all keys that a store has is to be looked through, in the store's own order, for those of some partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scan {
     /// Its number.
@@ -69,7 +69,7 @@ impl Default for ScanBounds {
 /// What a scan has found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scanned {
-    /// Keys of the partitions, ascending.
+    /// Keys of the partitions, in the store's order.
     pub keys: Vec<Box<[u8]>>,
     /// The last key that was looked at, if there are more.
     pub more_after: Option<Box<[u8]>>,
@@ -114,7 +114,7 @@ impl Scanning {
 }
 
 impl Scan {
-    /// The first key that it looks at, or would.
+    /// The first key that it looks at, or would, in a store whose order is that of keys' bytes.
     pub fn from(&self) -> Vec<u8> {
         // The first one behind it is longer by a byte of zero.
         self.after.iter().flat_map(|after| after.iter().copied().chain([0])).collect()
@@ -140,6 +140,12 @@ impl Outbox {
     pub fn send(&mut self, to: NodeId, message: &Message<'_>) {
         message.encode(&mut self.bytes);
         self.sends.push((to, self.bytes.len()));
+    }
+
+    /// Nothing is sent of what was to be: as if all of it were lost on its way. For who may not say it, since another may have what it is about.
+    pub fn withhold(&mut self) -> usize {
+        self.bytes.clear();
+        std::mem::take(&mut self.sends).len()
     }
 
     /// What is to be sent, in order.

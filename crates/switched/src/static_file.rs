@@ -21,7 +21,7 @@
 //! role = "backend"
 //! address = "10.0.0.3:7000"
 //! cache = 100                    # who may cache its keys
-//! store = "rocksdb:/var/lib/guira"
+//! store = "rocksdb:/var/lib/guira"   # or memory, or cassandra:HOST[:PORT],.../KEYSPACE, one for each backend
 //!
 //! [[member]]
 //! id = 10000
@@ -31,11 +31,13 @@
 //! cache_mode = "switched"        # or look-aside, look-through, none
 //! ```
 //! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
-//! a backend's cache node is one.
+//! a backend's cache node is one; who stands by for a backend has its store, and none of its keys.
 
 mod homes;
+mod member;
+mod standbys;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, num::NonZero, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::Span;
@@ -50,6 +52,8 @@ use crate::{
     gateway::{GatewayConfig, PENDING_MAX},
     values_len_max,
 };
+pub use member::{BackendRole, Member, Role};
+pub use standbys::StandbyError;
 
 /// The epoch of a view that never changes.
 const EPOCH: Epoch = Epoch(1);
@@ -142,65 +146,6 @@ impl ReportsName {
     }
 }
 
-/// One member.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Member {
-    /// Its number.
-    pub id: u16,
-    /// Where it is for other members.
-    pub address: SocketAddr,
-    /// What it is.
-    #[serde(flatten)]
-    pub role: Role,
-}
-
-/// What a member is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Role {
-    /// Makes routes.
-    Controller,
-    /// Has items of hot keys.
-    Cache,
-    /// Has a part of all keys.
-    Backend {
-        /// Who caches its hot keys, as long as that has not too much to do.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cache: Option<u16>,
-        /// Where they last: `memory` or `rocksdb:PATH`.
-        #[serde(default = "memory")]
-        store: String,
-        /// Operations a second of the store, at most.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        store_limit: Option<u64>,
-        /// Requests a second that it takes, at most: for experiments.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        request_limit: Option<NonZero<u32>>,
-        /// It is to give away all that it has, where members come and go.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        leaving: bool,
-    },
-    /// Speaks with clients.
-    Gateway {
-        /// Where clients find it.
-        listen: SocketAddr,
-        /// Who is asked first for what is only read.
-        #[serde(default)]
-        cache_mode: CacheMode,
-    },
-}
-
-impl Role {
-    /// A backend in memory, with this cache node and without limits.
-    pub fn backend(cache: Option<u16>) -> Self {
-        Self::Backend { cache, store: memory(), store_limit: None, request_limit: None, leaving: false }
-    }
-}
-
-fn memory() -> String {
-    "memory".into()
-}
-
 impl Default for StaticFile {
     fn default() -> Self {
         Self {
@@ -246,6 +191,15 @@ pub enum StaticFileError {
     AllLeave,
     /// A backend is to give away what it has, where none may.
     Leaves(u16),
+    /// A backend stands by, or has another's place, where none may.
+    StandbyInFile(u16),
+    /// A backend stands by for one that is none, or in a way that it cannot.
+    Standby {
+        /// The one that stands by.
+        id: u16,
+        /// What is wrong.
+        why: StandbyError,
+    },
     /// The cache node of a backend is none.
     NoCache {
         /// The backend.
@@ -270,6 +224,13 @@ impl fmt::Display for StaticFileError {
             Self::Partitions(error) => write!(f, "backends: {error}"),
             Self::AllLeave => f.write_str("all backends are leaving: one at least has to stay"),
             Self::Leaves(id) => write!(f, "member {id}: leaving is for clusters in etcd (guira cluster remove)"),
+            Self::StandbyInFile(id) => {
+                write!(
+                    f,
+                    "member {id}: standby_of is for clusters in etcd (guira cluster add), and place stands there alone"
+                )
+            }
+            Self::Standby { id, why } => write!(f, "member {id}: {why}"),
             Self::NoCache { backend, cache } => write!(f, "member {backend}: its cache, {cache}, is no cache node"),
         }
     }
@@ -306,18 +267,23 @@ pub struct Life {
 }
 
 impl StaticFile {
-    /// Reads one that somebody has written: no backend is leaving.
+    /// Reads one that somebody has written: no backend is leaving, stands by, or has another's place.
     ///
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse(text: &str) -> Result<Self, StaticFileError> {
         let file: Self = read(text)?;
         file.check()?;
-        let leaves = |member: &&Member| matches!(member.role, Role::Backend { leaving: true, .. });
-        match file.members.iter().find(leaves) {
-            Some(member) => Err(StaticFileError::Leaves(member.id)),
-            None => Ok(file),
+        for member in &file.members {
+            match member.role.as_backend() {
+                Some(BackendRole { leaving: true, .. }) => return Err(StaticFileError::Leaves(member.id)),
+                Some(BackendRole { standby_of, place, .. }) if standby_of.is_some() || place.is_some() => {
+                    return Err(StaticFileError::StandbyInFile(member.id));
+                }
+                _ => {}
+            }
         }
+        Ok(file)
     }
 
     /// Reads one that was printed without its secret.
@@ -381,12 +347,13 @@ impl StaticFile {
         if self.staying().is_empty() {
             return Err(StaticFileError::AllLeave);
         }
+        self.check_standbys()?;
         let caches = self.caches();
         for Member { id, role, .. } in &self.members {
-            if let Role::Backend { cache: Some(cache), .. } = role
-                && !caches.contains(&NodeId(*cache))
+            if let Some(cache) = role.as_backend().and_then(|backend| backend.cache)
+                && !caches.contains(&NodeId(cache))
             {
-                return Err(StaticFileError::NoCache { backend: *id, cache: *cache });
+                return Err(StaticFileError::NoCache { backend: *id, cache });
             }
         }
         Ok(())
@@ -404,14 +371,15 @@ impl StaticFile {
         self.of(|role| matches!(role, Role::Cache))
     }
 
-    /// The backends, by number.
+    /// The backends, by number: without those that stand by.
     pub fn backends(&self) -> Vec<NodeId> {
-        self.of(|role| matches!(role, Role::Backend { .. }))
+        self.of(|role| role.as_backend().is_some_and(|backend| backend.standby_of.is_none()))
     }
 
     /// The backends that are not to give away what they have, by number.
     pub fn staying(&self) -> Vec<NodeId> {
-        self.of(|role| matches!(role, Role::Backend { leaving: false, .. }))
+        let stays = |backend: &BackendRole| backend.standby_of.is_none() && !backend.leaving;
+        self.of(|role| role.as_backend().is_some_and(stays))
     }
 
     /// The gateways, by number.
@@ -451,7 +419,7 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError::Partitions`].
     pub fn partitions(&self) -> Result<PartitionMap, StaticFileError> {
-        PartitionMap::over(&self.backends()).map_err(StaticFileError::Partitions)
+        self.dealt_out_to(&self.backends())
     }
 
     /// Who is to have which keys: those who stay.
@@ -459,7 +427,7 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError::Partitions`].
     pub fn wanted(&self) -> Result<PartitionMap, StaticFileError> {
-        PartitionMap::over(&self.staying()).map_err(StaticFileError::Partitions)
+        self.dealt_out_to(&self.staying())
     }
 
     /// Who has which keys, and is to have them, where that never changes.
@@ -503,6 +471,7 @@ impl StaticFile {
         View {
             caches: self.caches(),
             gateways: self.gateways(),
+            backends: self.backends(),
             shares,
             cache_of: self.cache_of(),
             homes: self.homes(),
@@ -540,7 +509,7 @@ impl StaticFile {
     /// What a cache node is.
     pub fn cache_config(&self, me: NodeId, shares: &Shares, life: Life) -> CacheConfig {
         let hot = self.hot(life.seed);
-        let is_mine = |role: &Role| matches!(role, Role::Backend { cache: Some(cache), .. } if *cache == me.0);
+        let is_mine = |role: &Role| role.as_backend().is_some_and(|backend| backend.cache == Some(me.0));
         CacheConfig {
             me,
             incarnation: life.incarnation,
@@ -585,9 +554,9 @@ impl StaticFile {
 
     /// The cache nodes of backends that have one.
     fn cache_of(&self) -> BTreeMap<NodeId, NodeId> {
-        let of = |member: &Member| match member.role {
-            Role::Backend { cache: Some(cache), .. } => Some((NodeId(member.id), NodeId(cache))),
-            _ => None,
+        let of = |member: &Member| {
+            let backend = member.role.as_backend().filter(|backend| backend.standby_of.is_none())?;
+            Some((NodeId(member.id), NodeId(backend.cache?)))
         };
         self.members.iter().filter_map(of).collect()
     }
@@ -640,18 +609,6 @@ impl StaticFile {
             *roles.entry(member.role.name()).or_default() += 1;
         }
         roles
-    }
-}
-
-impl Role {
-    /// Its name, as the file has it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Controller => "controller",
-            Self::Cache => "cache",
-            Self::Backend { .. } => "backend",
-            Self::Gateway { .. } => "gateway",
-        }
     }
 }
 

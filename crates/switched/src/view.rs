@@ -1,4 +1,4 @@
-//! Who is there beside backends and the controller, where that changes while all serve (`docs/design/0024`).
+//! Who is there beside the controller, where that changes while all serve (`docs/design/0024`).
 //!
 //! Always true: no answer depends on who has heard of which view. A backend gives leases to the cache nodes of its own view, and waits for those that it
 //! gave to others; all else costs a detour at most.
@@ -16,6 +16,8 @@ pub struct View {
     pub caches: Vec<NodeId>,
     /// The gateways, by number.
     pub gateways: Vec<NodeId>,
+    /// The backends, by number: without those that stand by.
+    pub backends: Vec<NodeId>,
     /// Who has which keys, and who is to.
     pub shares: Shares,
     /// The cache nodes of backends that have one.

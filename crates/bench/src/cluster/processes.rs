@@ -134,7 +134,7 @@ impl Processes {
             return Ok(false);
         }
         let serves = |id: u16, role: &Role| match role {
-            Role::Backend { .. } => self.ask(id).get("serves").and_then(Value::as_bool) == Some(true),
+            Role::Backend(_) => self.ask(id).get("serves").and_then(Value::as_bool) == Some(true),
             Role::Gateway { listen, .. } => pids.get(&id).is_some_and(|pid| listening::listens(*pid, listen.port())),
             Role::Cache | Role::Controller => self.ask(id).is_object(),
         };
@@ -210,7 +210,7 @@ impl Processes {
                     sample.passed_on += number(&told, "misses")?;
                     sample.items += number(&told, "items")?;
                 }
-                Role::Backend { .. } => sample.operations.push(number(&self.ask(id), "operations")?),
+                Role::Backend(_) => sample.operations.push(number(&self.ask(id), "operations")?),
                 Role::Controller | Role::Gateway { .. } => {}
             }
         }

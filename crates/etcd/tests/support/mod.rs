@@ -55,8 +55,7 @@ pub fn cluster(name: &str) -> StaticFile {
 }
 
 pub fn backend(id: u16, cache: Option<u16>) -> Member {
-    let store = "memory".into();
-    member(id, Role::Backend { cache, store, store_limit: None, request_limit: None, leaving: false })
+    member(id, Role::backend(cache))
 }
 
 pub fn cache(id: u16) -> Member {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use guira_etcd::{Etcd, Known, Removal, Share};
-use guira_switched::{Member, Role, StaticFile};
+use guira_switched::{Member, StaticFile};
 use serde_json::{Value, json};
 
 use super::tell;
@@ -57,7 +57,8 @@ pub(super) struct Add {
     #[command(flatten)]
     keeper: Keeper,
     /// The members: `[[member]]` tables as in the file of a cluster, and nothing else. A backend is given its part of the keys by the others, once it
-    /// runs; one that is there and leaving stays, and is given back what it is to have
+    /// runs; one that is there and leaving stays, and is given back what it is to have. One with `standby_of = N` has nothing, and takes over what backend N
+    /// has in a Cassandra once that does not serve any more
     file: PathBuf,
 }
 
@@ -143,7 +144,11 @@ impl Members {
 }
 
 fn is_leaving(member: &Member) -> bool {
-    matches!(member.role, Role::Backend { leaving: true, .. })
+    member.role.as_backend().is_some_and(|backend| backend.leaving)
+}
+
+fn standby_of(member: &Member) -> Option<u16> {
+    member.role.as_backend().and_then(|backend| backend.standby_of)
 }
 
 fn shown(Known { member, alive, share }: &Known) -> Value {
@@ -153,6 +158,9 @@ fn shown(Known { member, alive, share }: &Known) -> Value {
         "address": member.address,
         "life": alive.map(|alive| alive.life),
     });
+    if let Some(of) = standby_of(member) {
+        shown["standby_of"] = json!(of);
+    }
     if let Some(Share { partitions, wanted }) = share {
         shown["partitions"] = json!(partitions);
         shown["partitions_wanted"] = json!(wanted);
@@ -167,9 +175,10 @@ fn table(members: &[Known]) -> String {
         let has =
             share.map_or_else(|| "-".to_owned(), |Share { partitions, wanted }| format!("{partitions} of {wanted}"));
         let is = alive.map_or_else(|| "not heard of".to_owned(), |alive| format!("alive, life {}", alive.life.0));
-        let leaving = if is_leaving(member) { ", leaving" } else { "" };
+        let leaving = if is_leaving(member) { ", leaving".into() } else { String::new() };
+        let more = standby_of(member).map_or(leaving, |of| format!(", stands by for {of}"));
         let (role, address) = (member.role.name(), member.address.to_string());
-        text += &format!("{role:<12}{:>8}  {address:<24}{has:<16}{is}{leaving}\n", member.id);
+        text += &format!("{role:<12}{:>8}  {address:<24}{has:<16}{is}{more}\n", member.id);
     }
     text
 }

@@ -47,7 +47,7 @@ pub(super) struct How<'h> {
 
 impl How<'_> {
     fn command(&self, role: &Role, program: &Path) -> Command {
-        let under = self.backend_under.filter(|_| matches!(role, Role::Backend { .. }));
+        let under = self.backend_under.filter(|_| matches!(role, Role::Backend(_)));
         let mut words = under.unwrap_or_default().split_whitespace();
         let Some(first) = words.next() else { return Command::new(program) };
         let mut command = Command::new(first);

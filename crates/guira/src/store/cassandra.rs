@@ -48,7 +48,8 @@ impl Backing for Cassandra {
         let watch = settings.watch;
         let unix_now = Arc::new(move || watch.clock_by_now().to_unix_s(watch.now()));
         let options = CassandraOptions { address: self.address.clone(), unix_now };
-        let store = CassandraStore::open(&options).map_err(|error| error.to_string())?;
+        let opened = CassandraStore::open(&options, || true).map_err(|error| error.to_string())?;
+        let store = opened.ok_or("was not waited for")?;
         Ok((store, String::new()))
     }
 

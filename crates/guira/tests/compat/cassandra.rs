@@ -1,7 +1,9 @@
 //! A server before a Cassandra (`--store cassandra:HOSTS`): what was acknowledged outlives the server, and the Cassandra's own
 //! death; a keyspace has one server at a time, and one that was taken for dead answers nothing old when it wakes up.
 //!
-//! Always true: every test has a keyspace of its own.
+//! Always true: every test has a keyspace of its own. Backends of a cluster before a Cassandra are in `cluster`.
+
+mod cluster;
 
 use std::{
     net::{Ipv4Addr, TcpListener},

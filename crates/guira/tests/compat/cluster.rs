@@ -8,7 +8,7 @@ mod coordinated;
 #[path = "../../../etcd/tests/support/server.rs"]
 mod etcd_server;
 mod faults;
-mod kept;
+pub(crate) mod kept;
 mod loopback;
 mod members;
 mod networks;
@@ -16,7 +16,7 @@ mod operators;
 mod owners;
 mod relay;
 mod relayed;
-mod rising;
+pub(crate) mod rising;
 
 use std::{
     collections::BTreeMap,

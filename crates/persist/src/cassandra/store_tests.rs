@@ -32,8 +32,13 @@ fn address() -> CassandraAddress {
     format!("{nodes}/{keyspace}").parse().expect("an address")
 }
 
+fn options(address: &CassandraAddress) -> CassandraOptions {
+    CassandraOptions { address: address.clone(), unix_now: Arc::new(|| NOW_UNIX_S) }
+}
+
 fn try_open(address: &CassandraAddress) -> Result<CassandraStore, CassandraError> {
-    CassandraStore::open(&CassandraOptions { address: address.clone(), unix_now: Arc::new(|| NOW_UNIX_S) })
+    let opened = CassandraStore::open(&options(address), || true);
+    opened.map(|opened| opened.expect("it goes on"))
 }
 
 fn open(address: &CassandraAddress) -> CassandraStore {
@@ -257,17 +262,8 @@ fn a_scan_visits_all_that_is_asked_for() {
         (0..600).map(|at| put_if(&store, &format!("key{at:03}"), record(at + 1, b"v"), Condition::Always)).collect();
     outcomes.iter().for_each(|outcome| assert_eq!(wait(outcome), Ok(Written::All)));
     assert_eq!(delete_if(&store, "key599", Condition::Always), Ok(Written::All));
-    let scan = |what, len_max: usize| {
-        let (found, (done, outcome)) = (Arc::new(Mutex::new(Vec::new())), later());
-        let to = Arc::clone(&found);
-        let visit: Visit = Box::new(move |key, _| {
-            let mut found = to.lock().expect("no panic");
-            found.push(String::from_utf8(key.as_bytes().to_vec()).expect("text"));
-            if found.len() < len_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        store.scan(what, visit, done);
-        assert_eq!(wait(&outcome), Ok(()));
-        let mut found = found.lock().expect("no panic").clone();
+    let scan = |what, len_max| {
+        let mut found = found(&store, what, len_max);
         found.sort_unstable();
         found
     };
@@ -277,6 +273,78 @@ fn a_scan_visits_all_that_is_asked_for() {
     assert_eq!(scan(range, usize::MAX), ["key100", "key101", "key102"]);
     let all: usize = (0..=255).map(|at| scan_len(&store, HashPartition(at))).sum();
     assert_eq!(all, 599);
+    let (pages_of_100, mut all) = (pages(&store, 100), pages(&store, 7));
+    assert_eq!(pages_of_100, all, "the same order each time");
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 599);
+    // What is behind a key does not depend on whether that is there.
+    let [after, next] = [300, 301].map(|at| &pages_of_100[at]);
+    assert_eq!(delete_if(&store, after, Condition::Always), Ok(Written::All));
+    assert_eq!(found(&store, behind(Some(after)), 1), [next.as_str()]);
+}
+
+fn behind(key: Option<&String>) -> Scan {
+    Scan::Behind(key.map(|key| key.as_bytes().into()))
+}
+
+/// The keys that a scan shows, so many at most.
+fn found(store: &CassandraStore, what: Scan, len_max: usize) -> Vec<String> {
+    let (found, (done, outcome)) = (Arc::new(Mutex::new(Vec::new())), later());
+    let to = Arc::clone(&found);
+    let visit: Visit = Box::new(move |key, _| {
+        let mut found = to.lock().expect("no panic");
+        found.push(String::from_utf8(key.as_bytes().to_vec()).expect("text"));
+        if found.len() < len_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    store.scan(what, visit, done);
+    assert_eq!(wait(&outcome), Ok(()));
+    found.lock().expect("no panic").clone()
+}
+
+/// All keys, as scans of so many show them, each behind the last one.
+fn pages(store: &CassandraStore, len_max: usize) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    loop {
+        let more = found(store, behind(all.last()), len_max);
+        if more.is_empty() {
+            return all;
+        }
+        all.extend(more);
+    }
+}
+
+#[test]
+fn one_that_waits_has_a_keyspace_once_its_owner_gives_it_up_or_is_not_to_wait_any_more() {
+    let address = address();
+    let options = options(&address);
+    let asked = AtomicU32::new(0);
+    // Nobody has ever had it: that one is to begin.
+    let wait_a_little = || asked.fetch_add(1, Relaxed) < 3;
+    assert!(CassandraStore::open_after(&options, wait_a_little).expect("a Cassandra that runs").is_none());
+    let first = open(&address);
+    assert_eq!(put(&first, "a", 1, b"old"), Ok(Written::All));
+    asked.store(0, Relaxed);
+    assert!(CassandraStore::open_after(&options, wait_a_little).expect("a Cassandra that runs").is_none());
+    assert!(first.may_serve() && !first.was_followed());
+    // It lives for longer than who may not wait waits.
+    asked.store(0, Relaxed);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let count = || {
+                asked.fetch_add(1, Relaxed);
+                true
+            };
+            CassandraStore::open_after(&options, count).expect("a Cassandra that runs").expect("it waits")
+        });
+        let give_up_at = Instant::now() + LONG;
+        while asked.load(Relaxed) < 12 {
+            assert!(!second.is_finished() && Instant::now() < give_up_at, "it waits");
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        first.shut().expect("given up");
+        assert_eq!(get(&second.join().expect("it is there"), "a"), Ok(Some(record(1, b"old"))));
+    });
 }
 
 fn scan_len(store: &CassandraStore, partition: HashPartition) -> usize {

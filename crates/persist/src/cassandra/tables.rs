@@ -7,7 +7,7 @@
 //! Always true: rows are read at consistency SERIAL and written by transactions at SERIAL, so that there is one order of all of them;
 //! the driver repeats nothing by itself.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
 use scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
@@ -47,8 +47,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Copies of each row if the keyspace is made here, as far as there are nodes.
 const REPLICAS: usize = 3;
 
-/// Rows that a scan asks for at once, some megabytes of the largest.
-const PAGE_LEN: i32 = 256;
+/// Rows that a scan asks for at once: half a gigabyte of the largest there may be, and 64 MiB of items as large as they are by default.
+const PAGE_LEN: i32 = 64;
 
 /// What is in a row: an encoded record, or an encoded state.
 pub(super) type Content = Arc<[u8]>;
@@ -104,6 +104,9 @@ pub(super) struct Tables {
     pub(super) items: RowTable,
     pub(super) state: RowTable,
     scan: PreparedStatement,
+    /// Rows that come together with a key's in the order of rows, and those that come after.
+    scan_beside: PreparedStatement,
+    scan_behind: PreparedStatement,
     read_owner: PreparedStatement,
     insert_owner: PreparedStatement,
     take_owner: PreparedStatement,
@@ -192,8 +195,15 @@ impl Tables {
             })
         };
         let (items, state) = (row_table("items").await?, row_table("state").await?);
-        let mut scan = prepare(format!("SELECT key, content FROM {keyspace}.items"), Consistency::Quorum).await?;
-        scan.set_page_size(PAGE_LEN);
+        let scan = async |which: &str| {
+            let text = format!("SELECT key, content FROM {keyspace}.items {which}");
+            let mut scan = prepare(text, Consistency::Quorum).await?;
+            scan.set_page_size(PAGE_LEN);
+            Ok::<_, CassandraError>(scan)
+        };
+        let scan_beside = scan("WHERE token(key) = token(?)").await?;
+        let scan_behind = scan("WHERE token(key) > token(?)").await?;
+        let scan = scan("").await?;
         let mut read_owner = prepare(
             format!("SELECT format, epoch, renewals, holder, lease_ms FROM {keyspace}.owner WHERE id = 0"),
             Consistency::Serial,
@@ -222,7 +232,18 @@ impl Tables {
         .await?;
         read_owner.set_request_timeout(Some(LEASE_TIMEOUT));
         renew_owner.set_request_timeout(Some(LEASE_TIMEOUT));
-        Ok(Self { session, items, state, scan, read_owner, insert_owner, take_owner, renew_owner })
+        Ok(Self {
+            session,
+            items,
+            state,
+            scan,
+            scan_beside,
+            scan_behind,
+            read_owner,
+            insert_owner,
+            take_owner,
+            renew_owner,
+        })
     }
 
     /// What is set on the node that answers otherwise than what is promised asks for; a line for each.
@@ -299,21 +320,40 @@ impl Tables {
         Ok(Some(Row { stamp: Stamp { epoch: Epoch(epoch), serial }, content: content.map(Content::from) }))
     }
 
-    /// Visits the contents of all items, in no order; false ends it.
-    pub(super) async fn scan(&self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<(), Told> {
+    /// Visits the contents of items, in the order of their keys' tokens, and by their bytes if those are the same: of all, or of those behind a key. False
+    /// ends it.
+    pub(super) async fn scan(
+        &self,
+        behind: Option<&[u8]>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), Told> {
+        let Some(behind) = behind else { return self.visit(&self.scan, (), &mut visit).await.map(drop) };
+        let mut beside = |key: &[u8], content: &[u8]| key <= behind || visit(key, content);
+        match self.visit(&self.scan_beside, (behind,), &mut beside).await? {
+            ControlFlow::Break(()) => Ok(()),
+            ControlFlow::Continue(()) => self.visit(&self.scan_behind, (behind,), &mut visit).await.map(drop),
+        }
+    }
+
+    async fn visit(
+        &self,
+        statement: &PreparedStatement,
+        values: impl SerializeRow,
+        visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<ControlFlow<()>, Told> {
         let mut paging = PagingState::start();
         loop {
-            let (page, next) = self.session.execute_single_page(&self.scan, (), paging).await?;
+            let (page, next) = self.session.execute_single_page(statement, &values, paging).await?;
             let rows = page.into_rows_result().map_err(Told::lost)?;
             for row in rows.rows::<(&[u8], Option<&[u8]>)>().map_err(Told::lost)? {
                 let (key, content) = row.map_err(Told::lost)?;
                 if content.is_some_and(|content| !visit(key, content)) {
-                    return Ok(());
+                    return Ok(ControlFlow::Break(()));
                 }
             }
             match next.into_paging_control_flow() {
-                std::ops::ControlFlow::Break(()) => return Ok(()),
-                std::ops::ControlFlow::Continue(next) => paging = next,
+                ControlFlow::Break(()) => return Ok(ControlFlow::Continue(())),
+                ControlFlow::Continue(next) => paging = next,
             }
         }
     }

@@ -477,6 +477,30 @@ fn a_range_shows_all_partitions_in_the_order_of_keys() {
 }
 
 #[test]
+fn what_is_behind_a_key_is_shown_whether_that_is_there_or_not() {
+    let (_folder, store) = new_store();
+    let all = fill(&store);
+    let memory = crate::MemoryStore::default();
+    for key in &all {
+        memory.write(vec![put(key, b"value")], Box::new(|written| assert_eq!(written, Ok(Written::All))));
+    }
+    let shown_by_memory = |after: Option<&[u8]>| {
+        let (sender, receiver) = mpsc::channel();
+        let visit: Visit = Box::new(move |key, _| {
+            sender.send(key.as_bytes().to_vec()).expect("somebody waits");
+            ControlFlow::Continue(())
+        });
+        memory.scan(Scan::Behind(after.map(Box::from)), visit, Box::new(|done| assert_eq!(done, Ok(()))));
+        receiver.into_iter().collect::<Vec<_>>()
+    };
+    for after in [None, Some(&b""[..]), Some(b"user:300"), Some(b"user:300\0"), Some(b"user:3"), Some(&[255; 250])] {
+        let expected: Vec<_> = all.iter().filter(|key| after.is_none_or(|after| &key[..] > after)).cloned().collect();
+        assert_eq!(keys(&store, Scan::Behind(after.map(Box::from))).as_ref(), Ok(&expected), "{after:?}");
+        assert_eq!(shown_by_memory(after), expected, "{after:?}");
+    }
+}
+
+#[test]
 fn a_partition_shows_the_keys_that_hash_to_it() {
     let (_folder, store) = new_store();
     let mut left = fill(&store);

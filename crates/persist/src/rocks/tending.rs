@@ -81,6 +81,11 @@ impl Inside {
             iterator
         };
         match what {
+            Scan::Behind(after) => {
+                // The first key behind another is longer by a byte of zero.
+                let from = after.iter().flat_map(|after| after.iter().copied().chain([0])).collect();
+                return self.scan(&Scan::Range { from, to: None }, visit);
+            }
             Scan::Partition(partition) => {
                 let mut iterator = from(partition.0, &[], None);
                 while show(&iterator, &mut visit)?.is_some_and(|flow| flow.is_continue()) {

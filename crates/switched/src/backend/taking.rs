@@ -286,7 +286,10 @@ impl Backend {
             Stage::Idle | Stage::Begun => {}
             // What was doubtful before was decided when this began.
             Stage::Full => drop(self.taking.doubtful.insert(giver, (session.opening, partitions))),
-            _ => self.foreign.clear(partitions),
+            _ => {
+                let (map, me) = (&self.config.shares.map, self.config.me);
+                self.foreign.clear(partitions.into_iter().filter(|partition| map.owner_if_any(*partition) != Some(me)));
+            }
         }
     }
 
@@ -294,16 +297,21 @@ impl Backend {
     fn decide(&mut self, giver: NodeId) {
         let (map, me) = (&self.config.shares.map, self.config.me);
         let (_, decided) = self.taking.doubtful.remove(&giver).unwrap_or_default();
-        self.foreign.clear(decided.into_iter().filter(|partition| map.owner(*partition) != me));
+        // What comes from another giver by now was cleared for that.
+        let taking = &self.taking;
+        let goes = |partition: &PartitionId| map.owner(*partition) != me && !taking.takes(*partition);
+        self.foreign.clear(decided.into_iter().filter(goes));
     }
 
-    /// By the map that is here now, what was full may be decided: all of it is given at once, and by its owner alone.
+    /// By the map that is here now, what was full may be decided: all of it is given at once, and by its owner alone. What was not is nobody's to give any
+    /// more, since another is in its giver's place.
     pub(super) fn see_taken(&mut self) {
         let map = Arc::clone(&self.config.shares.map);
         let is_decided = |giver: NodeId, partitions: &BTreeSet<PartitionId>| {
             partitions.iter().any(|partition| map.owner(*partition) != giver)
         };
-        self.end_taken(|taken| taken.stage == Stage::Full && is_decided(taken.giver, &taken.partitions));
+        let is_begun = |taken: &Taken| !matches!(taken.stage, Stage::Idle | Stage::Begun);
+        self.end_taken(|taken| is_begun(taken) && is_decided(taken.giver, &taken.partitions));
         let decided = self.taking.doubtful.iter().filter(|(giver, (_, partitions))| is_decided(**giver, partitions));
         for giver in decided.map(|(giver, _)| *giver).collect::<Vec<_>>() {
             self.decide(giver);

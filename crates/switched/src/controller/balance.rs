@@ -98,6 +98,8 @@ impl Cache {
 struct Told {
     /// With their loads.
     charge: BTreeMap<NodeId, f64>,
+    /// What else it is in charge of: backends that are none any more.
+    gone: BTreeSet<NodeId>,
     load: f64,
 }
 
@@ -189,8 +191,10 @@ impl Balance {
     ) -> Vec<(NodeId, Order)> {
         let Some(known) = self.caches.get_mut(&cache) else { return Vec::new() };
         let is_first = known.told.is_none();
-        let managed = charge.iter().filter(|(backend, _)| self.homes.contains_key(backend));
-        let charge: BTreeMap<NodeId, f64> = managed.map(|(backend, load)| (*backend, load.0.into())).collect();
+        let all = charge.iter().map(|(backend, load)| (*backend, f64::from(load.0)));
+        let (charge, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.partition(|(backend, _)| self.homes.contains_key(backend));
+        let gone = gone.into_keys().collect();
         for backend in charge.keys() {
             let is_home = self.homes.get(backend) == Some(&cache);
             // Who comes back has what is its own, whoever took it over meanwhile.
@@ -200,7 +204,7 @@ impl Balance {
         }
         let load = charge.values().sum::<f64>() + f64::from(others.0);
         known.coming.retain(|_, coming| coming.order > orders_heard);
-        known.told = Some(Told { charge, load });
+        known.told = Some(Told { charge, gone, load });
         self.orders()
     }
 
@@ -355,7 +359,7 @@ impl Balance {
             };
             let its = self.owners.iter().filter(|(_, owner)| **owner == name).map(|(backend, _)| *backend);
             let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();
-            let as_told = || told.charge.keys().copied().collect();
+            let as_told = || told.charge.keys().chain(&told.gone).copied().collect();
             if cache.ordered.clone().unwrap_or_else(as_told) == wanted {
                 continue;
             }

@@ -77,6 +77,14 @@ impl Upstream {
         is_new
     }
 
+    /// Ends the session, if there is one, since the backend has gone; the requests that it has not answered.
+    pub(super) fn end(&mut self) -> BTreeSet<Number> {
+        if let Some(session) = self.session {
+            self.on_gone(session);
+        }
+        self.open.clone()
+    }
+
     /// Whether the session was that one; there is none then.
     pub(super) fn on_gone(&mut self, session: SessionId) -> bool {
         let is_ours = self.session == Some(session);

@@ -2,7 +2,8 @@
 //!
 //! Always true: each call of the store is completed once: where it is made, if the store needs no waiting for a read; through the inbox
 //! otherwise, from whatever thread the store has. What the store has read and the backend has not yet been told is bounded: further reads wait,
-//! and only while as many as may be are under way.
+//! and only while as many as may be are under way. What it says leaves it only if the store was still this backend's after what it answers had come: an
+//! answer was true then, whenever it arrives, and a lease counts from before it was asked for.
 
 use std::{
     collections::VecDeque,
@@ -77,6 +78,8 @@ pub struct BackendMachine<S: Store> {
     /// To be put into the map, by somebody who is not there yet.
     uncommitted: Option<Commit>,
     out: Outbox,
+    /// Messages that were not sent.
+    withheld: u64,
 }
 
 /// The way to a store and back.
@@ -105,8 +108,10 @@ pub struct BackendStatus {
     pub cached_keys: usize,
     /// Reads of late, a second.
     pub load_per_s: u64,
-    /// It serves.
+    /// It serves, and its store lets it.
     pub serves: bool,
+    /// Messages that were not sent, since the store may have been another's.
+    pub withheld: u64,
     /// Partitions that it has.
     pub partitions: usize,
     /// Partitions that it is to have.
@@ -152,16 +157,18 @@ impl<S: Store> BackendHost<S> {
             commit_by: None,
             uncommitted: None,
             out: Outbox::default(),
+            withheld: 0,
         })
     }
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<BackendStatus> {
-        self.look(|BackendMachine { backend, .. }, wire| BackendStatus {
+        self.look(|BackendMachine { backend, way, withheld, .. }, wire| BackendStatus {
             counts: backend.counts(),
             cached_keys: backend.cached_keys(),
             load_per_s: backend.load(boot_now()).round() as u64,
-            serves: backend.serves(),
+            serves: backend.serves() && way.store.may_serve(),
+            withheld: *withheld,
             partitions: backend.partitions(),
             partitions_wanted: backend.partitions_wanted(),
             wire,
@@ -209,6 +216,9 @@ impl<S: Store> BackendMachine<S> {
     }
 
     fn carry_out(&mut self, transport: &mut Transport) {
+        if !self.way.store.may_serve() {
+            self.withheld += self.out.withhold() as u64;
+        }
         send_all(&self.out, transport);
         self.out.store.drain(..).for_each(|call| self.way.call(call));
         self.uncommitted = self.out.commit.take().or(self.uncommitted.take());
@@ -244,7 +254,7 @@ impl<S: Store> Way<S> {
                 self.store.write(vec![write], Box::new(move |written| post(Completed::Written(key, written))));
             }
             StoreCall::Scan(scan) => {
-                let (number, from, hash_of) = (scan.number, scan.from(), self.hash_of);
+                let (number, after, hash_of) = (scan.number, scan.after.clone(), self.hash_of);
                 let scanning = Arc::new(Mutex::new(Scanning::new(scan)));
                 let visited = Arc::clone(&scanning);
                 let visit = move |key: Key<'_>, record: &Record<&[u8]>| {
@@ -259,7 +269,7 @@ impl<S: Store> Way<S> {
                     let scanning = scanning.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     post(Completed::Scanned(number, done.map(|()| scanning.end())));
                 };
-                self.store.scan(StoreScan::Range { from, to: None }, Box::new(visit), Box::new(done));
+                self.store.scan(StoreScan::Behind(after), Box::new(visit), Box::new(done));
             }
             StoreCall::Flush => self.store.flush(Box::new(move |flushed| post(Completed::Flushed(flushed)))),
             StoreCall::State(state) => {

@@ -662,3 +662,31 @@ fn until(mut is_so: impl FnMut() -> bool) {
         thread::yield_now();
     }
 }
+
+/// What cache nodes have of it they serve for as long as their leases last, which are not renewed.
+#[test]
+fn a_backend_whose_store_may_be_anothers_says_nothing() {
+    let (lease, answer_within) = (Span::from_ms(300), Span::from_ms(500));
+    let store = Arc::new(MemoryStore::default());
+    let config = LocalConfig { backends: 1, lease, answer_within, ..quick() };
+    let cluster = LocalCluster::start(config, |_| Arc::clone(&store)).expect("a cluster");
+    let service = cluster.service(clock());
+    let mut client = Client::of(&service);
+    until(|| client.ask("hot", set(b"v")).is_stored());
+    make_hot(&cluster, &mut client, "hot");
+    let backend = || cluster.status().backends[0].expect("it runs");
+    assert_eq!((backend().serves, backend().withheld), (true, 0));
+    store.set_anothers(true);
+    let is_refused = |said: &Said| matches!(said, Said::Other(Answer::Failed { .. }));
+    until(|| is_refused(&client.ask("hot", GET)));
+    for _ in 0..3 {
+        assert!(is_refused(&client.ask("hot", GET)) && is_refused(&client.ask("other", GET)));
+    }
+    let unknown = Said::Other(Answer::Failed { unknown: true });
+    assert_eq!(client.ask("hot", set(b"w")), unknown, "it may have come before");
+    assert!(!backend().serves && backend().withheld > 0);
+    store.set_anothers(false);
+    until(|| client.ask("hot", set(b"x")).is_stored());
+    make_hot(&cluster, &mut client, "hot");
+    assert_eq!(client.ask("hot", GET).value(), b"x");
+}

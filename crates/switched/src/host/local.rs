@@ -137,16 +137,7 @@ impl<S: Store> LocalCluster<S> {
             return Err(invalid("a cluster without a gateway answers nobody"));
         }
         let cache_of = |backend: usize| backend.checked_rem(caches.len()).map(|at| caches[at].0);
-        let backend = |(at, me): (usize, &NodeId)| {
-            let role = Role::Backend {
-                cache: cache_of(at),
-                store: String::new(),
-                store_limit: None,
-                request_limit: None,
-                leaving: false,
-            };
-            (*me, role)
-        };
+        let backend = |(at, me): (usize, &NodeId)| (*me, Role::backend(cache_of(at)));
         let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() });
         let roles = [(CONTROLLER, Role::Controller)].into_iter();
         let roles = roles.chain(caches.iter().map(|me| (*me, Role::Cache)));

@@ -12,7 +12,9 @@ impl StaticFile {
     pub fn spread_homes(&mut self) {
         let caches = self.caches();
         let home = |member| match member {
-            &mut Member { role: Role::Backend { ref mut cache, .. }, .. } => Some(cache),
+            &mut Member { role: Role::Backend(ref mut backend), .. } if backend.standby_of.is_none() => {
+                Some(&mut backend.cache)
+            }
             _ => None,
         };
         let mut homes: Vec<&mut Option<u16>> = self.members.iter_mut().filter_map(home).collect();

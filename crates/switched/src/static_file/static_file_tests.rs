@@ -41,15 +41,11 @@ fn what_is_printed_is_read_again() {
 fn spread(caches: &[u16], homes: &[Option<u16>]) -> Vec<Option<u16>> {
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
     let cache = |id: &u16| Member { id: *id, address, role: Role::Cache };
-    let backend = |(id, cache): (u16, &Option<u16>)| {
-        let role =
-            Role::Backend { cache: *cache, store: memory(), store_limit: None, request_limit: None, leaving: false };
-        Member { id, address, role }
-    };
+    let backend = |(id, cache): (u16, &Option<u16>)| Member { id, address, role: Role::backend(*cache) };
     let members = caches.iter().map(cache).chain((1_000..).zip(homes).map(backend)).collect();
     let mut file = StaticFile { members, ..StaticFile::default() };
     file.spread_homes();
-    let of = |member: &Member| if let Role::Backend { cache, .. } = member.role { Some(cache) } else { None };
+    let of = |member: &Member| member.role.as_backend().map(|backend| backend.cache);
     file.members.iter().filter_map(of).collect()
 }
 
@@ -81,6 +77,91 @@ fn who_is_leaving_is_to_have_nothing_where_that_may_be() {
     assert_eq!(file.wanted(), Ok(PartitionMap::over(&[NodeId(1_000)]).expect("a map")));
     let text = text.replace("cache = 100", "leaving = true");
     assert_eq!(StaticFile::parse_with_secret(&text, file.secret), Err(StaticFileError::AllLeave));
+}
+
+/// Two backends before a Cassandra, and more that is said of members.
+fn shared(more: &str) -> String {
+    let backend = |id: u16, store: &str| {
+        format!("[[member]]\nid = {id}\nrole = \"backend\"\naddress = \"127.0.0.1:{id}\"\nstore = \"{store}\"\n")
+    };
+    let first = SMALL.replace("cache = 100", "cache = 100\nstore = \"cassandra:h/a\"\nstore_limit = 9");
+    [first, backend(1_001, "cassandra:h/b"), backend(1_002, "cassandra:h/a"), more.into()].concat()
+}
+
+fn kept(text: &str) -> Result<StaticFile, StaticFileError> {
+    StaticFile::parse_with_secret(text, "0123456789abcdef".into())
+}
+
+#[test]
+fn who_stands_by_has_nothing_until_it_has_anothers_place() {
+    let text = shared("standby_of = 1000\n");
+    assert_eq!(StaticFile::parse(&text), Err(StaticFileError::StandbyInFile(1_002)));
+    let mut file = kept(&text).expect("a cluster");
+    assert_eq!(kept(&file.print().expect("it can be written")), Ok(file.clone()));
+    let [a, b, c] = [1_000, 1_001, 1_002].map(NodeId);
+    assert_eq!((file.backends(), file.staying()), (vec![a, b], vec![a, b]));
+    assert_eq!((file.standby_of(c), file.standby_of(a), file.standby_for(a)), (Some(a), None, Some(c)));
+    assert_eq!(file.cache_of().keys().copied().collect::<Vec<_>>(), [a]);
+    file.spread_homes();
+    assert!(!file.cache_of().contains_key(&c));
+    let before = file.wanted().expect("a map");
+    for of in [a, b] {
+        assert_eq!(file.take_place(of), Err(StandbyError::ForNobody));
+    }
+    assert_eq!(file.take_place(c), Ok(a));
+    assert_eq!((file.backends(), file.standby_of(c), file.former[0].id), (vec![b, c], None, 1_000));
+    let taken = file.member(c).and_then(|member| member.role.as_backend()).expect("a backend");
+    assert_eq!((taken.cache, taken.store_limit, taken.place), (Some(100), Some(9), Some(1_000)));
+    assert_eq!(file.take_place(c), Err(StandbyError::ForNobody));
+    // Nothing moves.
+    assert_eq!(file.wanted(), Ok(before.renamed(|node| if node == a { c } else { node })));
+    assert_eq!(kept(&file.print().expect("it can be written")), Ok(file.clone()));
+    assert!(StaticFile::parse(&file.print().expect("it can be written")).is_err());
+    // The next one has the first one's place, too, and gives away what it was to give away.
+    for member in file.members.iter_mut().filter(|member| member.id == 1_002) {
+        member.role = Role::Backend(BackendRole { leaving: true, ..taken_of(member).clone() });
+    }
+    let role =
+        Role::Backend(BackendRole { store: "cassandra:h/a".into(), standby_of: Some(1_002), ..BackendRole::default() });
+    file.members.push(Member { id: 1_003, address: "127.0.0.1:1003".parse().expect("one"), role });
+    assert_eq!((file.check(), file.take_place(NodeId(1_003))), (Ok(()), Ok(c)));
+    let last = taken_of(&file.members[file.members.len() - 1]);
+    assert_eq!((last.place, last.leaving, file.staying()), (Some(1_000), true, vec![b]));
+}
+
+fn taken_of(member: &Member) -> &BackendRole {
+    member.role.as_backend().expect("a backend")
+}
+
+#[test]
+fn who_cannot_stand_by_is_told_why() {
+    let told = |text: &str| kept(text).expect_err(text).to_string();
+    let another = "[[member]]\nid = 1003\nrole = \"backend\"\naddress = \"127.0.0.1:9\"\nstore = \"cassandra:h/a\"\n";
+    let two = shared(&format!("standby_of = 1000\n{another}standby_of = 1000\n"));
+    for (text, says) in [
+        (shared("standby_of = 7\n"), "member 1002: it is to stand by for member 7, which is no backend"),
+        (shared("standby_of = 100\n"), "member 1002: it is to stand by for member 100, which is no backend"),
+        (shared("standby_of = 1002\n"), "member 1002: it is to stand by for member 1002, which is no backend"),
+        (
+            shared("standby_of = 1001\n"),
+            "member 1002: its store has to be written as that of member 1001: cassandra:h/b",
+        ),
+        (
+            shared("standby_of = 1000\n").replace("cassandra:h/a", "rocksdb:/x"),
+            "member 1002: the store of member 1000 is not another's",
+        ),
+        (shared("standby_of = 1000\nleaving = true\n"), "member 1002: who stands by has nothing"),
+        (shared("standby_of = 1000\nplace = 7\n"), "member 1002: who stands by has nothing"),
+        (two, "member 1003: member 1002 stands by for the same backend"),
+        (shared(""), "member 1002: its store is that of member 1000: give each a keyspace of its own"),
+        (
+            shared("place = 1001\n").replace("h/a", "h/c").replacen("h/c", "h/a", 1),
+            "backends: backend 1001 is there twice",
+        ),
+    ] {
+        let line = told(&text);
+        assert!(line.starts_with(says), "{line}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
@@ -30,6 +30,14 @@ pub struct Cluster {
     pub processes: BTreeMap<u16, Process>,
     /// As files say them.
     backends: BTreeMap<u16, String>,
+    store: StoreOf,
+}
+
+/// The store of a backend, in the folder of the test.
+type StoreOf = fn(&Path, u16) -> String;
+
+fn rocksdb(folder: &Path, id: u16) -> String {
+    format!("rocksdb:{}", folder.join(format!("backend-{id}")).display())
 }
 
 pub fn local(port: u16) -> SocketAddr {
@@ -57,8 +65,13 @@ fn succeeds(mut command: Command) -> Output {
 impl Cluster {
     /// A controller, a cache node, two backends and a gateway that listens there.
     pub fn start(listen: SocketAddr) -> Self {
+        Self::start_on(listen, rocksdb)
+    }
+
+    /// The same, of backends with these stores.
+    pub fn start_on(listen: SocketAddr, store: StoreOf) -> Self {
         let (etcd, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
-        let mut cluster = Self { etcd, folder, processes: BTreeMap::new(), backends: BTreeMap::new() };
+        let mut cluster = Self { etcd, folder, processes: BTreeMap::new(), backends: BTreeMap::new(), store };
         let members = [
             member(1, "controller", ""),
             member(100, "cache", ""),
@@ -75,10 +88,10 @@ impl Cluster {
         cluster
     }
 
-    /// A backend with a folder of its own, always the same.
+    /// A backend with a store of its own, always the same.
     pub fn backend(&mut self, id: u16) -> String {
-        let path = self.folder.path().join(format!("backend-{id}"));
-        let new = || member(id, "backend", &format!("cache = 100\nstore = \"rocksdb:{}\"", path.display()));
+        let store = (self.store)(self.folder.path(), id);
+        let new = || member(id, "backend", &format!("cache = 100\nstore = \"{store}\""));
         self.backends.entry(id).or_insert_with(new).clone()
     }
 
@@ -150,6 +163,11 @@ impl Cluster {
         std::mem::take(members["members"].as_array_mut().expect("members"))
     }
 
+    /// One of them, as operators are told.
+    pub fn member(&self, id: u16) -> Option<Value> {
+        self.members().into_iter().find(|member| member["id"] == id)
+    }
+
     /// Members that are alive.
     pub fn alive(&self) -> Vec<u64> {
         let members = self.members();
@@ -157,6 +175,15 @@ impl Cluster {
         let mut alive: Vec<u64> = alive.map(|member| member["id"].as_u64().expect("a number")).collect();
         alive.sort_unstable();
         alive
+    }
+}
+
+/// Keys of a name, from 0 on, each with its number as its value.
+pub fn fill(address: SocketAddr, name: &str, keys: usize) {
+    let mut client = Connection::open(address);
+    for key in 0..keys {
+        let stored = client.ask(format!("set {name}{key} 0 0 8\r\n{key:08}\r\n").as_bytes(), b"\r\n");
+        assert_eq!(stored, b"STORED\r\n", "{name}{key}");
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
 use guira_cluster::ask_line;
 use guira_history::Event;
 use guira_routing::NodeId;
-use guira_switched::{CacheMode, Member, Role, StaticFile, hash_of};
+use guira_switched::{BackendRole, CacheMode, Member, Role, StaticFile, hash_of};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -100,7 +100,7 @@ impl<P: Place> Members<P> {
                 GATEWAY => Role::Gateway { listen: self.place.for_clients(), cache_mode: CacheMode::default() },
                 backend => {
                     let store = format!("rocksdb:{}", self.folder.path().join(format!("backend-{backend}")).display());
-                    Role::Backend { cache: Some(CACHE), store, store_limit: None, request_limit: None, leaving: false }
+                    Role::Backend(BackendRole { cache: Some(CACHE), store, ..BackendRole::default() })
                 }
             };
             Member { id, address: self.place.seen(by, id), role }

@@ -4,7 +4,7 @@ use std::{fmt::Write, net::SocketAddr, thread};
 
 use rustix::process::Signal;
 
-use super::kept::{Clients, Cluster, Over, answers, local};
+use super::kept::{Clients, Cluster, Over, answers, fill, local};
 use crate::{
     condition::wait_for,
     connection::Connection,
@@ -17,13 +17,6 @@ const TAKEN_AWAY: usize = 200;
 
 /// Keys that clients work with.
 const HOT: [&str; 4] = ["hot", "warm", "mild", "cool"];
-
-fn fill(address: SocketAddr) {
-    let mut client = Connection::open(address);
-    for key in 0..KEYS {
-        assert_eq!(client.ask(format!("set key{key} 0 0 8\r\n{key:08}\r\n").as_bytes(), b"\r\n"), b"STORED\r\n");
-    }
-}
 
 /// What is there, as it is to be: without the keys that were taken away.
 fn expected(taken_away: usize) -> String {
@@ -46,8 +39,7 @@ fn all_is_there(address: SocketAddr, taken_away: usize) {
 
 /// A backend's partitions, as they are and as they are to be.
 fn partitions(cluster: &Cluster, id: u16) -> Option<(u64, u64)> {
-    let members = cluster.members();
-    let member = members.iter().find(|member| member["id"] == id)?;
+    let member = cluster.member(id)?;
     Some((member["partitions"].as_u64()?, member["partitions_wanted"].as_u64()?))
 }
 
@@ -65,7 +57,7 @@ fn backends_come_go_and_are_killed_and_all_that_they_have_is_there() {
     let listen = local(free_port());
     let mut cluster = Cluster::start(listen);
     answers(listen);
-    fill(listen);
+    fill(listen, "key", KEYS);
     let third = cluster.backend(1_002);
     let clients = HOT.map(|key| Clients::of(key, listen));
     let none_is = |is: u64| is == 0;

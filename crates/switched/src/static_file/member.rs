@@ -1,0 +1,103 @@
+//! A member of a cluster, as its file has it.
+
+use std::{net::SocketAddr, num::NonZero};
+
+use serde::{Deserialize, Serialize};
+
+use crate::CacheMode;
+
+/// One member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub id: u16,
+    /// Where it is for other members.
+    pub address: SocketAddr,
+    /// What it is.
+    #[serde(flatten)]
+    pub role: Role,
+}
+
+/// What a member is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Role {
+    /// Makes routes.
+    Controller,
+    /// Has items of hot keys.
+    Cache,
+    /// Has a part of all keys, or stands by for who has.
+    Backend(BackendRole),
+    /// Speaks with clients.
+    Gateway {
+        /// Where clients find it.
+        listen: SocketAddr,
+        /// Who is asked first for what is only read.
+        #[serde(default)]
+        cache_mode: CacheMode,
+    },
+}
+
+/// What a backend is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BackendRole {
+    /// Who caches its hot keys, as long as that has not too much to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<u16>,
+    /// Where its items last: `memory`, `rocksdb:PATH` or `cassandra:HOSTS/KEYSPACE`.
+    pub store: String,
+    /// Operations a second of the store, at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_limit: Option<u64>,
+    /// Requests a second that it takes, at most: for experiments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_limit: Option<NonZero<u32>>,
+    /// It is to give away all that it has, where members come and go.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+    /// It has nothing, and takes over what this backend has once that does not serve any more; their store is one, and
+    /// written the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standby_of: Option<u16>,
+    /// Keys are dealt out to it as to a backend of this number: one whose place it has taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<u16>,
+}
+
+impl Default for BackendRole {
+    /// In memory, without a cache node and without limits.
+    fn default() -> Self {
+        Self {
+            cache: None,
+            store: "memory".into(),
+            store_limit: None,
+            request_limit: None,
+            leaving: false,
+            standby_of: None,
+            place: None,
+        }
+    }
+}
+
+impl Role {
+    /// A backend in memory, with this cache node and without limits.
+    pub fn backend(cache: Option<u16>) -> Self {
+        Self::Backend(BackendRole { cache, ..BackendRole::default() })
+    }
+
+    /// What it is as a backend, if it is one.
+    pub fn as_backend(&self) -> Option<&BackendRole> {
+        if let Self::Backend(backend) = self { Some(backend) } else { None }
+    }
+
+    /// Its name, as the file has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Cache => "cache",
+            Self::Backend(_) => "backend",
+            Self::Gateway { .. } => "gateway",
+        }
+    }
+}

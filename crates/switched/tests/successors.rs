@@ -1,0 +1,103 @@
+//! A gateway where one backend takes another's place: what becomes of what that was asked.
+
+use std::time::Duration;
+
+use guira_chain::Reply;
+use guira_cluster::{Incarnation, NodeClock, SessionId};
+use guira_item::{Answer, Expiry, Get, Key, Moment, Operation, Store, StoreMode};
+use guira_routing::NodeId;
+use guira_switched::{
+    AskId, CacheMode, Life, Member, Message, Outbox, Revision, Role, Shares, StaticFile,
+    gateway::{Gateway, Happened},
+};
+
+const CONTROLLER: NodeId = NodeId(1);
+const BACKEND: NodeId = NodeId(3);
+const GATEWAY: NodeId = NodeId(4);
+const OTHER: NodeId = NodeId(6);
+
+fn file(backend: NodeId) -> StaticFile {
+    let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() };
+    let roles = [(CONTROLLER, Role::Controller), (GATEWAY, gateway), (backend, Role::backend(None))];
+    let member = |(node, role): (NodeId, Role)| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+    StaticFile { members: roles.into_iter().map(member).collect(), ..StaticFile::default() }
+}
+
+/// What a gateway says, and answers.
+struct Said {
+    told: Vec<(NodeId, Vec<u8>)>,
+    answers: Vec<(AskId, Reply)>,
+}
+
+/// A gateway with a session with its one backend.
+struct Asking {
+    gateway: Gateway,
+    now: Moment,
+}
+
+impl Asking {
+    fn new() -> Self {
+        let now = Moment::from_ns(1_000_000_000);
+        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let file = file(BACKEND);
+        let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
+        let config = file.gateway_config(GATEWAY, &file.shares().expect("it has a backend"), life);
+        let mut asking = Self { gateway: Gateway::new(config), now };
+        // A session begins with the first request.
+        let said = asking.asks(0, Operation::Get(Get::PLAIN));
+        let opening = said.told.iter().find_map(|(_, bytes)| match Message::decode(bytes) {
+            Ok(Message::Join { opening }) => Some(opening),
+            _ => None,
+        });
+        let session = SessionId { incarnation: Incarnation(7), opening: opening.expect("it joins") };
+        asking.step(Happened::Message(BACKEND, Message::Joined { session }));
+        asking
+    }
+
+    fn step(&mut self, happened: Happened<'_>) -> Said {
+        let mut out = Outbox::default();
+        self.gateway.step(self.now, happened, &mut out);
+        Said { told: out.sends().map(|(to, bytes)| (to, bytes.to_vec())).collect(), answers: out.answers }
+    }
+
+    fn asks(&mut self, id: u64, operation: Operation<'_>) -> Said {
+        self.step(Happened::Ask(AskId(id), Key::new(b"k").expect("a key"), operation))
+    }
+
+    /// Another has what the first one had, which is none any more.
+    fn is_replaced(&mut self) -> Said {
+        let file = file(OTHER);
+        let shares = Shares { revision: Revision(9), ..file.shares().expect("it has a backend") };
+        self.step(Happened::View(&file.view(shares)))
+    }
+}
+
+/// Whether one thing was answered, and nobody knows what came of it.
+fn is_unknown(said: &Said, asked: AskId) -> bool {
+    matches!(said.answers[..], [(answered, Reply::Answer(Answer::Failed { unknown: true }, _))] if answered == asked)
+}
+
+#[test]
+fn what_was_asked_of_a_backend_that_has_gone_is_of_unknown_outcome_and_reads_are_asked_of_who_has_it() {
+    let mut asking = Asking::new();
+    let store = Store { mode: StoreMode::Set, flags: 0, expiry: Expiry::NEVER, cas: None, vivify: None, value: b"v" };
+    let asked = asking.asks(1, Operation::Store(store));
+    assert!(matches!(asked.told[..], [(BACKEND, _)]));
+    let replaced = asking.is_replaced();
+    assert!(is_unknown(&replaced, AskId(1)), "and the read is not answered: {:?}", replaced.answers);
+    let joins = |said: &Said, whom| {
+        let is_one =
+            |(to, bytes): &(NodeId, Vec<u8>)| *to == whom && matches!(Message::decode(bytes), Ok(Message::Join { .. }));
+        said.told.iter().any(is_one)
+    };
+    assert!(joins(&replaced, OTHER) && !joins(&replaced, BACKEND));
+    assert_eq!(asking.gateway.pending(), 1);
+}
+
+#[test]
+fn a_flush_that_was_on_its_way_to_a_backend_that_has_gone_is_of_unknown_outcome() {
+    let mut asking = Asking::new();
+    asking.step(Happened::Flush(AskId(2)));
+    assert!(is_unknown(&asking.is_replaced(), AskId(2)));
+    assert_eq!(asking.gateway.pending(), 1);
+}
