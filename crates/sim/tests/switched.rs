@@ -56,9 +56,9 @@ fn every_mutant_is_found_out() {
     for mutant in Mutant::ALL.into_iter().filter(|mutant| !RARE.contains(mutant)) {
         let scenario = named(match mutant {
             Mutant::MoveGate | Mutant::MoveFlush => "giving",
-            Mutant::TakesEarly => "replacing",
+            Mutant::R2Begin | Mutant::TakesEarly => "replacing",
             Mutant::R8 => "colliding",
-            Mutant::R2View | Mutant::R2Begin => "moving",
+            Mutant::R2View => "moving",
             _ => "usual",
         });
         let scenario = Scenario { mutant: Some(mutant), ..scenario };
