@@ -44,10 +44,7 @@ impl BackendStore for RocksStore {
 
 impl Start<'_> {
     pub(super) fn backend(&self, role: &BackendRole, kept: Option<Kept>, ended: &Receiver<()>) -> Result<(), String> {
-        let limit = role
-            .store_limit
-            .map(|limit| Limit::new(limit).ok_or_else(|| format!("store_limit {limit}: from 1 to {}", Limit::MAX)));
-        let (limit, store) = (limit.transpose()?, &role.store);
+        let (limit, store) = (limit_of(role)?, &role.store);
         match store.split_once(':') {
             None if store == "memory" => {
                 let begun = self.begin(kept.as_ref())?;
@@ -135,6 +132,14 @@ impl Start<'_> {
         limited.shut();
         served.and(store.shut())
     }
+}
+
+/// What its store may do a second, at most.
+pub(super) fn limit_of(role: &BackendRole) -> Result<Option<Limit>, String> {
+    let limit = role
+        .store_limit
+        .map(|limit| Limit::new(limit).ok_or_else(|| format!("store_limit {limit}: from 1 to {}", Limit::MAX)));
+    limit.transpose()
 }
 
 /// Has what a backend gives away put into the map.

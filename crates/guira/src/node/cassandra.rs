@@ -12,7 +12,11 @@ use guira_persist::{
 };
 use guira_switched::{BackendRole, StaticFile};
 
-use super::{Kept, Start, backend::BackendStore, was_removed};
+use super::{
+    Kept, Start,
+    backend::{BackendStore, limit_of},
+    was_removed,
+};
 
 /// Bytes that a record has beside its key and value, at most.
 const RECORD_HEAD_LEN_MAX: usize = 1 << 10;
@@ -57,12 +61,12 @@ impl Start<'_> {
                 let taken = self.stand_by(of, options, kept, &begun, ended);
                 let taken = taken.map_err(|told| format!("store {}: {told}", role.store))?;
                 let Some((store, kept)) = taken else { return Ok(()) };
-                // What it is now, it is in another's place.
+                // What it is now, it is in another's place, and within that one's limits.
                 let file = kept.view.file.clone();
                 let me = file.member(self.me()).and_then(|member| Some((member, member.role.as_backend()?)));
                 let (member, role) = me.ok_or_else(|| was_removed(self.me()))?;
                 let start = Start { file: &file, member, arguments: self.arguments };
-                start.serve_store(role, store, limit, Some(kept), begun, ended)
+                start.serve_store(role, store, limit_of(role)?, Some(kept), begun, ended)
             }
             (kept, _) => {
                 let opened = CassandraStore::open(options, || goes_on(ended));
