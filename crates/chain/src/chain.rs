@@ -21,7 +21,7 @@ use guira_item::{
 use serde::Serialize;
 
 /// An operation that owns its value.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Owned {
     /// With an empty value.
     operation: Operation<'static>,

@@ -47,6 +47,8 @@ pub(crate) struct Put<'p> {
     pub(crate) map_was: Option<i64>,
     /// The map that is to be, if it is to be another one.
     pub(crate) map: Option<&'p [u8]>,
+    /// Whose life matters, and its revision; zero if it has begun none.
+    pub(crate) life_was: Option<(NodeId, i64)>,
 }
 
 /// What is in etcd of a cluster, at one revision.
@@ -116,6 +118,15 @@ impl Asking<'_> {
         Ok(Found { view: gets.next().flatten(), map: gets.next().flatten() })
     }
 
+    /// What is there, and the revision of a member's life; zero if it has begun none.
+    pub(crate) async fn found_and_life(&mut self, of: NodeId) -> Result<(Found, i64), EtcdError> {
+        let keys = [self.keys.view(), self.keys.partitions(), self.keys.life(of)];
+        let gets = self.gets(keys.map(|key| TxnOp::get(key, None)).into()).await?;
+        let mut gets = gets.into_iter().map(|mut kvs| kvs.pop());
+        let found = Found { view: gets.next().flatten(), map: gets.next().flatten() };
+        Ok((found, gets.next().flatten().map_or(0, |life| life.mod_revision())))
+    }
+
     /// What is there, and who is alive.
     pub(crate) async fn found_and_alive(&mut self) -> Result<(Found, Vec<KeyValue>), EtcdError> {
         let alive = TxnOp::get(self.keys.all_alive(), Some(GetOptions::new().with_prefix()));
@@ -163,6 +174,7 @@ impl Asking<'_> {
         let is_the_same = |key: &String, revision| Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
         let mut when = vec![is_the_same(&view, put.as_of.revision)];
         when.extend(put.map_was.map(|revision| is_the_same(&map, revision)));
+        when.extend(put.life_was.map(|(of, revision)| is_the_same(&self.keys.life(of), revision)));
         let mut puts = vec![TxnOp::put(view, put.text, None)];
         puts.extend(put.map.map(|bytes| TxnOp::put(map, bytes, None)));
         let txn = Txn::new().when(when).and_then(puts);

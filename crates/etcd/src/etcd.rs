@@ -96,7 +96,7 @@ impl Etcd {
                         (map.mod_revision(), None)
                     }
                 };
-                let put = Put { as_of: AsOf::of(None), text: &text, map_was: Some(map_was), map };
+                let put = Put { as_of: AsOf::of(None), text: &text, map_was: Some(map_was), map, life_was: None };
                 if let Some(epoch) = asking.put(&put).await? {
                     return Ok(epoch);
                 }
@@ -157,7 +157,7 @@ impl Etcd {
                 let goes = before.file.backends().iter().any(|backend| !stays.contains(backend));
                 let map_was = found.map.as_ref().map(KeyValue::mod_revision).filter(|_| goes);
                 let text = file.print_without_secret()?;
-                let put = Put { as_of: AsOf::of(found.view.as_ref()), text: &text, map_was, map: None };
+                let put = Put { as_of: AsOf::of(found.view.as_ref()), text: &text, map_was, map: None, life_was: None };
                 if let Some(epoch) = asking.put(&put).await? {
                     let file = StaticFile { secret: String::new(), ..file };
                     return Ok((View { epoch, file, ..before }, what));
@@ -185,15 +185,21 @@ impl Etcd {
     }
 
     /// A standby owns all that the backend did that it stands by for, and that is no member any more; what is there then. To be called once that one serves
-    /// nothing, which who has its store knows: so `me` is the standby as it was when it began to wait for that.
+    /// nothing, which who has its store knows: so `me` is the standby as it was when it began to wait for that, and `has_store` tells whether it still has
+    /// the store. That is asked once it is known which life of that backend was the last, and none may have begun when the place is taken: a backend
+    /// begins one once it has its store.
     ///
     /// # Errors
-    /// [`EtcdError`]; [`EtcdError::Change`] if the standby has been changed since, or is none.
-    pub fn take_over(&self, me: &Member, secret: &str) -> Result<View, EtcdError> {
+    /// [`EtcdError`]; [`EtcdError::Change`] if the standby has been changed since, or is none; [`EtcdError::StoreLost`].
+    pub fn take_over(&self, me: &Member, secret: &str, has_store: impl Fn() -> bool) -> Result<View, EtcdError> {
         let id = NodeId(me.id);
+        let of = me.role.as_backend().and_then(|role| role.standby_of).map_or(id, NodeId);
         self.within(async |asking| {
             for _ in 0..TRIES_MAX {
-                let found = asking.found().await?;
+                let (found, life) = asking.found_and_life(of).await?;
+                if !has_store() {
+                    return Err(EtcdError::StoreLost);
+                }
                 let before = found.read(&self.keys, secret)?;
                 let mut file = before.file.clone();
                 if file.member(id) != Some(me) {
@@ -207,7 +213,8 @@ impl Etcd {
                 self.keys.check_owners(&file, &map)?;
                 let (text, bytes) = (file.print_without_secret()?, map.encode());
                 let map_was = found.map.as_ref().map(KeyValue::mod_revision);
-                let put = Put { as_of: AsOf::of(found.view.as_ref()), text: &text, map_was, map: Some(&bytes) };
+                let as_of = AsOf::of(found.view.as_ref());
+                let put = Put { as_of, text: &text, map_was, map: Some(&bytes), life_was: Some((of, life)) };
                 if let Some(epoch) = asking.put(&put).await? {
                     // Both were put at one revision.
                     return Ok(View { epoch, file, map: map.into(), revision: Revision(epoch.0) });

@@ -3,7 +3,10 @@
 
 mod support;
 
-use std::thread;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
 
 use guira_cluster::{Epoch, Incarnation};
 use guira_etcd::{Etcd, EtcdError, Removal, Share, View};
@@ -360,7 +363,7 @@ fn who_stands_by_takes_over_all_at_one_revision_and_nothing_moves() {
     let (before, standby) = (etcd.read(SECRET).expect("it is there"), standby(&etcd));
     assert_eq!((share(&etcd, 1_002), before.file.backends()), (None, vec![NodeId(1_000), NodeId(1_001)]));
     assert_eq!(*before.shares().wanted, *before.map, "who stands by is to have nothing");
-    let taken = etcd.take_over(&standby, SECRET).expect("it stands by");
+    let taken = etcd.take_over(&standby, SECRET, || true).expect("it stands by");
     assert_eq!(*taken.map, given(&before.map, 1_000, 1_002));
     assert_eq!((taken.shares().wanted, taken.file.backends()), (taken.map.clone(), vec![NodeId(1_001), NodeId(1_002)]));
     assert_eq!(etcd.read(SECRET).expect("it is there"), taken);
@@ -380,7 +383,7 @@ fn who_stands_by_takes_over_all_at_one_revision_and_nothing_moves() {
     let first = Member { role: on_cassandra(Some(1_002)), ..backend(1_000, None) };
     let waits = etcd.add(&[first]).expect("it stands by").file.member(NodeId(1_000)).expect("it is there").clone();
     assert_eq!(waits.role.as_backend().expect("a backend").cache, None);
-    let back = etcd.take_over(&waits, SECRET).expect("it stands by");
+    let back = etcd.take_over(&waits, SECRET, || true).expect("it stands by");
     assert_eq!((&back.map, back.file.backends()), (&before.map, before.file.backends()));
     etcd.remove(&[1_000]).expect("it leaves");
     let stays = etcd.add(&[Member { role: on_cassandra(None), ..backend(1_000, None) }]).expect("it stays");
@@ -392,11 +395,11 @@ fn who_is_another_than_when_it_began_to_wait_takes_nothing_over() {
     let (_server, etcd, _raw) = begin_with_a_standby();
     let (before, standby) = (etcd.read(SECRET).expect("it is there"), standby(&etcd));
     let is_refused = |member: &Member| {
-        let told = etcd.take_over(member, SECRET).expect_err("it is none");
+        let told = etcd.take_over(member, SECRET, || true).expect_err("it is none");
         assert!(one_line(&told).starts_with(&format!("member {}", member.id)), "{told}");
     };
     for other in [1_000, 1_001] {
-        let told = etcd.take_over(before.file.member(NodeId(other)).expect("it is there"), SECRET);
+        let told = etcd.take_over(before.file.member(NodeId(other)).expect("it is there"), SECRET, || true);
         assert!(one_line(&told.expect_err("it is none")).contains("it stands by for nobody"));
     }
     is_refused(&backend(7, None));
@@ -404,8 +407,33 @@ fn who_is_another_than_when_it_began_to_wait_takes_nothing_over() {
     let other = BackendRole { store, standby_of: Some(1_001), ..BackendRole::default() };
     is_refused(&Member { role: Role::Backend(other), ..standby.clone() });
     assert_eq!(etcd.read(SECRET).expect("it is there"), before);
-    etcd.take_over(&standby, SECRET).expect("it stands by");
+    etcd.take_over(&standby, SECRET, || true).expect("it stands by");
     is_refused(&standby);
+}
+
+#[test]
+fn who_is_back_is_not_taken_the_place_of() {
+    let (server, etcd, mut raw) = begin_with_a_standby();
+    let (standby, before) = (standby(&etcd), etcd.read(SECRET).expect("it is there"));
+    let life = |life| etcd.begin_life(NodeId(1_000), Incarnation(life), SECRET).expect("it begins");
+    life(1);
+    let (line, has_store) = (Line::to(server.address()), AtomicBool::new(true));
+    let other = behind(&line);
+    line.set_within_a_map(Mode::Held);
+    thread::scope(|scope| {
+        let taken = scope.spawn(|| other.take_over(&standby, SECRET, || has_store.load(Relaxed)));
+        wait_until("it is put", || line.is(Mode::Held));
+        // The store was had again while who stands by was asleep.
+        has_store.store(false, Relaxed);
+        life(2);
+        line.set(Mode::Open);
+        let taken = taken.join().expect("no panic");
+        assert!(matches!(taken, Err(EtcdError::StoreLost)), "{taken:?}");
+    });
+    assert_eq!(etcd.read(SECRET).expect("it is there"), before);
+    // Who has the store later on finds that life, and none begins after it.
+    let taken = etcd.take_over(&standby, SECRET, || true).expect("it stands by");
+    assert_eq!(raw.get(VIEW).expect("it is there").mod_revision(), taken.epoch.0.cast_signed());
 }
 
 #[test]
@@ -417,7 +445,7 @@ fn a_takeover_whose_answer_is_lost_is_found_out() {
     let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
     let other = Etcd::connect(&place).expect("it answers");
     line.set_within_a_map(Mode::Deaf);
-    let taken = other.take_over(&standby, SECRET).expect("it stands by");
+    let taken = other.take_over(&standby, SECRET, || true).expect("it stands by");
     assert!(line.is(Mode::Deaf));
     assert_eq!(raw.get(VIEW).expect("it is there").version(), versions + 1);
     assert_eq!((*taken.map).clone(), given(&before.map, 1_000, 1_002));
@@ -433,7 +461,7 @@ fn what_is_given_while_somebody_takes_over_goes_along() {
     let map = etcd.read(SECRET).expect("it is there").map.with_owner((0..9).map(PartitionId), NodeId(1_000));
     line.set_within_a_map(Mode::Held);
     thread::scope(|scope| {
-        let taken = scope.spawn(|| other.take_over(&standby, SECRET));
+        let taken = scope.spawn(|| other.take_over(&standby, SECRET, || true));
         wait_until("it is put", || line.is(Mode::Held));
         raw.put(MAP, map.encode());
         line.set(Mode::Open);

@@ -35,11 +35,9 @@ impl Start<'_> {
         // What an earlier life of this member was given, when it had another's place, does not take place any more.
         let kept = Kept { etcd, view }.begin_life(self.member, begun.life)?;
         let Kept { etcd, view } = kept;
-        if !store.may_serve() {
-            // It was asleep, and whoever had it may have it again.
-            return Err("its lease has ended before anything was taken over; it is to be waited for anew".into());
-        }
-        let view = etcd.take_over(self.member, &view.file.secret).map_err(|error| error.to_string())?;
+        // It may have been asleep, and whoever had the store may have it again.
+        let taken = etcd.take_over(self.member, &view.file.secret, || store.may_serve());
+        let view = taken.map_err(|error| error.to_string())?;
         eprintln!("guira: member {id} has the store and the place of member {of}");
         Ok(Some((store, Kept { etcd, view })))
     }

@@ -876,7 +876,7 @@ struct Held {
     version: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 struct Act {
     operation: Owned,
     /// `None` if nobody knows.
