@@ -201,7 +201,7 @@ impl Asking<'_> {
     }
 
     /// Whether the first that was put after `as_of` is `text`: then that was done, whoever has put what since. Should somebody else have put the very
-    /// same, it is as if it were this. Nothing was, and will be, if the view is as it was: then the map is not, and never will be again.
+    /// same, it is as if it were this. Nothing was, and will be, if the view is as it was: then the map is not, or the life, and never will be again.
     async fn first_after(&mut self, as_of: AsOf, text: &str) -> Result<Option<Epoch>, EtcdError> {
         let unknown = |why: &str| EtcdError::Unknown(why.to_owned());
         let mut revision = None;

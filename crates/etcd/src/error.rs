@@ -20,7 +20,7 @@ pub enum EtcdError {
     Denied(String),
     /// etcd does not do it, for another reason.
     Refused(String),
-    /// Who was to take a place has not the store of who has it any more.
+    /// The store may be another's again, so its place was not taken.
     StoreLost,
     /// No cluster of this name is there.
     NoCluster(String),
@@ -89,7 +89,9 @@ impl fmt::Display for EtcdError {
             Self::Unreachable { hosts, why } => write!(f, "etcd at {hosts} cannot be reached: {why}"),
             Self::Denied(why) => write!(f, "etcd wants a user and a password, which is not supported yet: {why}"),
             Self::Refused(why) => write!(f, "etcd does not do it: {why}"),
-            Self::StoreLost => f.write_str("the store may be another's again, and no place was taken: start it again"),
+            Self::StoreLost => {
+                f.write_str("the store may be another's again, so its place was not taken: start the standby again")
+            }
             Self::NoCluster(name) => write!(f, "no cluster {name} is in etcd: guira cluster create"),
             Self::Exists(name) => write!(f, "a cluster {name} is in etcd already"),
             Self::OtherName { place, file } => {

@@ -115,7 +115,7 @@ impl Etcd {
     }
 
     /// Begins a backend's life, and reads the cluster after that: nothing that an earlier life has asked for takes place any more, and what is read has all
-    /// that did. To be called before the backend serves.
+    /// that did. To be called before the backend serves, and once it has its store: who stands by for it holds on to that.
     ///
     /// # Errors
     /// [`EtcdError`]; [`EtcdError::Outlived`] if a later life has begun.
@@ -187,12 +187,13 @@ impl Etcd {
     /// A standby owns all that the backend did that it stands by for, and that is no member any more; what is there then. To be called once that one serves
     /// nothing, which who has its store knows: so `me` is the standby as it was when it began to wait for that, and `has_store` tells whether it still has
     /// the store. That is asked once it is known which life of that backend was the last, and none may have begun when the place is taken: a backend
-    /// begins one once it has its store.
+    /// begins one, which no other process of it has, once it has its store. It must not block, nor ask etcd.
     ///
     /// # Errors
     /// [`EtcdError`]; [`EtcdError::Change`] if the standby has been changed since, or is none; [`EtcdError::StoreLost`].
     pub fn take_over(&self, me: &Member, secret: &str, has_store: impl Fn() -> bool) -> Result<View, EtcdError> {
         let id = NodeId(me.id);
+        // Nobody's life matters to who stands by for nobody: it is told so.
         let of = me.role.as_backend().and_then(|role| role.standby_of).map_or(id, NodeId);
         self.within(async |asking| {
             for _ in 0..TRIES_MAX {
@@ -207,9 +208,9 @@ impl Etcd {
                     return Err(EtcdError::Change(told));
                 }
                 let wrong = |why| EtcdError::NotACluster(StaticFileError::Standby { id: id.0, why });
-                let of = file.take_place(id).map_err(wrong)?;
+                let owner = file.take_place(id).map_err(wrong)?;
                 file.check()?;
-                let map = before.map.with_owner(before.map.partitions_of(of), id);
+                let map = before.map.with_owner(before.map.partitions_of(owner), id);
                 self.keys.check_owners(&file, &map)?;
                 let (text, bytes) = (file.print_without_secret()?, map.encode());
                 let map_was = found.map.as_ref().map(KeyValue::mod_revision);

@@ -45,7 +45,7 @@ pub struct Event<A> {
     pub invoked: u64,
     /// When it was over; `None`: never, so it may have happened at any time since, or not at all.
     pub returned: Option<u64>,
-    /// It has happened. If not, it may have, and nobody was told.
+    /// It has happened, if it is over. If not, it may have, and nobody was told.
     pub is_certain: bool,
     /// What was done.
     pub act: A,
@@ -72,7 +72,7 @@ pub enum Violation {
 /// # Errors
 /// [`Violation`].
 pub fn check<M: Model>(model: &M, history: &[Event<M::Act>], steps_max: u64) -> Result<(), Violation> {
-    Search::new(model, history).run(steps_max)
+    Search::new(model, history, steps_max).run()
 }
 
 #[cfg(test)]

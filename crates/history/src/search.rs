@@ -1,21 +1,27 @@
 //! The search for an order, place by place: a place is what has been put in order, and what is there after it.
 //!
 //! What may not have happened makes it long: each such act may come anywhere, or nowhere. So
-//! - a place is left out if another one has the same behind it and there, and has needed nothing of that which this one has not;
+//! - a place is left out if another one has the same behind it and there, and has needed nothing of that which this one has not: what can come next depends
+//!   on nothing else, and the less was needed, the more is left;
 //! - of two such acts that do the same, the one that begins first comes first, if it ends first, too;
-//! - the place with most behind it is gone on from first, with what has happened, and only then with what may have.
+//! - places are gone on from in two orders by turns: the one that has got furthest, and the one that has needed least. Either alone may try all there is of
+//!   what may not have happened, the first one where two that have were put in the wrong order, the other one where much has to be needed.
 //!
 //! Always true: a place that is left out can be gone on from to the end only if another one can, which is not left out.
 
 use std::{
-    cmp::{Ordering, Reverse},
+    cmp::Reverse,
     collections::{BinaryHeap, HashMap},
+    rc::Rc,
 };
 
 use crate::{Event, Model, Violation};
 
-/// Never.
+/// The end of what never ended.
 const NEVER: u64 = u64::MAX;
+
+/// So many places of which none is better than another are compared with a new one in a step.
+const COMPARED_IN_A_STEP: u64 = 16;
 
 /// A history, and the places in it that were found.
 pub(crate) struct Search<'a, M: Model> {
@@ -25,19 +31,59 @@ pub(crate) struct Search<'a, M: Model> {
     certain: Vec<usize>,
     /// The others, as they began.
     doubtful: Vec<Doubtful>,
-    /// The ranks of `certain`, and where there, by rank.
+    /// How many different acts these are.
+    classes: usize,
+    /// Ranks, each with its place in `certain`, the lowest first.
     ranks: Vec<(u64, usize)>,
-    /// For what is in order of `certain`, and what is there: what it needed of `doubtful`, none of them more than another one.
-    been: HashMap<(Passed, M::State), Vec<Bits>>,
-    open: BinaryHeap<Place<M::State>>,
+    places: Vec<Place<M::State>>,
+    /// Those with the same behind them and there, none of which has needed all that another one has.
+    been: HashMap<Rc<Spot<M::State>>, Vec<usize>>,
+    /// All places that are to be gone on from, and others; each time in both.
+    furthest: BinaryHeap<Furthest>,
+    least: BinaryHeap<Least>,
+    is_least_next: bool,
+    steps_left: u64,
 }
+
+/// How far a place is, what it has needed, what was to be done there, and where it is: the highest is next.
+type Furthest = (usize, Reverse<usize>, Reverse<Stage>, Reverse<usize>);
+
+/// The same, with what it has needed first.
+type Least = (Reverse<usize>, Reverse<Stage>, usize, Reverse<usize>);
 
 /// An event that may not have happened.
 struct Doubtful {
     event: usize,
     until: u64,
-    /// One in `doubtful` that does the same, and begins and ends no later.
-    twin: Option<usize>,
+    /// Those of one class do the same.
+    class: usize,
+}
+
+/// What is to be done at a place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// What has happened is to be put behind it.
+    Certain,
+    /// What may have is.
+    Doubtful,
+    /// Nothing.
+    Over,
+}
+
+/// Which of `certain` are in order, and what is there.
+type Spot<S> = (Passed, S);
+
+struct Place<S> {
+    spot: Rc<Spot<S>>,
+    len: usize,
+    /// The first of `ranks` that is not in order.
+    rank: usize,
+    /// Which of `doubtful` are in order.
+    needed: Bits,
+    needed_len: usize,
+    /// The latest beginning of what is in order.
+    since: u64,
+    stage: Stage,
 }
 
 /// Numbers, as bits.
@@ -53,71 +99,98 @@ struct Passed {
     behind: Bits,
 }
 
-struct Place<S> {
-    passed: Passed,
-    len: usize,
-    /// The first of `ranks` that is not in order.
-    rank: usize,
-    needed: Bits,
-    needed_len: usize,
-    state: S,
-    /// The latest beginning of what is in order.
-    since: u64,
-    /// All of `certain` that fit were put behind it.
-    is_certain_done: bool,
-}
-
 impl<'a, M: Model> Search<'a, M> {
-    pub(crate) fn new(model: &'a M, history: &'a [Event<M::Act>]) -> Self {
+    pub(crate) fn new(model: &'a M, history: &'a [Event<M::Act>], steps_max: u64) -> Self {
         let mut as_they_began: Vec<usize> = (0..history.len()).collect();
         as_they_began.sort_by_key(|event| history[*event].invoked);
         let has_happened = |event: &usize| history[*event].is_certain && history[*event].returned.is_some();
         let (certain, others): (Vec<_>, Vec<_>) = as_they_began.into_iter().partition(has_happened);
-        let mut ranks: Vec<_> = certain
-            .iter()
-            .enumerate()
-            .filter_map(|(at, event)| Some((model.rank(&history[*event].act)?, at)))
-            .collect();
+        let ranked = |(at, event): (usize, &usize)| Some((model.rank(&history[*event].act)?, at));
+        let mut ranks: Vec<_> = certain.iter().enumerate().filter_map(ranked).collect();
         ranks.sort_unstable();
-        let mut doubtful: Vec<Doubtful> = Vec::with_capacity(others.len());
-        for event in others {
-            let until = history[event].returned.unwrap_or(NEVER);
-            let does_the_same =
-                |other: &Doubtful| other.until <= until && history[other.event].act == history[event].act;
-            let twin = doubtful.iter().rposition(does_the_same);
-            doubtful.push(Doubtful { event, until, twin });
+        // The first event of each class.
+        let mut firsts: Vec<usize> = Vec::new();
+        let doubtful = others.into_iter().map(|event| {
+            let class = firsts.iter().position(|first| history[*first].act == history[event].act);
+            let class = class.unwrap_or_else(|| {
+                firsts.push(event);
+                firsts.len() - 1
+            });
+            Doubtful { event, until: history[event].returned.unwrap_or(NEVER), class }
+        });
+        let doubtful = doubtful.collect();
+        let classes = firsts.len();
+        let (places, been, furthest, least) = Default::default();
+        let (is_least_next, steps_left) = (false, steps_max);
+        Self {
+            model,
+            history,
+            certain,
+            doubtful,
+            classes,
+            ranks,
+            places,
+            been,
+            furthest,
+            least,
+            is_least_next,
+            steps_left,
         }
-        Self { model, history, certain, doubtful, ranks, been: HashMap::new(), open: BinaryHeap::new() }
     }
 
-    pub(crate) fn run(mut self, steps_max: u64) -> Result<(), Violation> {
-        let mut steps_left = steps_max;
+    pub(crate) fn run(mut self) -> Result<(), Violation> {
         let mut deepest: Option<(usize, Violation)> = None;
-        self.open.push(Place::first(self.model.first()));
-        while let Some(mut place) = self.open.pop() {
+        let (spot, needed) = (Rc::new((Passed::default(), self.model.first())), Bits::default());
+        self.put(Place { spot, len: 0, rank: 0, needed, needed_len: 0, since: 0, stage: Stage::Certain });
+        while let Some(at) = self.next_place() {
+            let place = &self.places[at];
             if place.len == self.certain.len() {
                 return Ok(());
             }
-            let (until, next) = self.next(&place.passed);
-            if place.is_certain_done {
-                if deepest.as_ref().is_none_or(|(len, _)| *len < place.len) {
-                    deepest = Some((place.len, self.impossible(&place, until, &next)));
-                }
-                self.go_on_with_doubtful(&place, until, &mut steps_left);
-            } else {
-                self.go_on(&place, &next, &mut steps_left);
-                place.is_certain_done = true;
-                self.open.push(place);
-            }
-            if steps_left == 0 {
+            if self.steps_left == 0 {
                 return Err(Violation::OutOfSteps);
             }
+            let (until, next) = self.next_of(&place.spot.0);
+            if place.stage == Stage::Certain {
+                self.places[at].stage = Stage::Doubtful;
+                self.line_up(at);
+                self.go_on(at, &next);
+            } else {
+                if deepest.as_ref().is_none_or(|(len, _)| *len < place.len) {
+                    deepest = Some((place.len, self.impossible(place, until, &next)));
+                }
+                self.places[at].stage = Stage::Over;
+                self.go_on_with_doubtful(at, until);
+            }
         }
-        Err(deepest.map_or(Violation::OutOfSteps, |(_, violation)| violation))
+        let (_, violation) = deepest.expect("the first place was gone on from, since no other one has needed less");
+        Err(violation)
+    }
+
+    /// Where to go on, by turns in one order and in the other.
+    fn next_place(&mut self) -> Option<usize> {
+        loop {
+            // Both have all that is to be done.
+            let (stage, at) = if self.is_least_next {
+                self.least.pop().map(|(_, stage, _, at)| (stage, at))?
+            } else {
+                self.furthest.pop().map(|(_, _, stage, at)| (stage, at))?
+            };
+            self.is_least_next = !self.is_least_next;
+            if self.places[at.0].stage == stage.0 {
+                return Some(at.0);
+            }
+        }
+    }
+
+    fn line_up(&mut self, at: usize) {
+        let Place { len, needed_len, stage, .. } = self.places[at];
+        self.furthest.push((len, Reverse(needed_len), Reverse(stage), Reverse(at)));
+        self.least.push((Reverse(needed_len), Reverse(stage), len, Reverse(at)));
     }
 
     /// When the first of what is not in order ends, and what of that begins before.
-    fn next(&self, passed: &Passed) -> (u64, Vec<usize>) {
+    fn next_of(&self, passed: &Passed) -> (u64, Vec<usize>) {
         let (mut until, mut next) = (NEVER, Vec::new());
         for at in passed.first()..self.certain.len() {
             let Event { invoked, returned, .. } = &self.history[self.certain[at]];
@@ -132,104 +205,86 @@ impl<'a, M: Model> Search<'a, M> {
         (until, next)
     }
 
-    fn go_on(&mut self, place: &Place<M::State>, next: &[usize], steps_left: &mut u64) {
+    fn go_on(&mut self, from: usize, next: &[usize]) {
         for &at in next {
             let Event { invoked, act, .. } = &self.history[self.certain[at]];
-            let mut passed = place.passed.clone();
+            let place = &self.places[from];
+            let mut passed = place.spot.0.clone();
             passed.insert(at);
             let rank = self.rank_from(place.rank, &passed);
-            if let Some(state) = self.step(place, act, self.ranks.get(rank), steps_left) {
-                let since = place.since.max(*invoked);
-                self.put(Place {
-                    passed,
-                    len: place.len + 1,
-                    rank,
-                    needed: place.needed.clone(),
-                    since,
-                    state,
-                    is_certain_done: false,
-                    ..*place
-                });
+            let (since, needed) = (place.since.max(*invoked), place.needed.clone());
+            let (len, needed_len) = (place.len + 1, place.needed_len);
+            if let Some(state) = self.step(from, act, rank) {
+                let spot = Rc::new((passed, state));
+                self.put(Place { spot, len, rank, needed, needed_len, since, stage: Stage::Certain });
             }
         }
     }
 
-    fn go_on_with_doubtful(&mut self, place: &Place<M::State>, until: u64, steps_left: &mut u64) {
+    fn go_on_with_doubtful(&mut self, from: usize, until: u64) {
+        // Of each class, the first end of those that can be next.
+        let mut ends = vec![None; self.classes];
         for at in 0..self.doubtful.len() {
-            let Doubtful { event, until: its_end, twin } = self.doubtful[at];
+            let Doubtful { event, until: end, class } = self.doubtful[at];
             let Event { invoked, act, .. } = &self.history[event];
             if *invoked > until {
                 break;
             }
-            let can_be_next = |at: usize, until| !place.needed.has(at) && until >= place.since;
-            let twin_is_next = twin.is_some_and(|twin| can_be_next(twin, self.doubtful[twin].until));
-            if twin_is_next || !can_be_next(at, its_end) {
+            let place = &self.places[from];
+            if place.needed.has(at) || end < place.since || ends[class].is_some_and(|first| first <= end) {
                 continue;
             }
-            if let Some(state) = self.step(place, act, self.ranks.get(place.rank), steps_left) {
-                let mut needed = place.needed.clone();
-                needed.insert(at);
-                let since = place.since.max(*invoked);
-                self.put(Place {
-                    passed: place.passed.clone(),
-                    needed,
-                    needed_len: place.needed_len + 1,
-                    since,
-                    state,
-                    is_certain_done: false,
-                    ..*place
-                });
+            ends[class] = Some(end);
+            let (mut needed, needed_len) = (place.needed.clone(), place.needed_len + 1);
+            needed.insert(at);
+            let (since, len, rank) = (place.since.max(*invoked), place.len, place.rank);
+            if let Some(state) = self.step(from, act, rank) {
+                let spot = Rc::new((self.places[from].spot.0.clone(), state));
+                self.put(Place { spot, len, rank, needed, needed_len, since, stage: Stage::Certain });
             }
         }
     }
 
-    /// What is there after an act, if it fits, and if what has the lowest rank then can still come.
-    fn step(
-        &self,
-        place: &Place<M::State>,
-        act: &M::Act,
-        lowest: Option<&(u64, usize)>,
-        steps_left: &mut u64,
-    ) -> Option<M::State> {
-        *steps_left = steps_left.saturating_sub(1);
-        let rank_of = |ranked: Option<&(u64, usize)>| ranked.map_or(u64::MAX, |(rank, _)| *rank);
-        if self.model.rank(act).is_some_and(|rank| rank > rank_of(self.ranks.get(place.rank))) {
+    /// What is there after an act, if it fits, and if what has the lowest rank then, which is at `rank`, can still come.
+    fn step(&mut self, from: usize, act: &M::Act, rank: usize) -> Option<M::State> {
+        self.steps_left = self.steps_left.saturating_sub(1);
+        let place = &self.places[from];
+        let rank_at = |at: usize| self.ranks.get(at).map_or(u64::MAX, |(rank, _)| *rank);
+        if self.model.rank(act).is_some_and(|rank| rank > rank_at(place.rank)) {
             return None;
         }
-        self.model.step(&place.state, act).filter(|state| self.model.floor(state) <= rank_of(lowest))
+        self.model.step(&place.spot.1, act).filter(|state| self.model.floor(state) <= rank_at(rank))
     }
 
     fn rank_from(&self, from: usize, passed: &Passed) -> usize {
         (from..self.ranks.len()).find(|at| !passed.has(self.ranks[*at].1)).unwrap_or(self.ranks.len())
     }
 
-    /// Goes on from there some time, if nothing that is known is as good.
+    /// Goes on from there some time, if nothing that is known is as good, and not from what is worse.
     fn put(&mut self, place: Place<M::State>) {
-        let known = self.been.entry((place.passed.clone(), place.state.clone())).or_default();
-        if known.iter().any(|needed| needed.is_within(&place.needed)) {
+        let (at, places) = (self.places.len(), &mut self.places);
+        let known = self.been.entry(Rc::clone(&place.spot)).or_default();
+        self.steps_left = self.steps_left.saturating_sub(known.len() as u64 / COMPARED_IN_A_STEP);
+        if known.iter().any(|other| places[*other].needed.is_within(&place.needed)) {
             return;
         }
-        known.retain(|needed| !place.needed.is_within(needed));
-        known.push(place.needed.clone());
-        self.open.push(place);
+        known.retain(|other| {
+            let is_worse = place.needed.is_within(&places[*other].needed);
+            if is_worse {
+                places[*other].stage = Stage::Over;
+            }
+            !is_worse
+        });
+        known.push(at);
+        places.push(place);
+        self.line_up(at);
     }
 
     fn impossible(&self, place: &Place<M::State>, until: u64, next: &[usize]) -> Violation {
         let mut events = next.iter().map(|at| self.certain[*at]);
-        let at = events.find(|event| self.history[*event].returned == Some(until)).unwrap_or_default();
-        Violation::Impossible { at, longest: place.len, state: format!("{:?}", place.state) }
-    }
-}
-
-impl<S> Place<S> {
-    fn first(state: S) -> Self {
-        let (passed, needed) = Default::default();
-        Self { passed, len: 0, rank: 0, needed, needed_len: 0, state, since: 0, is_certain_done: false }
-    }
-
-    /// Higher is sooner.
-    fn turn(&self) -> (usize, Reverse<usize>, bool) {
-        (self.len, Reverse(self.needed_len), !self.is_certain_done)
+        let at = events.find(|event| self.history[*event].returned == Some(until));
+        let at = at.expect("it ends first of what is not in order");
+        Violation::Impossible { at, longest: place.len, state: format!("{:?}", place.spot.1) }
     }
 }
 
@@ -269,23 +324,3 @@ impl Passed {
         }
     }
 }
-
-impl<S> Ord for Place<S> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.turn().cmp(&other.turn())
-    }
-}
-
-impl<S> PartialOrd for Place<S> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<S> PartialEq for Place<S> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl<S> Eq for Place<S> {}
