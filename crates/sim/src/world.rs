@@ -3,43 +3,35 @@
 //! Always true: what happens at one moment happens in the order in which it was brought about; a node that is down hears nothing and one that is
 //! paused hears it later, with its clock as it is then; what a node has sent when it goes down is still under way.
 
+mod coming;
+mod settling;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use guira_chain::Reply;
 use guira_cluster::{CLOCK, Incarnation};
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
 use guira_routing::NodeId;
-use guira_switched::{AskId, Commit, Committed, Drift, Happened, Message, Outbox, Shares, View, backend, gateway};
+use guira_switched::{Committed, Drift, Happened, Message, Outbox, Shares, View, backend, gateway};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
-    clients::{Clients, KeyNumber, Wish},
+    clients::{Clients, Wish},
     clock::Clock,
     disk::{Disk, Failing},
     members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, incarnation_of, of_kind, view_of},
     network::{Network, Weather},
-    register::{Act, State},
+    register::Act,
     scenario::{Failure, Report, Scenario, chained},
     standbys::Hold,
 };
 
+use self::coming::Entry;
+pub(crate) use self::coming::{Coming, Input};
+
 /// The first moment of a run, Unix time.
 const BEGINS: Duration = Duration::from_secs(1_800_000_000);
-
-/// Something that happens to a node.
-pub(crate) enum Input {
-    Datagram(NodeId, Box<[u8]>),
-    Disk(u64),
-    Ask(AskId, Wish),
-    Read(AskId, KeyNumber),
-    /// There are others now: the view of that number.
-    View(usize),
-    /// What came of what was to be put into the map.
-    Committed(Committed),
-    Tick,
-}
 
 struct Node {
     core: Option<Core>,
@@ -60,64 +52,6 @@ struct Node {
     /// It stops for so long in the middle of its next step: what it has decided leaves only then.
     stops_for: Option<Span>,
     wakes_at: Option<Moment>,
-}
-
-/// Something that is going to happen.
-pub(crate) enum Coming {
-    /// To a node, in one of its lives; in whichever it is in, if that is not said.
-    To(NodeId, Option<u64>, Input),
-    /// A node wakes up, unless it has said otherwise since.
-    Wake(NodeId),
-    /// A node comes back.
-    Restart(NodeId),
-    /// A client is answered.
-    Answer(AskId, Box<Reply>),
-    /// A client asks.
-    Asks(usize),
-    /// Something goes wrong.
-    Fault,
-    /// Somebody comes or goes.
-    Changes,
-    /// What a backend has given away, in that life, is to be put into the map.
-    Commit(NodeId, u64, Commit),
-    /// Who has just gone is there again.
-    ComesBack(NodeId),
-    /// A backend that stands by has the store of another one.
-    HasStore { standby: NodeId, of: NodeId },
-    /// It has that one's place.
-    HasPlace { standby: NodeId, of: NodeId },
-    /// The weather is as usual again.
-    Clears,
-    /// Two nodes do not hear each other any more.
-    Cuts(NodeId, NodeId),
-    /// Everybody hears everybody again.
-    Heals,
-}
-
-struct Entry {
-    at: Moment,
-    order: u64,
-    coming: Coming,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
 
 /// Everything.
@@ -626,102 +560,6 @@ impl World {
         self.come(gap, Coming::Fault);
         self.changes_after_a_while();
         self.run_until(self.now + span)
-    }
-
-    /// Heals everything, waits for what is under way, and reads every key: what is there.
-    pub(crate) fn settle(&mut self) -> Result<Vec<State>, Failure> {
-        const WITHIN: Span = Span::from_s(30);
-        self.is_on = false;
-        self.network.heal();
-        self.network.weather = Weather::CLEAR;
-        let now = self.now;
-        for node in self.nodes.values_mut() {
-            node.failing = Failing { per_mille: 0 };
-            node.stops_for = None;
-            node.paused_until = node.paused_until.min(now);
-        }
-        if *self.view() != self.full_view() {
-            self.set_view(self.full_view(), Span::default());
-        }
-        let down: Vec<NodeId> = self.nodes.keys().copied().filter(|name| self.is_down(*name)).collect();
-        for name in down {
-            if self.may_start(name) {
-                self.start(name);
-            }
-        }
-        self.run_until(self.now + WITHIN)?;
-        if self.clients.waiting() > 0 {
-            return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
-        }
-        self.read_all(WITHIN)?;
-        if self.scenario.backends_change {
-            self.settle_owners(WITHIN)?;
-            self.read_all(WITHIN)?;
-        }
-        let charges = self.nodes.values().filter_map(|node| match &node.core {
-            Some(Core::Cache(core)) => Some(core.charge()),
-            _ => None,
-        });
-        let charged: usize = charges.sum();
-        if charged != usize::from(self.scenario.backends) {
-            return Err(Failure::Stuck(format!("cache nodes are in charge of {charged} backends")));
-        }
-        for (name, node) in &self.nodes {
-            let now = node.clock.local(self.now);
-            let is_well = match &node.core {
-                Some(Core::Backend(core)) => core.serves() && core.under_way() == 0,
-                Some(Core::Cache(core)) => core.sessions(now) == usize::from(self.scenario.backends),
-                Some(Core::Controller(_)) => true,
-                Some(Core::Gateway(core)) => core.pending() == 0,
-                None => !self.is_there(*name, self.views.len() - 1),
-            };
-            if !is_well {
-                return Err(Failure::Stuck(format!("node {} is not well though nothing is wrong", name.0)));
-            }
-        }
-        Ok(self.clients.last_states())
-    }
-
-    /// Waits until all backends have what they are to have, and takes everything away: nobody holds that up for what was given long ago.
-    fn settle_owners(&mut self, within: Span) -> Result<(), Failure> {
-        // Who has tried in vain tries again after a while.
-        const WAITS_MAX: usize = 10;
-        // The first request that a backend's new life gets in the session with the one before is of unknown outcome.
-        const FLUSHES_MAX: usize = 3;
-        for _ in 0..WAITS_MAX {
-            let Shares { map, wanted, .. } = &self.view().shares;
-            if map == wanted {
-                // All hear of it.
-                self.run_until(self.now + within)?;
-                for _ in 0..FLUSHES_MAX {
-                    let before = self.clients.tally;
-                    let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));
-                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush)));
-                    self.run_until(self.now + within)?;
-                    if !self.clients.tally.has_more_failures(before) {
-                        return Ok(());
-                    }
-                }
-                return Err(Failure::Stuck("a flush_all fails again and again though everything is well".into()));
-            }
-            self.run_until(self.now + within)?;
-        }
-        Err(Failure::Stuck("backends have what others are to have".into()))
-    }
-
-    /// A client reads every key: nothing fails.
-    fn read_all(&mut self, within: Span) -> Result<(), Failure> {
-        let before = self.clients.tally;
-        for key in 0..self.scenario.keys {
-            let id = self.clients.read(0, KeyNumber(key));
-            let gateway = self.gateway_of(0);
-            self.come(Span::default(), Coming::To(gateway, None, Input::Read(id, KeyNumber(key))));
-        }
-        self.run_until(self.now + within)?;
-        if self.clients.waiting() > 0 || self.clients.tally.has_more_failures(before) {
-            return Err(Failure::Stuck("a read failed though everything is well".into()));
-        }
-        Ok(())
     }
 
     pub(crate) fn take_histories(&mut self) -> Vec<Vec<guira_history::Event<Act>>> {

@@ -1,0 +1,82 @@
+//! What is going to happen, and when.
+
+use std::cmp::Ordering;
+
+use guira_chain::Reply;
+use guira_item::Moment;
+use guira_routing::NodeId;
+use guira_switched::{AskId, Commit, Committed};
+
+use crate::clients::{KeyNumber, Wish};
+
+/// Something that happens to a node.
+pub(crate) enum Input {
+    Datagram(NodeId, Box<[u8]>),
+    Disk(u64),
+    Ask(AskId, Wish),
+    Read(AskId, KeyNumber),
+    /// There are others now: the view of that number.
+    View(usize),
+    /// What came of what was to be put into the map.
+    Committed(Committed),
+    Tick,
+}
+
+/// Something that is going to happen.
+pub(crate) enum Coming {
+    /// To a node, in one of its lives; in whichever it is in, if that is not said.
+    To(NodeId, Option<u64>, Input),
+    /// A node wakes up, unless it has said otherwise since.
+    Wake(NodeId),
+    /// A node comes back.
+    Restart(NodeId),
+    /// A client is answered.
+    Answer(AskId, Box<Reply>),
+    /// A client asks.
+    Asks(usize),
+    /// Something goes wrong.
+    Fault,
+    /// Somebody comes or goes.
+    Changes,
+    /// What a backend has given away, in that life, is to be put into the map.
+    Commit(NodeId, u64, Commit),
+    /// Who has just gone is there again.
+    ComesBack(NodeId),
+    /// A backend that stands by has the store of another one.
+    HasStore { standby: NodeId, of: NodeId },
+    /// It has that one's place.
+    HasPlace { standby: NodeId, of: NodeId },
+    /// The weather is as usual again.
+    Clears,
+    /// Two nodes do not hear each other any more.
+    Cuts(NodeId, NodeId),
+    /// Everybody hears everybody again.
+    Heals,
+}
+
+/// Something that is going to happen at a moment: of one moment in the order in which it was brought about.
+pub(super) struct Entry {
+    pub(super) at: Moment,
+    pub(super) order: u64,
+    pub(super) coming: Coming,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}

@@ -1,0 +1,113 @@
+//! The end of a round: nothing goes wrong any more, and all has to go on.
+
+use guira_item::Span;
+use guira_routing::NodeId;
+use guira_switched::Shares;
+
+use super::{Coming, Input, World};
+use crate::{
+    clients::{KeyNumber, Wish},
+    disk::Failing,
+    members::Core,
+    network::Weather,
+    register::State,
+    scenario::Failure,
+};
+
+impl World {
+    /// Heals everything, waits for what is under way, and reads every key: what is there.
+    pub(crate) fn settle(&mut self) -> Result<Vec<State>, Failure> {
+        const WITHIN: Span = Span::from_s(30);
+        self.is_on = false;
+        self.network.heal();
+        self.network.weather = Weather::CLEAR;
+        let now = self.now;
+        for node in self.nodes.values_mut() {
+            node.failing = Failing { per_mille: 0 };
+            node.stops_for = None;
+            node.paused_until = node.paused_until.min(now);
+        }
+        if *self.view() != self.full_view() {
+            self.set_view(self.full_view(), Span::default());
+        }
+        let down: Vec<NodeId> = self.nodes.keys().copied().filter(|name| self.is_down(*name)).collect();
+        for name in down {
+            if self.may_start(name) {
+                self.start(name);
+            }
+        }
+        self.run_until(self.now + WITHIN)?;
+        if self.clients.waiting() > 0 {
+            return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
+        }
+        self.read_all(WITHIN)?;
+        if self.scenario.backends_change {
+            self.settle_owners(WITHIN)?;
+            self.read_all(WITHIN)?;
+        }
+        let charges = self.nodes.values().filter_map(|node| match &node.core {
+            Some(Core::Cache(core)) => Some(core.charge()),
+            _ => None,
+        });
+        let charged: usize = charges.sum();
+        if charged != usize::from(self.scenario.backends) {
+            return Err(Failure::Stuck(format!("cache nodes are in charge of {charged} backends")));
+        }
+        for (name, node) in &self.nodes {
+            let now = node.clock.local(self.now);
+            let is_well = match &node.core {
+                Some(Core::Backend(core)) => core.serves() && core.under_way() == 0,
+                Some(Core::Cache(core)) => core.sessions(now) == usize::from(self.scenario.backends),
+                Some(Core::Controller(_)) => true,
+                Some(Core::Gateway(core)) => core.pending() == 0,
+                None => !self.is_there(*name, self.views.len() - 1),
+            };
+            if !is_well {
+                return Err(Failure::Stuck(format!("node {} is not well though nothing is wrong", name.0)));
+            }
+        }
+        Ok(self.clients.last_states())
+    }
+
+    /// Waits until all backends have what they are to have, and takes everything away: nobody holds that up for what was given long ago.
+    fn settle_owners(&mut self, within: Span) -> Result<(), Failure> {
+        // Who has tried in vain tries again after a while.
+        const WAITS_MAX: usize = 10;
+        // The first request that a backend's new life gets in the session with the one before is of unknown outcome.
+        const FLUSHES_MAX: usize = 3;
+        for _ in 0..WAITS_MAX {
+            let Shares { map, wanted, .. } = &self.view().shares;
+            if map == wanted {
+                // All hear of it.
+                self.run_until(self.now + within)?;
+                for _ in 0..FLUSHES_MAX {
+                    let before = self.clients.tally;
+                    let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));
+                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush)));
+                    self.run_until(self.now + within)?;
+                    if !self.clients.tally.has_more_failures(before) {
+                        return Ok(());
+                    }
+                }
+                return Err(Failure::Stuck("a flush_all fails again and again though everything is well".into()));
+            }
+            self.run_until(self.now + within)?;
+        }
+        Err(Failure::Stuck("backends have what others are to have".into()))
+    }
+
+    /// A client reads every key: nothing fails.
+    fn read_all(&mut self, within: Span) -> Result<(), Failure> {
+        let before = self.clients.tally;
+        for key in 0..self.scenario.keys {
+            let id = self.clients.read(0, KeyNumber(key));
+            let gateway = self.gateway_of(0);
+            self.come(Span::default(), Coming::To(gateway, None, Input::Read(id, KeyNumber(key))));
+        }
+        self.run_until(self.now + within)?;
+        if self.clients.waiting() > 0 || self.clients.tally.has_more_failures(before) {
+            return Err(Failure::Stuck("a read failed though everything is well".into()));
+        }
+        Ok(())
+    }
+}
