@@ -110,15 +110,34 @@ impl Remove {
             [id] => tell(&format!("member {id} is none of cluster {name} any more: it ends by itself")),
             ids => tell(&format!("{} members are none of cluster {name} any more: they end by themselves", ids.len())),
         }
-        for (id, removal) in self.id.iter().zip(removals) {
-            if let Removal::Leaving { partitions } = removal {
-                tell(&format!(
-                    "member {id} gives its {partitions} partitions to others; once `guira cluster members` shows that it has none, remove it again, and \
-                     it ends"
-                ));
-            }
+        let leaving = self.id.iter().zip(removals).filter_map(|(id, removal)| match removal {
+            Removal::Leaving { partitions } => Some((*id, partitions)),
+            Removal::Gone => None,
+        });
+        let leaving: Vec<_> = leaving.collect();
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        // They are leaving, whether it can be told that they are alive or not.
+        let known = etcd.members().unwrap_or_default();
+        for (id, partitions) in leaving {
+            let is_silent = known.iter().any(|known| known.member.id == id && known.alive.is_none());
+            tell(&leaves(id, partitions, is_silent));
         }
         Ok(())
+    }
+}
+
+/// What is said of a backend that has something to give first.
+fn leaves(id: u16, partitions: usize, is_silent: bool) -> String {
+    let then = "once `guira cluster members` shows that it has none, remove it again, and it ends";
+    if is_silent {
+        format!(
+            "member {id} has {partitions} partitions and is not heard of: it gives them to others when it runs again, or who stands by for it has them; \
+             {then}"
+        )
+    } else {
+        format!("member {id} gives its {partitions} partitions to others; {then}")
     }
 }
 

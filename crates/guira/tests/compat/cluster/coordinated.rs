@@ -41,6 +41,13 @@ const CACHE: &str = r#"
     address = "127.0.0.1:7005"
 "#;
 
+const BACKEND: &str = r#"
+    [[member]]
+    id = 1001
+    role = "backend"
+    address = "127.0.0.1:7006"
+"#;
+
 fn cluster(what: &str, coordinator: &str, rest: &[&str]) -> Output {
     let mut command = Command::new(Program::Guira.path());
     command.args(["cluster", what, "--coordinator", coordinator]).args(rest).stdin(Stdio::null());
@@ -78,8 +85,8 @@ fn write<'p>(path: &'p Path, text: &str) -> &'p str {
 #[test]
 fn operators_say_who_is_in_a_cluster_that_etcd_keeps() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (made, more) = (folder.path().join("cluster.toml"), folder.path().join("more.toml"));
-    let (made, more) = (write(&made, CLUSTER), write(&more, CACHE));
+    let [made, more, other] = ["cluster.toml", "more.toml", "other.toml"].map(|name| folder.path().join(name));
+    let (made, more, other) = (write(&made, CLUSTER), write(&more, CACHE), write(&other, BACKEND));
     let server = Server::start();
     let etcd = format!("etcd:{}/shop", server.address());
 
@@ -102,6 +109,10 @@ fn operators_say_who_is_in_a_cluster_that_etcd_keeps() {
     let table = String::from_utf8(cluster("members", &etcd, &[]).stdout).expect("text");
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[4], ["cache", "101", "127.0.0.1:7005", "-", "not", "heard", "of"]);
+
+    says(&cluster("add", &etcd, &[other]), "member 1001 is one of cluster shop now");
+    let told = "member 1000 has 16384 partitions and is not heard of: it gives them to others when it runs again";
+    says(&cluster("remove", &etcd, &["1000"]), told);
 }
 
 #[test]
