@@ -58,6 +58,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// What was got of the view, and then of the map.
+    fn of(gets: &mut impl Iterator<Item = Vec<KeyValue>>) -> Self {
+        let mut next = || gets.next().and_then(|mut kvs| kvs.pop());
+        Self { view: next(), map: next() }
+    }
+
     /// What somebody with the secret reads of it.
     pub(crate) fn read(&self, keys: &Keys, secret: &str) -> Result<View, EtcdError> {
         let view = self.view.as_ref().ok_or_else(|| EtcdError::NoCluster(keys.name().to_owned()))?;
@@ -114,27 +120,25 @@ impl Asking<'_> {
     /// What is there.
     pub(crate) async fn found(&mut self) -> Result<Found, EtcdError> {
         let gets = vec![TxnOp::get(self.keys.view(), None), TxnOp::get(self.keys.partitions(), None)];
-        let mut gets = self.gets(gets).await?.into_iter().map(|mut kvs| kvs.pop());
-        Ok(Found { view: gets.next().flatten(), map: gets.next().flatten() })
+        Ok(Found::of(&mut self.gets(gets).await?.into_iter()))
     }
 
     /// What is there, and the revision of a member's life; zero if it has begun none.
     pub(crate) async fn found_and_life(&mut self, of: NodeId) -> Result<(Found, i64), EtcdError> {
         let keys = [self.keys.view(), self.keys.partitions(), self.keys.life(of)];
-        let gets = self.gets(keys.map(|key| TxnOp::get(key, None)).into()).await?;
-        let mut gets = gets.into_iter().map(|mut kvs| kvs.pop());
-        let found = Found { view: gets.next().flatten(), map: gets.next().flatten() };
-        Ok((found, gets.next().flatten().map_or(0, |life| life.mod_revision())))
+        let mut gets = self.gets(keys.map(|key| TxnOp::get(key, None)).into()).await?.into_iter();
+        let found = Found::of(&mut gets);
+        let life = gets.next().unwrap_or_default().pop();
+        Ok((found, life.map_or(0, |life| life.mod_revision())))
     }
 
     /// What is there, and who is alive.
     pub(crate) async fn found_and_alive(&mut self) -> Result<(Found, Vec<KeyValue>), EtcdError> {
         let alive = TxnOp::get(self.keys.all_alive(), Some(GetOptions::new().with_prefix()));
         let gets = vec![TxnOp::get(self.keys.view(), None), TxnOp::get(self.keys.partitions(), None), alive];
-        let mut gets = self.gets(gets).await?;
-        let alive = gets.pop().unwrap_or_default();
-        let mut gets = gets.into_iter().map(|mut kvs| kvs.pop());
-        Ok((Found { view: gets.next().flatten(), map: gets.next().flatten() }, alive))
+        let mut gets = self.gets(gets).await?.into_iter();
+        let found = Found::of(&mut gets);
+        Ok((found, gets.next().unwrap_or_default()))
     }
 
     /// Says that a life has begun, unless a later one has.

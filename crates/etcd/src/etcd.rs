@@ -187,7 +187,7 @@ impl Etcd {
     /// A standby owns all that the backend did that it stands by for, and that is no member any more; what is there then. To be called once that one serves
     /// nothing, which who has its store knows: so `me` is the standby as it was when it began to wait for that, and `has_store` tells whether it still has
     /// the store. That is asked once it is known which life of that backend was the last, and none may have begun when the place is taken: a backend
-    /// begins one, which no other process of it has, once it has its store. It must not block, nor ask etcd.
+    /// begins one, which no other process of it has, once it has its store. `has_store` must not block, nor ask etcd.
     ///
     /// # Errors
     /// [`EtcdError`]; [`EtcdError::Change`] if the standby has been changed since, or is none; [`EtcdError::StoreLost`].

@@ -34,19 +34,9 @@ const CLUSTER: &str = r#"
     listen = "127.0.0.1:11211"
 "#;
 
-const CACHE: &str = r#"
-    [[member]]
-    id = 101
-    role = "cache"
-    address = "127.0.0.1:7005"
-"#;
-
-const BACKEND: &str = r#"
-    [[member]]
-    id = 1001
-    role = "backend"
-    address = "127.0.0.1:7006"
-"#;
+fn member(id: u16, role: &str, port: u16) -> String {
+    format!("[[member]]\nid = {id}\nrole = \"{role}\"\naddress = \"127.0.0.1:{port}\"\n")
+}
 
 fn cluster(what: &str, coordinator: &str, rest: &[&str]) -> Output {
     let mut command = Command::new(Program::Guira.path());
@@ -86,7 +76,11 @@ fn write<'p>(path: &'p Path, text: &str) -> &'p str {
 fn operators_say_who_is_in_a_cluster_that_etcd_keeps() {
     let folder = tempfile::tempdir().expect("a folder");
     let [made, more, other] = ["cluster.toml", "more.toml", "other.toml"].map(|name| folder.path().join(name));
-    let (made, more, other) = (write(&made, CLUSTER), write(&more, CACHE), write(&other, BACKEND));
+    let (made, more, other) = (
+        write(&made, CLUSTER),
+        write(&more, &member(101, "cache", 7_005)),
+        write(&other, &member(1_001, "backend", 7_006)),
+    );
     let server = Server::start();
     let etcd = format!("etcd:{}/shop", server.address());
 
