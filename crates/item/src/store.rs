@@ -81,6 +81,27 @@ pub struct StoreState {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HashPartition(pub u8);
 
+/// One of the parts that whoever has a store deals its keys out to, by a hash of their own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Part(pub u16);
+
+/// What a read has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// The record, dead or alive; `None` if there is none.
+    pub record: Option<Record<Arc<[u8]>>>,
+    /// It may be otherwise than what was known of it, though nothing was written since: from an owner before, or from a write of unknown outcome. What a
+    /// scan that has come by meanwhile has visited may be without it. The first read that serves it says so.
+    pub is_news: bool,
+}
+
+impl From<Option<Record<Arc<[u8]>>>> for Found {
+    /// No news.
+    fn from(record: Option<Record<Arc<[u8]>>>) -> Self {
+        Self { record, is_news: false }
+    }
+}
+
 /// What must hold for a write to take place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
@@ -247,7 +268,7 @@ pub trait Store: Send + Sync + 'static {
     fn get_now<T>(&self, key: Key<'_>, read: impl FnOnce(Option<Record<&[u8]>>) -> T) -> Option<T>;
 
     /// Reads a record, dead or alive.
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>);
+    fn get(&self, key: Key<'_>, done: Done<Found>);
 
     /// Writes a batch, all of it or nothing; a store on many machines may refuse more than one record. One with a state is on disk when it
     /// counts as written, whatever holds for the others, and is not refused for there being too much to do: who gives it goes by it
@@ -256,6 +277,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forces to disk what was written before.
     fn flush(&self, done: Done<()>);
+
+    /// Fences off what was written before to the keys of these parts: once this is completed nothing counts of what has come late, or may come yet, from
+    /// writes of unknown outcome or of an earlier owner. For who has removed what was there, and has nothing of it under way: what a write has left of which
+    /// the end is known counts as before, or not. A store in which nothing comes late has nothing to do.
+    fn fence(&self, parts: Vec<Part>, done: Done<()>);
 
     /// Visits records as they were at one moment after the call; a store on many machines has no such moment, and no order but its own.
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>);

@@ -24,6 +24,15 @@ pub enum Way {
     IsLost,
 }
 
+/// What becomes of the first call that has not happened when a backend dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// It never does.
+    Never,
+    /// It is a write, and may yet.
+    Late,
+}
+
 /// One thing that happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
@@ -41,8 +50,10 @@ pub enum Act {
     CacheIsDue(usize),
     /// A gateway has waited for long enough.
     GatewayWaited(usize),
+    /// A write comes that a backend's disk was lost sight of with.
+    ComesLate(usize, usize),
     /// A backend dies when so many calls of its disk have happened, and begins another life.
-    BackendDies(usize, usize),
+    BackendDies(usize, usize, Next),
     /// The first cache node dies and begins another life.
     CacheDies,
     /// The backend hears that the first cache node is in the cluster no more, and that has not heard of it.

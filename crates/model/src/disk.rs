@@ -1,11 +1,12 @@
-//! A backend's disk: completes calls when the checker says so, and fails when it says so.
+//! A backend's store: completes calls when the checker says so, and fails when it says so. It is as little as a store may be: a write that is lost sight of
+//! may come at any time, also in the backend's next life, until a read or a write of its key is completed, or what came before is fenced off.
 //!
 //! Always true: what it said it has it keeps; of what was not completed when the backend dies, the first few have happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use guira_item::store::{Record, StoreError, StoreErrorKind, StoreState, Write, Written};
+use guira_item::store::{Found, Record, StoreError, StoreErrorKind, StoreState, Write, Written};
 use guira_routing::{KeyHash, PartitionId};
 use guira_switched::{Scan, Scanning, StoreCall, backend::Happened};
 use serde::Serialize;
@@ -22,6 +23,8 @@ pub enum Fate {
         /// Whether it is.
         done: bool,
     },
+    /// It may be at any time, and nobody says so: of a write.
+    Late,
 }
 
 /// What is on a disk.
@@ -30,6 +33,12 @@ pub(crate) struct Disk {
     records: BTreeMap<Box<[u8]>, Record<Arc<[u8]>>>,
     state: StoreState,
     calls: Vec<StoreCall>,
+    /// Nothing that was there before a fence counts after it: by that it voids what comes late.
+    fence_voids: bool,
+    /// What may come yet, one write of a key at most.
+    late: BTreeMap<Box<[u8]>, Write>,
+    /// Keys of which a write was lost sight of, and that nobody has read or written since.
+    unread: BTreeSet<Box<[u8]>>,
 }
 
 /// As far as it tells states apart.
@@ -39,6 +48,8 @@ struct Print<'d> {
     state: StoreState,
     /// With what they write.
     calls: Vec<CallPrint<'d>>,
+    late: Vec<(&'d [u8], Option<RecordPrint<'d>>)>,
+    unread: &'d BTreeSet<Box<[u8]>>,
 }
 
 type RecordPrint<'d> = (u64, u32, &'d [u8]);
@@ -57,16 +68,27 @@ impl Serialize for Disk {
             StoreCall::Write(key, Write::Delete { .. }) => (&**key, 2, None, None),
             StoreCall::Write(_, Write::State(state)) | StoreCall::State(state) => (&[][..], 3, None, Some(*state)),
             StoreCall::Flush => (&[][..], 4, None, None),
+            StoreCall::Fence(_) => (&[][..], 5, None, None),
             StoreCall::Scan(Scan { number, after, .. }) => {
-                (after.as_deref().unwrap_or_default(), 5 + number.0, None, None)
+                (after.as_deref().unwrap_or_default(), 6 + number.0, None, None)
             }
         });
         let records = self.records.iter().map(|(key, record)| (&**key, record_print(record)));
-        Print { records: records.collect(), state: self.state, calls: calls.collect() }.serialize(to)
+        let late = self.late.iter().map(|(key, write)| match write {
+            Write::Put { record, .. } => (&**key, Some(record_print(record))),
+            Write::Delete { .. } | Write::State(_) => (&**key, None),
+        });
+        let (records, calls, late) = (records.collect(), calls.collect(), late.collect());
+        Print { records, state: self.state, calls, late, unread: &self.unread }.serialize(to)
     }
 }
 
 impl Disk {
+    /// One in which writes may come late, or not: then a fence has nothing to do.
+    pub(crate) fn new(may_be_late: bool) -> Self {
+        Self { fence_voids: may_be_late, ..Self::default() }
+    }
+
     pub(crate) fn state(&self) -> StoreState {
         self.state
     }
@@ -86,17 +108,19 @@ impl Disk {
         let error = match fate {
             Fate::Done => None,
             Fate::Refused => Some(StoreError::refused(StoreErrorKind::Unavailable, told)),
-            Fate::Unknown { .. } => Some(StoreError::unknown(StoreErrorKind::Unavailable, told)),
+            Fate::Unknown { .. } | Fate::Late => Some(StoreError::unknown(StoreErrorKind::Unavailable, told)),
         };
         let happens = matches!(fate, Fate::Done | Fate::Unknown { done: true });
         match call {
             StoreCall::Read(key) => {
-                let found = self.records.get(&key).cloned();
-                Happened::Read(key, error.map_or(Ok(found), Err))
+                let found = error.map_or_else(|| Ok(self.read(&key)), Err);
+                Happened::Read(key, found)
             }
             StoreCall::Write(key, write) => {
                 if happens {
                     self.write(write);
+                } else if fate == Fate::Late {
+                    self.lose(&key, write);
                 }
                 Happened::Written(key, error.map_or(Ok(Written::All), Err))
             }
@@ -110,6 +134,14 @@ impl Disk {
                 }
                 Happened::Scanned(number, error.map_or(Ok(scanning.end()), Err))
             }
+            StoreCall::Fence(partitions) => {
+                if happens && self.fence_voids {
+                    let is_outside = |key: &[u8]| !partitions.contains(&PartitionId::of(hash_of(key)));
+                    self.records.retain(|key, _| is_outside(key));
+                    self.late.retain(|key, _| is_outside(key));
+                }
+                Happened::Fenced(error.map_or(Ok(()), Err))
+            }
             StoreCall::Flush => Happened::Flushed(error.map_or(Ok(()), Err)),
             StoreCall::State(state) => {
                 if happens {
@@ -120,18 +152,59 @@ impl Disk {
         }
     }
 
-    /// The backend dies when so many of its calls have happened.
-    pub(crate) fn crash(&mut self, through: usize) {
-        for call in std::mem::take(&mut self.calls).into_iter().take(through) {
+    /// The backend dies when so many of its calls have happened; whether the next one, a write, is lost sight of.
+    pub(crate) fn crash(&mut self, through: usize, is_next_late: bool) {
+        let mut calls = std::mem::take(&mut self.calls).into_iter();
+        for call in calls.by_ref().take(through) {
             match call {
-                StoreCall::Read(_) | StoreCall::Scan(_) | StoreCall::Flush => {}
+                StoreCall::Read(_) | StoreCall::Scan(_) | StoreCall::Fence(_) | StoreCall::Flush => {}
                 StoreCall::Write(_, write) => self.write(write),
                 StoreCall::State(state) => self.state = state,
             }
         }
+        if let Some(StoreCall::Write(key, write)) = calls.next().filter(|_| is_next_late) {
+            self.lose(&key, write);
+        }
+    }
+
+    /// Whether a call may be lost sight of.
+    pub(crate) fn may_be_late(&self, at: usize) -> bool {
+        matches!(&self.calls.get(at), Some(StoreCall::Write(key, _)) if !self.late.contains_key(key))
+    }
+
+    /// Writes that may come yet.
+    pub(crate) fn late(&self) -> usize {
+        self.late.len()
+    }
+
+    /// One of them comes.
+    pub(crate) fn come(&mut self, at: usize) {
+        let key = self.late.keys().nth(at).expect("it is on its way").clone();
+        if let Some(write) = self.late.remove(&key) {
+            self.put(write);
+        }
+    }
+
+    /// What is there stays from now on.
+    fn read(&mut self, key: &[u8]) -> Found {
+        self.late.remove(key);
+        Found { record: self.records.get(key).cloned(), is_news: self.unread.remove(key) }
+    }
+
+    fn lose(&mut self, key: &[u8], write: Write) {
+        self.late.insert(key.into(), write);
+        self.unread.insert(key.into());
     }
 
     fn write(&mut self, write: Write) {
+        if let Write::Put { key, .. } | Write::Delete { key, .. } = &write {
+            self.late.remove(key);
+            self.unread.remove(key);
+        }
+        self.put(write);
+    }
+
+    fn put(&mut self, write: Write) {
         match write {
             Write::Put { key, record, .. } => drop(self.records.insert(key, record)),
             Write::Delete { key, .. } => drop(self.records.remove(&key)),

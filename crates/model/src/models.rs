@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 16] = [
+pub const MODELS: [&str; 18] = [
     "updates",
     "leases",
     "deaths",
@@ -52,10 +52,12 @@ pub const MODELS: [&str; 16] = [
     "moved-copies",
     "move-deaths",
     "returns",
+    "late-copies",
+    "late-changes",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 20] = [
+pub const FINDS: [(Mutant, &str); 22] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
@@ -74,7 +76,9 @@ pub const FINDS: [(Mutant, &str); 20] = [
     (Mutant::MoveUncache, "moved-copies"),
     (Mutant::MoveCount, "moved-copies"),
     (Mutant::MoveChange, "moves"),
+    (Mutant::MoveNews, "late-changes"),
     (Mutant::MoveClear, "move-deaths"),
+    (Mutant::MoveFence, "late-copies"),
     (Mutant::MoveVersions, "moves"),
 ];
 
@@ -289,6 +293,33 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             backends_are_near: true,
             room: bounds.of(1, 2, 2),
             faults: Faults { doublings: Some(1), resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "late-copies",
+            about: "who takes a partition dies, and what it was writing comes once its next life has made room",
+            clients: vec![client(0, &[(A, Delete), (A, Get)])],
+            caches: 0,
+            moves: 1,
+            ticks_max: bounds.of(Some(4), Some(5), None),
+            sessions_max: 0,
+            backends_are_near: true,
+            faults: Faults { backend_deaths: 1, late: 1, resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "late-changes",
+            about: "a change of which nobody knows comes, or does not, while its partition is copied, and is read there",
+            clients: vec![client(0, &[(A, Set(1))]), client(0, &vec![(A, Get); bounds.of(2, 2, 3)])],
+            caches: 0,
+            moves: 1,
+            begins: Begins::Empty,
+            ticks_max: bounds.of(Some(2), Some(3), None),
+            sessions_max: 0,
+            backends_are_near: true,
+            faults: Faults { late: 1, disk_failures: bounds.of(0, 0, 1), resends: Some(0), ..none },
             settles_one_in: 16,
             ..base
         },

@@ -39,6 +39,8 @@ pub struct Faults {
     pub resends: Option<u8>,
     /// Calls of a disk that fail.
     pub disk_failures: u8,
+    /// Writes of a disk that are lost sight of: they may come at any time.
+    pub late: u8,
     /// Commits that are refused though they might take place.
     pub refusals: u8,
 }
@@ -122,8 +124,17 @@ impl<T: fmt::Display> fmt::Display for UpTo<T> {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations: usize = self.clients.iter().map(|client| client.wishes.len()).sum();
-        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures, refusals } =
-            self.faults;
+        let Faults {
+            losses,
+            doublings,
+            backend_deaths,
+            cache_deaths,
+            departures,
+            resends,
+            disk_failures,
+            late,
+            refusals,
+        } = self.faults;
         write!(
             f,
             "{operations} operations of {} clients, {} ticks, {} new sessions, {} datagrams each way",
@@ -139,8 +150,10 @@ impl fmt::Display for Scenario {
             (cache_deaths, "deaths of a cache node"),
             (departures, "departures of a cache node"),
         ];
-        let failures = deaths.into_iter().chain([(disk_failures, "failures of the disk"), (refusals, "refusals")]);
-        for (count, of) in counts.into_iter().chain(failures.map(|(count, of)| (Some(count), of))) {
+        let failures =
+            [(disk_failures, "failures of the disk"), (late, "writes that come late"), (refusals, "refusals")];
+        let bounded = deaths.into_iter().chain(failures).map(|(count, of)| (Some(count), of));
+        for (count, of) in counts.into_iter().chain(bounded) {
             if count != Some(0) {
                 write!(f, ", {} {of}", UpTo(count))?;
             }

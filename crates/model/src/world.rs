@@ -25,7 +25,7 @@ use guira_switched::{
 use serde::Serialize;
 
 use crate::{
-    act::{Act, Timed, Way},
+    act::{Act, Next, Timed, Way},
     coordinator::{Coordinator, Known},
     disk::{Disk, Fate},
     fingerprint::fingerprint,
@@ -107,7 +107,7 @@ struct Print<'w> {
     clients: &'w [Waiting],
     orders: &'w [Orders],
     has_gone: bool,
-    left: [Option<u8>; 8],
+    left: [Option<u8>; 9],
     moves_left: u8,
 }
 
@@ -127,7 +127,7 @@ impl World {
         let names = names.chain(scenario.names_of_gateways());
         let mut world = Self {
             first_tick,
-            disks: vec![Disk::default(); backends.len()],
+            disks: vec![Disk::new(scenario.faults.late > 0); backends.len()],
             backends,
             known: names.map(|name| (name, coordinator.now())).collect(),
             openings: vec![[Opening(0); BACKENDS.len()]; caches.len()],
@@ -209,7 +209,11 @@ impl World {
                     let fates = [Fate::Refused, Fate::Unknown { done: true }, Fate::Unknown { done: false }];
                     acts.extend(fates.map(|fate| Act::Disk(of, at, fate)));
                 }
+                if self.left.late > 0 && disk.may_be_late(at) {
+                    acts.push(Act::Disk(of, at, Fate::Late));
+                }
             }
+            acts.extend((0..disk.late()).map(|at| Act::ComesLate(of, at)));
         }
         let (of_backend, of_caches) = (self.backend_ticks(), self.cache_ticks());
         let may_go_on = |ticks: u64| scenario.ticks_max.is_none_or(|max| ticks < self.first_tick + max);
@@ -236,7 +240,9 @@ impl World {
         }
         if self.left.backend_deaths > 0 {
             for (of, disk) in self.disks.iter().enumerate() {
-                acts.extend((0..=disk.calls().len()).map(|through| Act::BackendDies(of, through)));
+                acts.extend((0..=disk.calls().len()).map(|through| Act::BackendDies(of, through, Next::Never)));
+                let late = (0..disk.calls().len()).filter(|at| self.left.late > 0 && disk.may_be_late(*at));
+                acts.extend(late.map(|through| Act::BackendDies(of, through, Next::Late)));
             }
         }
         if self.left.cache_deaths > 0 {
@@ -310,7 +316,11 @@ impl World {
                 self.hear(scenario, datagram.from, datagram.to, datagram.message());
             }
             Act::Disk(of, at, fate) => {
-                self.left.disk_failures -= u8::from(fate != Fate::Done);
+                match fate {
+                    Fate::Done => {}
+                    Fate::Late => self.left.late -= 1,
+                    Fate::Refused | Fate::Unknown { .. } => self.left.disk_failures -= 1,
+                }
                 let happened = self.disks[of].complete(at, fate, scenario.hash_of());
                 self.on_backend(scenario, of, happened);
             }
@@ -335,9 +345,11 @@ impl World {
                 self.gateways[at].ticks += 1;
                 self.on_gateway(scenario, at, gateway::Happened::Tick);
             }
-            Act::BackendDies(at, through) => {
+            Act::ComesLate(of, at) => self.disks[of].come(at),
+            Act::BackendDies(at, through, next) => {
                 self.left.backend_deaths -= 1;
-                self.disks[at].crash(through);
+                self.left.late -= u8::from(next == Next::Late);
+                self.disks[at].crash(through, next == Next::Late);
                 let (name, gone, state) = (BACKENDS[at], usize::from(self.has_gone), self.disks[at].state());
                 self.coordinator.forget(name);
                 self.known.insert(name, self.coordinator.now());
@@ -473,8 +485,17 @@ impl World {
 
     /// Finds its number.
     fn see(&mut self, scenario: &Scenario) {
-        let Faults { losses, doublings, backend_deaths, cache_deaths, departures, resends, disk_failures, refusals } =
-            self.left;
+        let Faults {
+            losses,
+            doublings,
+            backend_deaths,
+            cache_deaths,
+            departures,
+            resends,
+            disk_failures,
+            late,
+            refusals,
+        } = self.left;
         let now = moment(self.cache_ticks());
         let print = Print {
             backends: &self.backends,
@@ -497,6 +518,7 @@ impl World {
                 Some(cache_deaths),
                 Some(departures),
                 Some(disk_failures),
+                Some(late),
                 Some(refusals),
             ],
             moves_left: self.moves_left,

@@ -6,7 +6,7 @@ use guira_model::{Bounds, FINDS, FINDS_NOT, MODELS, Scenario, check, models};
 use guira_switched::Mutant;
 
 /// Even their smallest bounds have hundreds of thousands of states: the optimised binary goes through them.
-const LARGE: [&str; 4] = ["drops", "moved-copies", "move-deaths", "returns"];
+const LARGE: [&str; 5] = ["drops", "moved-copies", "move-deaths", "returns", "late-copies"];
 
 #[test]
 fn nothing_is_wrong_within_the_smallest_bounds() {

@@ -201,7 +201,9 @@ pub fn ask_for_backup(folder: &Path, to: &Path, mut waiting: impl FnMut()) -> Re
 
 #[cfg(test)]
 mod tests {
-    use guira_item::store::{Done, Record, Scan, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Written};
+    use guira_item::store::{
+        Done, Found, Part, Record, Scan, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Written,
+    };
 
     use super::*;
 
@@ -217,11 +219,13 @@ mod tests {
             None
         }
 
-        fn get(&self, _: guira_item::Key<'_>, _: Done<Option<Record<Arc<[u8]>>>>) {}
+        fn get(&self, _: guira_item::Key<'_>, _: Done<Found>) {}
 
         fn write(&self, _: Vec<guira_item::store::Write>, _: Done<Written>) {}
 
         fn flush(&self, _: Done<()>) {}
+
+        fn fence(&self, _: Vec<Part>, _: Done<()>) {}
 
         fn scan(&self, _: Scan, _: Visit, _: Done<()>) {}
 

@@ -1,24 +1,25 @@
 //! A store on many machines: Apache Cassandra, one server at a time being the owner of a keyspace.
 //!
 //! ```text
-//! get, write -> turn at the key -> row (what to ask next) -> tables -> Cassandra
+//! get, write -> turn at the key -> guira_row (what to ask next) -> tables -> Cassandra
 //! write of a state -> gate: what comes after it waits for it
+//! fence -> floors, below which nothing counts that is in a row
 //! lease -> renewed every two seconds, on the same runtime: may_serve
 //! ```
-//! Always true: a row is read at SERIAL, and changed by transactions under the condition of its last stamp (`row`); an owner's first act
+//! Always true: a row is read at SERIAL, and changed by transactions under the condition of its last stamp (`guira_row`); an owner's first act
 //! on a row is to stamp it; what it has served is served from a cache only while nobody else can be the owner (`lease`). All that was
 //! asked for has been completed when the store is shut.
 
 mod address;
 mod driving;
 mod error;
+mod fencing;
 mod gate;
 mod jobs;
 mod known;
 mod lease;
 mod owner;
 mod renewals;
-mod row;
 mod row_ttl;
 mod tables;
 mod turns;
@@ -36,8 +37,12 @@ use std::{
 
 use guira_item::{
     Key,
-    store::{Done, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write, Written},
+    store::{
+        Done, Found, Part, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write,
+        Written,
+    },
 };
+use guira_row::Epoch;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{Notify, Semaphore, watch},
@@ -46,12 +51,12 @@ use tokio::{
 };
 
 use crate::{UnixNow, record};
+use fencing::KeptFloors;
 use gate::Gate;
 use jobs::{Act, Change, Job};
 use known::Known;
 use lease::{Claim, Lease, boot_now_ns};
 use owner::{WhileHeld, give_up, holder_name, take_over};
-use row::Epoch;
 use tables::{Content, Tables};
 use turns::Turns;
 
@@ -80,6 +85,8 @@ pub struct CassandraOptions {
     pub address: CassandraAddress,
     /// What time it is.
     pub unix_now: UnixNow,
+    /// The part of a key that may be fenced off: the same for all who have ever had the keyspace.
+    pub part_of: fn(&[u8]) -> Part,
 }
 
 impl fmt::Debug for CassandraOptions {
@@ -97,6 +104,7 @@ struct Inside {
     serials: AtomicI64,
     items: Known,
     states: Known,
+    floors: KeptFloors,
     generation: AtomicU64,
     turns: Turns<Job>,
     gate: Mutex<Gate>,
@@ -272,6 +280,7 @@ async fn open(
         serials: AtomicI64::new(1),
         items: Known::new(STAMPS),
         states: Known::new(1),
+        floors: KeptFloors::new(options.part_of),
         generation: AtomicU64::new(0),
         turns: Turns::default(),
         gate: Mutex::default(),
@@ -282,7 +291,8 @@ async fn open(
         closing: Notify::new(),
         counters: Counters::default(),
     });
-    let state = match inside.read_state().await {
+    let read = async { inside.read_floors().await.and(inside.read_state().await) };
+    let state = match read.await {
         Ok(state) => state,
         Err(error) => {
             // The next owner need not wait for one that never served.
@@ -310,7 +320,7 @@ impl Store for CassandraStore {
         None
     }
 
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+    fn get(&self, key: Key<'_>, done: Done<Found>) {
         self.inside.counters.reads.fetch_add(1, Relaxed);
         let refusal = self.inside.refusal();
         let job = Job::new(self.inside.begin(), Act::Get(done));
@@ -370,18 +380,28 @@ impl Store for CassandraStore {
         });
     }
 
+    fn fence(&self, parts: Vec<Part>, done: Done<()>) {
+        let (inside, refusal, id) = (Arc::clone(&self.inside), self.inside.refusal(), self.inside.begin());
+        match refusal {
+            Some(error) => inside.complete(id, done, Err(error)),
+            None => drop(self.handle.spawn(inside.fence(id, parts, done))),
+        }
+    }
+
     /// In the order of tokens, and each record as it was at some moment of the scan.
     fn scan(&self, what: Scan, mut visit: Visit, done: Done<()>) {
         let (inside, id) = (Arc::clone(&self.inside), self.inside.begin());
         self.handle.spawn(async move {
             let mut damaged = false;
             let behind = if let Scan::Behind(behind) = &what { behind.as_deref() } else { None };
-            let visited = inside.tables.scan(behind, |key, content| {
-                let is_wanted = match &what {
-                    Scan::Behind(_) => true,
-                    Scan::Range { from, to } => key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]),
-                    Scan::Partition(partition) => crate::hash_partition(key) == *partition,
-                };
+            let visited = inside.tables.scan(behind, |key, stamp, content| {
+                let counts = inside.floors.of(key).is_none_or(|floor| stamp >= floor);
+                let is_wanted = counts
+                    && match &what {
+                        Scan::Behind(_) => true,
+                        Scan::Range { from, to } => key >= &from[..] && to.as_ref().is_none_or(|to| key < &to[..]),
+                        Scan::Partition(partition) => crate::hash_partition(key) == *partition,
+                    };
                 match (Key::new(key), record::decode(content)) {
                     _ if !is_wanted => true,
                     (Ok(key), Some(record)) => visit(key, &record).is_continue(),

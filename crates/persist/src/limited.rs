@@ -24,7 +24,10 @@ use std::{
 
 use guira_item::{
     Key,
-    store::{Done, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write, Written},
+    store::{
+        Done, Found, Part, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write,
+        Written,
+    },
 };
 
 use crate::pace::{Limit, Pace};
@@ -34,7 +37,7 @@ const QUEUE_LEN_MAX: usize = 1 << 17;
 
 /// What waits for its turn.
 enum Waiting {
-    Get(Box<[u8]>, Done<Option<Record<Arc<[u8]>>>>),
+    Get(Box<[u8]>, Done<Found>),
     Write(Vec<Write>, Done<Written>),
     Flush(Done<()>),
 }
@@ -227,7 +230,7 @@ impl<S: Store> Store for Limited<S> {
         found
     }
 
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+    fn get(&self, key: Key<'_>, done: Done<Found>) {
         match &self.gate {
             Some((gate, _)) => gate.enter(Waiting::Get(key.as_bytes().into(), done), false),
             None => self.store.get(key, done),
@@ -249,6 +252,10 @@ impl<S: Store> Store for Limited<S> {
             Some((gate, _)) => gate.enter(Waiting::Flush(done), false),
             None => self.store.flush(done),
         }
+    }
+
+    fn fence(&self, parts: Vec<Part>, done: Done<()>) {
+        self.store.fence(parts, done);
     }
 
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>) {

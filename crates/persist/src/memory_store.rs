@@ -16,7 +16,8 @@ use std::{
 use guira_item::{
     Key,
     store::{
-        Condition, Done, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write, Written,
+        Condition, Done, Found, Part, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit,
+        Write, Written,
     },
 };
 
@@ -24,7 +25,7 @@ use guira_item::{
 type Records = BTreeMap<Box<[u8]>, Record<Arc<[u8]>>>;
 
 /// Who waits for a record.
-type ReadDone = Done<Option<Record<Arc<[u8]>>>>;
+type ReadDone = Done<Found>;
 
 /// A store in memory.
 #[derive(Default)]
@@ -119,7 +120,7 @@ impl MemoryStore {
         let (key, done) = inside.reads.remove(at).expect("a read is held there");
         let found = inside.records.get(&key).cloned();
         drop(inside);
-        done(fault.error().map_or(Ok(found), Err));
+        done(fault.error().map_or(Ok(found.into()), Err));
     }
 
     /// Completes the first write that is held.
@@ -203,7 +204,7 @@ impl Store for MemoryStore {
         Some(read(found.as_ref().map(Record::borrowed)))
     }
 
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+    fn get(&self, key: Key<'_>, done: ReadDone) {
         let mut inside = self.inside();
         inside.stats.reads_waited += 1;
         if self.holds {
@@ -212,7 +213,7 @@ impl Store for MemoryStore {
         }
         let found = inside.records.get(key.as_bytes()).cloned();
         drop(inside);
-        done(Ok(found));
+        done(Ok(found.into()));
     }
 
     fn write(&self, batch: Vec<Write>, done: Done<Written>) {
@@ -227,6 +228,10 @@ impl Store for MemoryStore {
     }
 
     fn flush(&self, done: Done<()>) {
+        done(Ok(()));
+    }
+
+    fn fence(&self, _: Vec<Part>, done: Done<()>) {
         done(Ok(()));
     }
 

@@ -34,8 +34,8 @@ use std::{
 use guira_item::{
     Key,
     store::{
-        Done, Generation, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit, Write,
-        Written,
+        Done, Found, Generation, Part, Record, Scan, Store, StoreError, StoreErrorKind, StoreState, StoreStats, Visit,
+        Write, Written,
     },
 };
 use guira_nowait::NO_WAIT_US;
@@ -115,7 +115,7 @@ impl fmt::Debug for RocksOptions {
 /// A read that waits for a reader.
 struct Read {
     key: Box<[u8]>,
-    done: Done<Option<Record<Arc<[u8]>>>>,
+    done: Done<Found>,
 }
 
 /// What is done beside reading and writing.
@@ -182,7 +182,7 @@ impl Inside {
             for Read { key, done } in some.drain(..) {
                 let found = self.read(&key, &options);
                 self.counters.reads_done.fetch_add(1, Relaxed);
-                self.complete(done, found);
+                self.complete(done, found.map(Found::from));
             }
         }
     }
@@ -385,7 +385,7 @@ impl Store for RocksStore {
         Some(result)
     }
 
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+    fn get(&self, key: Key<'_>, done: Done<Found>) {
         self.inside.counters.reads_waited.fetch_add(1, Relaxed);
         let key = keys::StoredKey::of(key).as_bytes().into();
         let back = |read: Read| {
@@ -405,6 +405,11 @@ impl Store for RocksStore {
 
     fn flush(&self, done: Done<()>) {
         self.add_chore(Chore::Flush(done));
+    }
+
+    /// What was asked for is over once that is told, and with the process.
+    fn fence(&self, _: Vec<Part>, done: Done<()>) {
+        done(Ok(()));
     }
 
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>) {

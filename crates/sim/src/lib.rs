@@ -25,6 +25,7 @@ mod network;
 mod register;
 mod scenario;
 mod standbys;
+mod table;
 mod world;
 
 pub use campaign::{Failed, RUN, Summary, campaign};

@@ -40,6 +40,8 @@ pub struct Scenario {
     pub values_len_max: usize,
     /// As long as a disk takes for a call.
     pub disk_takes_max: Span,
+    /// So many thousandths of what disks are asked fail, whatever else goes wrong.
+    pub disk_fails_per_mille: u32,
     /// How long a lease is.
     pub lease: Span,
     /// Something goes wrong about this often.
@@ -77,6 +79,7 @@ impl Default for Scenario {
             value_len: 0,
             values_len_max: 1 << 20,
             disk_takes_max: Span::from_ms(2),
+            disk_fails_per_mille: 0,
             lease: Span::from_s(1),
             fault_every: Span::from_s(10),
             members_change_every: None,
@@ -91,7 +94,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 13] = [
+pub const SCENARIOS: [&str; 14] = [
     "usual",
     "stormy",
     "busy",
@@ -105,6 +108,7 @@ pub const SCENARIOS: [&str; 13] = [
     "giving-busy",
     "replacing",
     "replacing-giving",
+    "doubtful",
 ];
 
 impl Scenario {
@@ -148,6 +152,14 @@ impl Scenario {
             "replacing-giving" => {
                 Some(Self { standbys: 2, caches: 3, lease: Span::from_ms(300), ..Self::named("giving")? })
             }
+            // The same, before stores that lose a part of what they are asked all the time, and may do it long after.
+            "doubtful" => Some(Self {
+                disk_fails_per_mille: 50,
+                fault_every: Span::from_s(3),
+                members_change_every: Some(Span::from_s(5)),
+                flushes_per_mille: 0,
+                ..Self::named("replacing-giving")?
+            }),
             "moving" => Some(Self { caches: 3, members_change_every: Some(Span::from_s(6)), ..usual }),
             // Two large values are as many as fit anywhere.
             "large" => {

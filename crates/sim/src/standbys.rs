@@ -4,7 +4,7 @@
 //! a fault -> who has the store is let down by it, from then on or a little later -> (it answers nothing any more) -> the other one has the store,
 //!         and begins a life -> the coordinator has it in the first one's place -> it serves
 //! ```
-//! Always true: a store is one backend's at a time; what the last one has asked of it has taken place when the next one has it, or never will.
+//! Always true: a store is one backend's at a time; what those before have asked of it may come yet (`table`).
 
 use guira_item::{Moment, Span};
 use guira_routing::{NodeId, PartitionMap};
@@ -82,8 +82,7 @@ impl World {
 
     /// A store is another's from now on.
     pub(crate) fn has_store(&mut self, standby: NodeId, of: NodeId) {
-        let disk = self.take_disk(of);
-        *self.disk_mut(standby) = disk;
+        self.have_database(standby, of);
         if self.scenario.mutant != Some(Mutant::TakesEarly) {
             *self.hold_mut(of) = Hold::Lost;
         }

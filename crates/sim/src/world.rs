@@ -96,15 +96,16 @@ impl World {
         };
         for name in world.names() {
             let clock = Clock::new(world.now, Moment::from_ns(world.rng.random_range(0..1 << 50)), 1_000_000);
+            let disk = if world.scenario.standbys > 0 { Disk::shared() } else { Disk::default() };
             let node = Node {
                 core: None,
                 view: 0,
                 clock,
                 life: 0,
                 incarnation: Incarnation::default(),
-                disk: Disk::default(),
+                disk,
                 hold: Hold::default(),
-                failing: Failing { per_mille: 0 },
+                failing: Failing { per_mille: world.scenario.disk_fails_per_mille },
                 disk_free_at: Moment::default(),
                 paused_until: Moment::default(),
                 stops_for: None,
@@ -171,7 +172,7 @@ impl World {
         let seed = self.rng.random();
         let node = self.nodes.get_mut(&name).expect("one of all");
         let now = node.clock.local(self.now);
-        let state = node.disk.state();
+        let state = node.disk.open();
         let core = self.core(name, now, unix, seed, state);
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.core = Some(core);
@@ -187,7 +188,7 @@ impl World {
         let Some(core) = node.core.take() else { return };
         self.count(&core);
         let node = self.nodes.get_mut(&name).expect("one of all");
-        node.disk.crash(&mut self.rng);
+        node.disk.crash(&mut self.rng, self.scenario.hash_of());
         (node.stops_for, node.paused_until) = (None, self.now);
         if loses_clock {
             node.clock = Clock::new(self.now, Moment::from_ns(self.rng.random_range(0..1 << 40)), 1_000_000);
@@ -442,7 +443,8 @@ impl World {
             Coming::Fault | Coming::Changes => {}
             Coming::Clears => {
                 self.network.weather = if self.is_on { Weather::USUAL } else { Weather::CLEAR };
-                self.nodes.values_mut().for_each(|node| node.failing = Failing { per_mille: 0 });
+                let failing = Failing { per_mille: if self.is_on { self.scenario.disk_fails_per_mille } else { 0 } };
+                self.nodes.values_mut().for_each(|node| node.failing = failing);
             }
             Coming::Cuts(one, other) if self.is_on => {
                 self.network.cut(one, other);
@@ -488,13 +490,11 @@ impl World {
         &mut self.nodes.get_mut(&name).expect("one of all").hold
     }
 
-    /// Takes what is on a node's disk: that is lost to it.
-    pub(crate) fn take_disk(&mut self, name: NodeId) -> Disk {
-        self.nodes.get_mut(&name).expect("one of all").disk.lose(&mut self.rng)
-    }
-
-    pub(crate) fn disk_mut(&mut self, name: NodeId) -> &mut Disk {
-        &mut self.nodes.get_mut(&name).expect("one of all").disk
+    /// A node is the owner of the database of another one from now on.
+    pub(crate) fn have_database(&mut self, name: NodeId, of: NodeId) {
+        let mut disk = self.nodes[&of].disk.another();
+        disk.open();
+        self.nodes.get_mut(&name).expect("one of all").disk = disk;
     }
 
     pub(crate) fn count_takeover(&mut self) {
@@ -554,6 +554,8 @@ impl World {
     /// Clients ask and things go wrong, for so long.
     pub(crate) fn run_for(&mut self, span: Span) -> Result<(), Failure> {
         self.is_on = true;
+        let failing = Failing { per_mille: self.scenario.disk_fails_per_mille };
+        self.nodes.values_mut().for_each(|node| node.failing = failing);
         self.network.weather = Weather::USUAL;
         (0..self.scenario.clients).for_each(|client| self.think(client));
         let gap = self.around(self.scenario.fault_every);

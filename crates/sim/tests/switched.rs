@@ -39,7 +39,7 @@ fn the_same_seed_is_the_same_run() {
 
 /// Faults of moves that take a rare moment: models find them (`docs/design/0021`), but for [`Mutant::MoveTakerLife`], which takes a `flush_all` in such
 /// a moment and is found by nobody; that etcd keeps its rule is tested there.
-const RARE: [Mutant; 9] = [
+const RARE: [Mutant; 11] = [
     Mutant::MoveAnswer,
     Mutant::MoveLife,
     Mutant::MoveTakerLife,
@@ -47,7 +47,9 @@ const RARE: [Mutant; 9] = [
     Mutant::MoveUncache,
     Mutant::MoveCount,
     Mutant::MoveChange,
+    Mutant::MoveNews,
     Mutant::MoveClear,
+    Mutant::MoveFence,
     Mutant::MoveVersions,
 ];
 

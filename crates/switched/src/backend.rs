@@ -24,16 +24,6 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use guira_chain::Reply;
-use guira_cluster::{Incarnation, LinkBounds, NodeClock, Opening, SessionId};
-use guira_item::{
-    Moment, Span,
-    store::{Record, StoreError, StoreState, Written},
-};
-use guira_routing::{KeyHash, NodeId, PartitionId};
-use serde::Serialize;
-use std::sync::Arc;
-
 use crate::{Committed, Drift, ITEM_LEN_MAX, Message, Mutant, Outbox, ScanNumber, Scanned, Shares, View};
 use cached::CachePeer;
 use clients::{Asked, Client};
@@ -41,8 +31,16 @@ use flush::StateWork;
 use foreign::Foreign;
 use giving::Giving;
 pub use giving::GivingConfig;
+use guira_chain::Reply;
+use guira_cluster::{Incarnation, LinkBounds, NodeClock, Opening, SessionId};
+use guira_item::{
+    Moment, Span,
+    store::{Found, StoreError, StoreState, Written},
+};
+use guira_routing::{KeyHash, NodeId, PartitionId};
 use hot::HotKeys;
 pub use hot::{HotConfig, Reports};
+use serde::Serialize;
 use taking::Taking;
 use work::Work;
 
@@ -98,13 +96,15 @@ pub enum Happened<'e> {
     /// A message came.
     Message(NodeId, Message<'e>),
     /// The store has read an item.
-    Read(Box<[u8]>, Result<Option<Record<Arc<[u8]>>>, StoreError>),
+    Read(Box<[u8]>, Result<Found, StoreError>),
     /// The store has written an item.
     Written(Box<[u8]>, Result<Written, StoreError>),
     /// The store has written the state.
     StateWritten(Result<Written, StoreError>),
     /// The store has named keys, under the number that it was asked by.
     Scanned(ScanNumber, Result<Scanned, StoreError>),
+    /// The store has fenced off what was written before to partitions.
+    Fenced(Result<(), StoreError>),
     /// The store has on disk what it had written when it was asked.
     Flushed(Result<(), StoreError>),
     /// What came of partitions that were given away.
@@ -247,6 +247,7 @@ impl Backend {
                 self.on_scanned_to_clear(now, number, &found, out);
                 self.on_scanned_to_give(now, number, found, out);
             }
+            Happened::Fenced(fenced) => self.on_taken_fenced(fenced.is_ok()),
             Happened::Flushed(flushed) => self.on_taken_flushed(flushed.is_ok()),
             Happened::Committed(committed) => self.on_committed(now, committed),
             Happened::View(view) => self.on_view(now, view),

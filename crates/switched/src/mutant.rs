@@ -29,8 +29,12 @@ pub enum Mutant {
     MoveCount,
     /// What changes while a partition is copied is not told to its taker.
     MoveChange,
+    /// What a read shows that nobody knew of, while a partition is copied, is not told to its taker.
+    MoveNews,
     /// What is left of earlier times at a taker stays there.
     MoveClear,
+    /// What was on its way to a taker's store in earlier times is not fenced off.
+    MoveFence,
     /// A taker gives versions that a giver has given before.
     MoveVersions,
     /// A `flush_all` takes place whoever has given what to whom meanwhile.
@@ -53,7 +57,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::R1,
         Self::R2,
         Self::R2View,
@@ -73,7 +77,9 @@ impl Mutant {
         Self::MoveUncache,
         Self::MoveCount,
         Self::MoveChange,
+        Self::MoveNews,
         Self::MoveClear,
+        Self::MoveFence,
         Self::MoveVersions,
         Self::MoveFlush,
         Self::TakesEarly,
@@ -101,7 +107,9 @@ impl Mutant {
             Self::MoveUncache => "move-uncache",
             Self::MoveCount => "move-count",
             Self::MoveChange => "move-change",
+            Self::MoveNews => "move-news",
             Self::MoveClear => "move-clear",
+            Self::MoveFence => "move-fence",
             Self::MoveVersions => "move-versions",
             Self::MoveFlush => "move-flush",
             Self::TakesEarly => "takes-early",

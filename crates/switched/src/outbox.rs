@@ -27,6 +27,8 @@ pub enum StoreCall {
     Write(Box<[u8]>, Write),
     /// Name the keys of some partitions; told by [`Happened::Scanned`](crate::backend::Happened::Scanned).
     Scan(Scan),
+    /// Fence off what was written to these partitions before; told by [`Happened::Fenced`](crate::backend::Happened::Fenced).
+    Fence(BTreeSet<PartitionId>),
     /// Have on disk what is written; told by [`Happened::Flushed`](crate::backend::Happened::Flushed).
     Flush,
     /// Write the state; told by [`Happened::StateWritten`](crate::backend::Happened::StateWritten).

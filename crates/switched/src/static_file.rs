@@ -40,8 +40,8 @@ mod standbys;
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
-use guira_item::Span;
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionMap, RuleBudget, RuleChoices};
+use guira_item::{Span, store::Part};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -253,6 +253,11 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, StaticFileError> {
 /// How a key is hashed for routing: by all members alike. Who chooses keys with one hash shares a route with himself.
 pub fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(0x6775_6972_6121))
+}
+
+/// The part of the keys in which a key is, for stores: its partition.
+pub fn part_of(key: &[u8]) -> Part {
+    Part(PartitionId::of(hash_of(key)).0)
 }
 
 /// What a member begins with: its life, its clock, and something drawn. [`Life::begin`] begins one.

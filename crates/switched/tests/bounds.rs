@@ -82,7 +82,7 @@ impl Setting {
                 let happened = match call {
                     StoreCall::Read(key) => {
                         let found = self.records.get(&key).cloned();
-                        Happened::Read(key, Ok(found))
+                        Happened::Read(key, Ok(found.into()))
                     }
                     StoreCall::Write(key, write) => {
                         match write {
@@ -93,7 +93,9 @@ impl Setting {
                         Happened::Written(key, Ok(Written::All))
                     }
                     StoreCall::State(_) => Happened::StateWritten(Ok(Written::All)),
-                    StoreCall::Scan(_) | StoreCall::Flush => panic!("nothing moves here: {call:?}"),
+                    StoreCall::Scan(_) | StoreCall::Fence(_) | StoreCall::Flush => {
+                        panic!("nothing moves here: {call:?}")
+                    }
                 };
                 self.step(happened);
             }

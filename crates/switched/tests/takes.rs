@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{
     Expiry, Moment, Span,
-    store::{StoreError, StoreErrorKind, StoreState, Write, Written},
+    store::{Found, StoreError, StoreErrorKind, StoreState, Write, Written},
 };
 use guira_routing::{NodeId, PartitionId, PartitionMap};
 use guira_switched::{
@@ -92,9 +92,10 @@ impl Taker {
     fn complete(&mut self, error: Option<StoreError>) {
         let result = |error: Option<StoreError>| error.map_or(Ok(Written::All), Err);
         let happened = match self.calls.pop_front().expect("it is to do something") {
-            StoreCall::Read(key) => Happened::Read(key, error.map_or(Ok(None), Err)),
+            StoreCall::Read(key) => Happened::Read(key, error.map_or(Ok(Found::default()), Err)),
             StoreCall::Write(key, _) => Happened::Written(key, result(error)),
             StoreCall::Scan(scan) => Happened::Scanned(scan.number, error.map_or(Ok(Scanned::default()), Err)),
+            StoreCall::Fence(_) => Happened::Fenced(error.map_or(Ok(()), Err)),
             StoreCall::Flush => Happened::Flushed(error.map_or(Ok(()), Err)),
             StoreCall::State(_) => Happened::StateWritten(result(error)),
         };
@@ -118,6 +119,45 @@ fn item(value: &[u8]) -> ItemCopy {
         win_sent: false,
         value: value.into(),
     }
+}
+
+/// A copy that an earlier life of the taker's had on its way came to be there after all was removed that could be seen.
+#[test]
+fn room_is_made_only_once_what_may_come_yet_is_fenced_off() {
+    let partition = PartitionId::of(hash_of(KEY));
+    let fence = StoreCall::Fence([partition].into());
+    let fencing = || {
+        let mut taker = Taker::begin(partition);
+        assert!(matches!(taker.calls.make_contiguous(), [StoreCall::Scan(_)]), "{:?}", taker.calls);
+        taker.complete(None);
+        assert_eq!((&*taker.calls.make_contiguous(), &*taker.told), (&[fence.clone()][..], &[][..]));
+        taker
+    };
+    let mut taker = fencing();
+    taker.complete(None);
+    assert_eq!(taker.told, [Body::Ready]);
+
+    let mut taker = fencing();
+    taker.complete(Some(StoreError::unknown(StoreErrorKind::Unavailable, "a disk")));
+    assert_eq!(taker.told, []);
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone, "it begins again");
+
+    // What was asked for an earlier attempt is not what this one waits for.
+    let mut taker = fencing();
+    taker.session.opening = Opening(10);
+    taker.seq = 0;
+    taker.step(Happened::Message(GIVER, Message::Open { opening: Opening(10), at: taker.now, in_charge: false }));
+    taker.tell(Body::Begin { partitions: vec![partition], revision: Revision(1) });
+    let earlier = taker.calls.pop_front();
+    assert_eq!(earlier, Some(fence.clone()));
+    while taker.calls[0] != fence {
+        taker.complete(None);
+    }
+    taker.step(Happened::Fenced(Ok(())));
+    assert_eq!(taker.told, [], "one of two");
+    taker.complete(None);
+    assert_eq!(taker.told, [Body::Ready]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use guira_cluster::{Incarnation, NodeClock, Opening, SessionId};
 use guira_item::{
     Expiry, Key, Moment, Operation, Span, Store, StoreMode,
-    store::{StoreState, Written},
+    store::{Found, StoreState, Written},
 };
 use guira_routing::NodeId;
 use guira_switched::{
@@ -62,13 +62,13 @@ impl Setting {
         self.told.extend(out.sends().map(|(to, bytes)| (to, bytes.to_vec())));
         for call in out.store.drain(..) {
             match call {
-                StoreCall::Read(key) => self.step(Happened::Read(key, Ok(None))),
+                StoreCall::Read(key) => self.step(Happened::Read(key, Ok(Found::default()))),
                 StoreCall::Write(key, _) => {
                     self.writes += 1;
                     self.step(Happened::Written(key, Ok(Written::All)));
                 }
                 StoreCall::State(_) => self.step(Happened::StateWritten(Ok(Written::All))),
-                StoreCall::Scan(_) | StoreCall::Flush => panic!("nothing moves here: {call:?}"),
+                StoreCall::Scan(_) | StoreCall::Fence(_) | StoreCall::Flush => panic!("nothing moves here: {call:?}"),
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use guira_item::{
     Key,
-    store::{Done, Record, Scan, Store, StoreState, StoreStats, Visit, Write, Written},
+    store::{Done, Found, Part, Record, Scan, Store, StoreState, StoreStats, Visit, Write, Written},
 };
 use guira_memc3::{Config, Memc3};
 use guira_persist::{MemoryStore, WriteThrough, WriteThroughConfig};
@@ -73,7 +73,7 @@ pub fn delayed_store_server_main(args: &DelayedArgs) -> Result<(), BenchError> {
 struct Waiting {
     due: Instant,
     key: Box<[u8]>,
-    done: Done<Option<Record<Arc<[u8]>>>>,
+    done: Done<Found>,
 }
 
 /// A store before a store: reads take a while, writes do not.
@@ -114,7 +114,7 @@ impl<S: Store> Store for DelayedStore<S> {
         None
     }
 
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+    fn get(&self, key: Key<'_>, done: Done<Found>) {
         let waiting = Waiting { due: Instant::now() + self.delay, key: key.as_bytes().into(), done };
         // Its thread ends after the store.
         let _ = self.reads.send(waiting);
@@ -126,6 +126,10 @@ impl<S: Store> Store for DelayedStore<S> {
 
     fn flush(&self, done: Done<()>) {
         self.inner.flush(done);
+    }
+
+    fn fence(&self, parts: Vec<Part>, done: Done<()>) {
+        self.inner.fence(parts, done);
     }
 
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>) {
@@ -163,7 +167,7 @@ mod tests {
         }
         for expected in 0..3 {
             let (number, found) = came.recv().expect("it comes");
-            let record = found.expect("no failure").expect("an item");
+            let record = found.expect("no failure").record.expect("an item");
             assert!(number == expected && is_value(&record.value));
             assert!(begin.elapsed() >= delay);
         }

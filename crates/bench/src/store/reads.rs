@@ -1,12 +1,11 @@
 //! Reads of random items in a closed loop: through the store, as a server's worker reads, and from RocksDB itself.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 
 use guira_item::{
     Key,
-    store::{Done, Record, Store},
+    store::{Done, Found, Store},
 };
 use guira_persist::rocks::RocksStore;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -106,8 +105,9 @@ impl<'a> Reader<'a> {
                 }
                 None => {
                     let done = self.done.clone();
-                    let told: Done<Option<Record<Arc<[u8]>>>> = Box::new(move |found| {
-                        let is_right = found.is_ok_and(|record| record.is_some_and(|record| is_value(&record.value)));
+                    let told: Done<Found> = Box::new(move |found| {
+                        let is_right =
+                            found.is_ok_and(|found| found.record.is_some_and(|record| is_value(&record.value)));
                         // Somebody waits for all of them.
                         let _ = done.send(is_right);
                     });

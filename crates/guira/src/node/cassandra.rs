@@ -10,7 +10,7 @@ use guira_persist::{
     Limit,
     cassandra::{CassandraError, CassandraOptions, CassandraStore, RECORD_LEN_MAX},
 };
-use guira_switched::{BackendRole, StaticFile};
+use guira_switched::{BackendRole, StaticFile, part_of};
 
 use super::{
     Kept, Start,
@@ -37,7 +37,7 @@ pub(super) fn options(file: &StaticFile, place: &str) -> Result<CassandraOptions
     if file.item_len_max > most {
         return Err(format!("item_len_max is {}, and a Cassandra takes {most}", file.item_len_max));
     }
-    Ok(CassandraOptions { address: place.parse()?, unix_now: Arc::new(|| unix_now().as_secs()) })
+    Ok(CassandraOptions { address: place.parse()?, unix_now: Arc::new(|| unix_now().as_secs()), part_of })
 }
 
 /// Whether nobody has ended the process.

@@ -9,6 +9,7 @@ use guira_persist::{
     cassandra::{CassandraAddress, CassandraOptions, CassandraStore},
 };
 use guira_server::Settings;
+use guira_switched::part_of;
 
 use super::{Backing, Common};
 use crate::options::Options;
@@ -47,7 +48,7 @@ impl Backing for Cassandra {
     fn open(&self, settings: &Settings) -> Result<(CassandraStore, String), String> {
         let watch = settings.watch;
         let unix_now = Arc::new(move || watch.clock_by_now().to_unix_s(watch.now()));
-        let options = CassandraOptions { address: self.address.clone(), unix_now };
+        let options = CassandraOptions { address: self.address.clone(), unix_now, part_of };
         let opened = CassandraStore::open(&options, || true).map_err(|error| error.to_string())?;
         let store = opened.ok_or("was not waited for")?;
         Ok((store, String::new()))

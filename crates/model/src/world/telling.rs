@@ -4,7 +4,7 @@ use guira_routing::NodeId;
 
 use super::World;
 use crate::{
-    act::{Act, Timed, Way},
+    act::{Act, Next, Timed, Way},
     members::{BACKENDS, CACHES, FIRST_GATEWAY},
     scenario::{KEYS, Scenario},
 };
@@ -44,9 +44,11 @@ impl World {
             Act::BackendIsDue(at) => format!("the {} does what is due", name(BACKENDS[at])),
             Act::CacheIsDue(at) => format!("the {} does what is due", name(CACHES[at])),
             Act::GatewayWaited(at) => format!("gateway {at} has waited for long enough"),
-            Act::BackendDies(of, through) => {
+            Act::ComesLate(of, _) => format!("what the {}'s disk has lost sight of comes", name(BACKENDS[of])),
+            Act::BackendDies(of, through, next) => {
                 let of = name(BACKENDS[of]);
-                format!("the {of} dies when {through} calls of its disk have happened, and begins another life")
+                let late = if next == Next::Late { ", and the next one may yet," } else { "" };
+                format!("the {of} dies when {through} calls of its disk have happened{late} and begins another life")
             }
             Act::CacheDies => "the cache node dies and begins another life".to_owned(),
             Act::CacheGoes => "the backend hears that the cache node has gone".to_owned(),

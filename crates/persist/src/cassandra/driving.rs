@@ -1,16 +1,17 @@
-//! An operation on a row (`row`) is driven: Cassandra is asked what it says until it is over, or given up.
+//! An operation on a row (`guira_row`) is driven: Cassandra is asked what it says until it is over, or given up.
 //!
 //! Always true: the stamp and the doubt that it leaves are remembered before whoever waits is told.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use guira_item::store::{StoreError, StoreErrorKind};
+use guira_row::{Ask, End, Goal, Heard, Operation, Remembered, Rules, Stamp};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Inside, fenced,
+    jobs::PATIENCE,
     known::Known,
-    row::{Ask, End, Goal, Heard, Operation, Rules},
     tables::{Content, RowTable},
 };
 
@@ -21,7 +22,23 @@ const REQUEST_MIN: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(20);
 pub(super) const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// What an operation keeps to.
+pub(super) struct Bounds {
+    /// Below this stamp the row has no content.
+    pub(super) floor: Option<Stamp>,
+    /// Then it is given up.
+    pub(super) give_up_at: Instant,
+    /// How long Cassandra keeps the row, in seconds, with that content, at a Unix time in seconds; 0: for ever.
+    pub(super) ttl_s: fn(Option<&[u8]>, u64) -> i32,
+}
+
 impl Inside {
+    /// Asks a row of what the store keeps beside the items, which stays for ever.
+    pub(super) async fn operate_beside(&self, key: &[u8], goal: Goal<Content>) -> Result<End<Content>, StoreError> {
+        let bounds = Bounds { floor: None, give_up_at: Instant::now() + PATIENCE, ttl_s: |_, _| 0 };
+        self.operate(&self.tables.state, &self.states, key, goal, bounds).await
+    }
+
     /// Asks a row until an operation is over.
     pub(super) async fn operate(
         &self,
@@ -29,11 +46,11 @@ impl Inside {
         known: &Known,
         key: &[u8],
         goal: Goal<Content>,
-        give_up_at: Instant,
-        ttl_s: fn(Option<&[u8]>, u64) -> i32,
+        Bounds { floor, give_up_at, ttl_s }: Bounds,
     ) -> Result<End<Content>, StoreError> {
         let doubt = known.doubts().get(key).copied();
-        let mut operation = Operation::new(self.epoch, Rules::ALL, goal, known.stamp(key, self.epoch), doubt);
+        let remembered = Remembered { stamp: known.stamp(key, self.epoch), doubt, floor };
+        let mut operation = Operation::new(self.epoch, Rules::ALL, goal, remembered);
         let (mut pause, mut last_told, mut others) = (PAUSE, None, 0);
         let end = loop {
             let ask = operation.ask(self.serials.fetch_add(1, Relaxed));
@@ -57,20 +74,17 @@ impl Inside {
             }
         };
         known.set_stamp(key, end.as_ref().and_then(|_| operation.stamp_left()));
+        match operation.doubt_left() {
+            Some(doubt) => known.doubts().insert(key.into(), doubt),
+            None => known.doubts().remove(key),
+        };
         match end {
             Some(End::Fenced { unknown }) => {
                 self.lose();
                 Err(fenced(unknown))
             }
-            Some(end) => {
-                known.doubts().remove(key);
-                Ok(end)
-            }
+            Some(end) => Ok(end),
             None => {
-                match operation.doubt_left() {
-                    Some(doubt) => known.doubts().insert(key.into(), doubt),
-                    None => known.doubts().remove(key),
-                };
                 let told = last_told.unwrap_or_else(|| "others change the row all the time".into());
                 let unknown = operation.may_have_changed();
                 Err(StoreError { unknown, ..StoreError::refused(StoreErrorKind::Unavailable, told) })

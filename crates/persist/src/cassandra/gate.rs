@@ -10,14 +10,10 @@
 use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
 
 use guira_item::store::{Done, StoreError, StoreErrorKind, StoreState, Written};
-use tokio::{runtime::Handle, time::Instant};
+use guira_row::{End, Goal};
+use tokio::runtime::Handle;
 
-use super::{
-    CassandraError, Inside,
-    jobs::{Job, PATIENCE},
-    row::{End, Goal},
-    tables::Content,
-};
+use super::{CassandraError, Inside, jobs::Job, tables::Content};
 use crate::state::{self, StateError};
 
 /// The key of the state.
@@ -58,7 +54,7 @@ impl Inside {
     pub(super) async fn read_state(&self) -> Result<StoreState, CassandraError> {
         let found = self.operate_state(Goal::Read).await;
         let state = match found.map_err(|error| CassandraError::Failed(error.to_string()))? {
-            End::Read(Some(bytes)) => state::decode(&bytes).map_err(|error| match error {
+            End::Read { content: Some(bytes), .. } => state::decode(&bytes).map_err(|error| match error {
                 StateError::OtherFormat(format) => CassandraError::OtherFormat(format),
                 StateError::Damaged => CassandraError::Damaged,
             })?,
@@ -132,7 +128,6 @@ impl Inside {
     }
 
     async fn operate_state(&self, goal: Goal<Content>) -> Result<End<Content>, StoreError> {
-        let give_up_at = Instant::now() + PATIENCE;
-        self.operate(&self.tables.state, &self.states, STATE_KEY, goal, give_up_at, |_, _| 0).await
+        self.operate_beside(STATE_KEY, goal).await
     }
 }

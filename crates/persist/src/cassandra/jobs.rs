@@ -8,18 +8,14 @@ use std::{
     time::Duration,
 };
 
-use guira_item::store::{Condition, Done, Generation, Record, StoreError, StoreErrorKind, Written};
+use guira_item::store::{Condition, Done, Found, Generation, StoreError, StoreErrorKind, Written};
+use guira_row::{End, Fits, Goal};
 use tokio::{
     runtime::Handle,
     time::{Instant, timeout_at},
 };
 
-use super::{
-    Inside, not_a_record,
-    row::{End, Fits, Goal},
-    row_ttl::item_ttl_s,
-    tables::Content,
-};
+use super::{Inside, driving::Bounds, not_a_record, row_ttl::item_ttl_s, tables::Content};
 use crate::record;
 
 /// How long after it was submitted an operation is given up.
@@ -36,7 +32,7 @@ pub(super) struct Job {
 }
 
 pub(super) enum Act {
-    Get(Done<Option<Record<Arc<[u8]>>>>),
+    Get(Done<Found>),
     Change(Change, Done<Written>),
 }
 
@@ -95,14 +91,14 @@ impl Inside {
         }
     }
 
-    async fn carry_out_get(&self, key: &[u8], give_up_at: Instant) -> Result<Option<Record<Arc<[u8]>>>, StoreError> {
-        match self.operate_item(key, Goal::Read, give_up_at).await? {
-            End::Read(None) => Ok(None),
-            End::Read(Some(content)) => {
-                record::decode(&content).map(|found| Some(found.map(Arc::from))).ok_or_else(not_a_record)
-            }
+    async fn carry_out_get(&self, key: &[u8], give_up_at: Instant) -> Result<Found, StoreError> {
+        let (content, is_news) = match self.operate_item(key, Goal::Read, give_up_at).await? {
+            End::Read { content, is_news } => (content, is_news),
             other => unreachable!("{other:?} of a read"),
-        }
+        };
+        let read =
+            |content: &Content| record::decode(content).map(|record| record.map(Arc::from)).ok_or_else(not_a_record);
+        Ok(Found { record: content.as_ref().map(read).transpose()?, is_news })
     }
 
     async fn carry_out_change(
@@ -138,7 +134,8 @@ impl Inside {
         goal: Goal<Content>,
         give_up_at: Instant,
     ) -> Result<End<Content>, StoreError> {
-        self.operate(&self.tables.items, &self.items, key, goal, give_up_at, item_ttl_s).await
+        let floor = self.floors.of(key);
+        self.operate(&self.tables.items, &self.items, key, goal, Bounds { floor, give_up_at, ttl_s: item_ttl_s }).await
     }
 
     /// What a condition asks of a row, as of now.

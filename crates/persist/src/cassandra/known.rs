@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use super::row::{Doubt, Epoch, Stamp};
+use guira_row::{Doubt, Epoch, Stamp};
 
 /// What is known of the rows of a table beside what is in them.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::row::Epoch;
+use guira_row::Epoch;
 
 /// How long a lease is: a Cassandra that does not answer for six seconds (60 % of it) ends the serving until it does, and a server that
 /// was killed is followed after eleven.

@@ -11,12 +11,10 @@ use std::{
 };
 
 use guira_item::store::{Condition, Generation, HashPartition};
+use guira_row::{Ask, Heard, Row, Stamp};
 use tokio::time::Instant;
 
-use super::{
-    row::{self, Stamp},
-    *,
-};
+use super::*;
 
 /// Longer than an operation is tried.
 const LONG: Duration = Duration::from_secs(60);
@@ -32,8 +30,13 @@ fn address() -> CassandraAddress {
     format!("{nodes}/{keyspace}").parse().expect("an address")
 }
 
+/// The part of a key: its first byte.
+fn part_of(key: &[u8]) -> Part {
+    Part(key[0].into())
+}
+
 fn options(address: &CassandraAddress) -> CassandraOptions {
-    CassandraOptions { address: address.clone(), unix_now: Arc::new(|| NOW_UNIX_S) }
+    CassandraOptions { address: address.clone(), unix_now: Arc::new(|| NOW_UNIX_S), part_of }
 }
 
 fn try_open(address: &CassandraAddress) -> Result<CassandraStore, CassandraError> {
@@ -84,10 +87,19 @@ fn delete_if(store: &CassandraStore, key: &str, condition: Condition) -> Result<
     wait(&outcome)
 }
 
-fn get(store: &CassandraStore, key: &str) -> Result<Option<Record<Arc<[u8]>>>, StoreError> {
+fn get_later(store: &CassandraStore, key: &str) -> Outcome<Found> {
     let (done, outcome) = later();
     store.get(Key::new(key.as_bytes()).expect("a key"), done);
-    wait(&outcome)
+    outcome
+}
+
+fn get(store: &CassandraStore, key: &str) -> Result<Option<Record<Arc<[u8]>>>, StoreError> {
+    wait(&get_later(store, key)).map(|found| found.record)
+}
+
+/// Whether what is read is news.
+fn is_news(store: &CassandraStore, key: &str) -> bool {
+    wait(&get_later(store, key)).expect("a Cassandra that runs").is_news
 }
 
 fn write_state(store: &CassandraStore, state: StoreState) -> Outcome<Written> {
@@ -155,9 +167,7 @@ fn operations_of_a_key_keep_their_order_and_a_flush_waits_for_them() {
     for at in 0..40_u64 {
         let key = format!("key{}", at % 4);
         outcomes.push(put_if(&store, &key, record(at + 1, b"v"), Condition::Always));
-        let (done, read) = later();
-        store.get(Key::new(key.as_bytes()).expect("a key"), done);
-        reads.push(read);
+        reads.push(get_later(&store, &key));
     }
     let (done, flushed) = later();
     store.flush(done);
@@ -167,7 +177,7 @@ fn operations_of_a_key_keep_their_order_and_a_flush_waits_for_them() {
     }
     for (at, read) in reads.iter().enumerate() {
         let found = read.try_recv().expect("it was waited for").expect("a Cassandra that runs");
-        assert_eq!(found, Some(record(at as u64 + 1, b"v")));
+        assert_eq!(found.record, Some(record(at as u64 + 1, b"v")));
     }
 }
 
@@ -231,27 +241,90 @@ fn a_second_owner_is_refused_while_the_first_lives_and_fences_it_once_it_has_bee
 }
 
 #[test]
+fn what_an_owner_has_not_served_before_is_news() {
+    let address = address();
+    let store = open(&address);
+    assert_eq!((is_news(&store, "a"), is_news(&store, "a")), (true, false), "an earlier owner may have it on its way");
+    assert_eq!(put(&store, "b", 1, b"its own"), Ok(Written::All));
+    assert!(!is_news(&store, "b"));
+    store.shut().expect("given up");
+    let store = open(&address);
+    assert_eq!((is_news(&store, "b"), is_news(&store, "b")), (true, false));
+}
+
+/// A copy that a backend had on its way when it died came to be there once its successor had removed all that it found, and had the key deleted by then.
+#[test]
+fn what_was_written_before_a_fence_counts_for_nothing_whenever_it_comes() {
+    let address = address();
+    /// Has a write come now that an owner sent long ago.
+    fn come_late(store: &CassandraStore, key: &str, epoch: i64) {
+        let mut content = Vec::new();
+        record::encode(&record(1, b"late").borrowed(), &mut content);
+        let row = Row { stamp: Stamp { epoch: Epoch(epoch), serial: 0 }, content: Some(Content::from(content)) };
+        let Inside { tables, .. } = &*store.inside;
+        let asked = tables.ask(&tables.items, key.as_bytes(), Ask::Write { expected: None, row }, 0);
+        assert_eq!(store.handle.block_on(asked).0, Heard::Applied, "{key}");
+    }
+    let store = open(&address);
+    for key in ["a1", "b1"] {
+        assert_eq!(put(&store, key, 1, b"old"), Ok(Written::All));
+    }
+    store.shut().expect("given up");
+    let store = open(&address);
+    let (done, fenced) = later();
+    store.fence(vec![part_of(b"a"), part_of(b"c")], done);
+    assert_eq!(wait(&fenced), Ok(()));
+    // Of the owner before, and of this one.
+    come_late(&store, "a2", 1);
+    come_late(&store, "a3", 2);
+    come_late(&store, "b2", 1);
+    assert_eq!(put(&store, "a4", 2, b"new"), Ok(Written::All));
+    assert_eq!(sorted(found(&store, Scan::ALL, usize::MAX)), ["a4", "b1", "b2"]);
+    for key in ["a1", "a2", "a3"] {
+        assert_eq!(get(&store, key), Ok(None), "{key}");
+    }
+    assert_eq!(get(&store, "b2"), Ok(Some(record(1, b"late"))));
+    assert_eq!(put(&store, "a1", 3, b"new"), Ok(Written::All));
+    store.shut().expect("given up");
+    // The next owner heeds it, too.
+    let store = open(&address);
+    come_late(&store, "c1", 2);
+    assert_eq!((get(&store, "c1"), get(&store, "a2")), (Ok(None), Ok(None)));
+    assert_eq!((get(&store, "a1"), get(&store, "a4")), (Ok(Some(record(3, b"new"))), Ok(Some(record(2, b"new")))));
+    assert_eq!(sorted(found(&store, Scan::ALL, usize::MAX)), ["a1", "a4", "b1", "b2"]);
+    store.shut().expect("given up");
+    let (done, refused) = later();
+    store.fence(vec![part_of(b"a")], done);
+    assert!(wait(&refused).expect_err("it is closed").told.contains("closed"));
+}
+
+fn sorted(mut keys: Vec<String>) -> Vec<String> {
+    keys.sort();
+    keys
+}
+
+#[test]
 fn a_row_is_absent_once_its_end_has_come() {
     let store = open(&address());
     let table = &store.inside.tables.items;
     let ask = |ask, ttl_s| store.handle.block_on(store.inside.tables.ask(table, b"k", ask, ttl_s)).0;
-    let row = |serial| row::Row { stamp: Stamp { epoch: Epoch(1), serial }, content: Some(Content::from(&b"c"[..])) };
-    let write = |expected: Option<i64>, serial| row::Ask::Write {
+    let row = |serial| Row { stamp: Stamp { epoch: Epoch(1), serial }, content: Some(Content::from(&b"c"[..])) };
+    let write = |expected: Option<i64>, serial| Ask::Write {
         expected: expected.map(|serial| Stamp { epoch: Epoch(1), serial }),
         row: row(serial),
     };
     // For ever at first, then for a second: nothing of the first stays.
-    assert_eq!(ask(write(None, 1), 0), row::Heard::Applied);
-    assert_eq!(ask(write(None, 2), 0), row::Heard::NotApplied);
-    assert_eq!(ask(write(Some(7), 2), 0), row::Heard::NotApplied);
-    assert_eq!(ask(row::Ask::Read, 0), row::Heard::Row(Some(row(1))));
-    assert_eq!(ask(write(Some(1), 2), 1), row::Heard::Applied);
+    assert_eq!(ask(write(None, 1), 0), Heard::Applied);
+    assert_eq!(ask(write(None, 2), 0), Heard::NotApplied);
+    assert_eq!(ask(write(Some(7), 2), 0), Heard::NotApplied);
+    assert_eq!(ask(Ask::Read, 0), Heard::Row(Some(row(1))));
+    assert_eq!(ask(write(Some(1), 2), 1), Heard::Applied);
     let give_up_at = Instant::now() + LONG;
-    while ask(row::Ask::Read, 0) != row::Heard::Row(None) {
+    while ask(Ask::Read, 0) != Heard::Row(None) {
         assert!(Instant::now() < give_up_at, "it should have ended");
     }
-    assert_eq!(ask(write(Some(2), 3), 0), row::Heard::NotApplied);
-    assert_eq!(ask(write(None, 3), 0), row::Heard::Applied);
+    assert_eq!(ask(write(Some(2), 3), 0), Heard::NotApplied);
+    assert_eq!(ask(write(None, 3), 0), Heard::Applied);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is asked of Cassandra, in its language.
 //!
 //! ```text
-//! items, state  key blob PRIMARY KEY | epoch bigint | serial bigint | content blob     one row a key (see `row`)
+//! items, state  key blob PRIMARY KEY | epoch bigint | serial bigint | content blob     one row a key (see `guira_row`)
 //! owner         id int PRIMARY KEY (0) | format int | epoch bigint | holder text | renewals bigint | lease_ms int
 //! ```
 //! Always true: rows are read at consistency SERIAL and written by transactions at SERIAL, so that there is one order of all of them;
@@ -9,6 +9,7 @@
 
 use std::{fmt, ops::ControlFlow, sync::Arc, time::Duration};
 
+use guira_row::{Ask, Epoch, Heard, Row, Stamp};
 use scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
     errors::{DbError, ExecutionError, RequestAttemptError},
@@ -22,7 +23,6 @@ use scylla::{
 use super::{
     CassandraAddress, CassandraError,
     lease::{Claim, LEASE},
-    row::{Ask, Epoch, Heard, Row, Stamp},
 };
 use crate::state;
 
@@ -196,7 +196,7 @@ impl Tables {
         };
         let (items, state) = (row_table("items").await?, row_table("state").await?);
         let scan = async |which: &str| {
-            let text = format!("SELECT key, content FROM {keyspace}.items {which}");
+            let text = format!("SELECT key, epoch, serial, content FROM {keyspace}.items {which}");
             let mut scan = prepare(text, Consistency::Quorum).await?;
             scan.set_page_size(PAGE_LEN);
             Ok::<_, CassandraError>(scan)
@@ -320,15 +320,15 @@ impl Tables {
         Ok(Some(Row { stamp: Stamp { epoch: Epoch(epoch), serial }, content: content.map(Content::from) }))
     }
 
-    /// Visits the contents of items, in the order of their keys' tokens, and by their bytes if those are the same: of all, or of those behind a key. False
+    /// Visits the contents of items, each with its row's stamp, in the order of their keys' tokens, and by their bytes if those are the same: of all, or of those behind a key. False
     /// ends it.
     pub(super) async fn scan(
         &self,
         behind: Option<&[u8]>,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        mut visit: impl FnMut(&[u8], Stamp, &[u8]) -> bool,
     ) -> Result<(), Told> {
         let Some(behind) = behind else { return self.visit(&self.scan, (), &mut visit).await.map(drop) };
-        let mut beside = |key: &[u8], content: &[u8]| key <= behind || visit(key, content);
+        let mut beside = |key: &[u8], stamp, content: &[u8]| key <= behind || visit(key, stamp, content);
         match self.visit(&self.scan_beside, (behind,), &mut beside).await? {
             ControlFlow::Break(()) => Ok(()),
             ControlFlow::Continue(()) => self.visit(&self.scan_behind, (behind,), &mut visit).await.map(drop),
@@ -339,15 +339,16 @@ impl Tables {
         &self,
         statement: &PreparedStatement,
         values: impl SerializeRow,
-        visit: &mut impl FnMut(&[u8], &[u8]) -> bool,
+        visit: &mut impl FnMut(&[u8], Stamp, &[u8]) -> bool,
     ) -> Result<ControlFlow<()>, Told> {
         let mut paging = PagingState::start();
         loop {
             let (page, next) = self.session.execute_single_page(statement, &values, paging).await?;
             let rows = page.into_rows_result().map_err(Told::lost)?;
-            for row in rows.rows::<(&[u8], Option<&[u8]>)>().map_err(Told::lost)? {
-                let (key, content) = row.map_err(Told::lost)?;
-                if content.is_some_and(|content| !visit(key, content)) {
+            for row in rows.rows::<(&[u8], Option<i64>, Option<i64>, Option<&[u8]>)>().map_err(Told::lost)? {
+                let (key, epoch, serial, content) = row.map_err(Told::lost)?;
+                let (Some(epoch), Some(serial), Some(content)) = (epoch, serial, content) else { continue };
+                if !visit(key, Stamp { epoch: Epoch(epoch), serial }, content) {
                     return Ok(ControlFlow::Break(()));
                 }
             }

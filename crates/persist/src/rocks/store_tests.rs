@@ -72,7 +72,7 @@ pub(super) fn key(bytes: &[u8]) -> Key<'_> {
 }
 
 pub(super) fn get(store: &RocksStore, name: &[u8]) -> Result<Option<Record<Arc<[u8]>>>, StoreError> {
-    wait(|done| store.get(key(name), done))
+    wait(|done| store.get(key(name), done)).map(|found| found.record)
 }
 
 pub(super) fn write(store: &RocksStore, batch: Vec<Write>) -> Result<Written, StoreError> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use guira_chain::{Base, Chain, Next, Reply, Setting};
 use guira_item::{
     Answer, Engine, Key,
-    store::{Record, Store, StoreError, StoreErrorKind, Written},
+    store::{Found, Store, StoreError, StoreErrorKind, Written},
 };
 
 use super::{
@@ -154,11 +154,11 @@ impl<E: Engine, S: Store> WriteThrough<E, S> {
         worker: &mut Worker<E>,
         key: Key<'_>,
         chain: &mut Chain<ReplyTo>,
-        found: Result<Option<Record<Arc<[u8]>>>, StoreError>,
+        found: Result<Found, StoreError>,
     ) {
         match found {
-            Ok(record) => {
-                let base = self.base_of(record, worker.now);
+            Ok(found) => {
+                let base = self.base_of(found.record, worker.now);
                 if let Base::Present(_) = base {
                     self.install(worker, key, &base, false);
                 }

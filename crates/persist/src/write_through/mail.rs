@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use guira_chain::{Place, Reply};
 use guira_item::{
     Wake,
-    store::{Record, StoreError, Written},
+    store::{Found, StoreError, Written},
 };
 
 /// Whose answer it is.
@@ -21,7 +21,7 @@ pub(super) struct ReplyTo {
 /// What another thread has for a worker.
 pub(super) enum Mail {
     /// An item has been read.
-    Read(Box<[u8]>, Result<Option<Record<Arc<[u8]>>>, StoreError>),
+    Read(Box<[u8]>, Result<Found, StoreError>),
     /// A change has been written.
     Written(Box<[u8]>, Result<Written, StoreError>),
     /// The `flush_all` that was under way has been written.

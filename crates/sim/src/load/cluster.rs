@@ -562,11 +562,12 @@ fn completed(call: StoreCall) -> backend::Happened<'static> {
                 win_sent: false,
                 value: value_of(&key),
             };
-            backend::Happened::Read(key, Ok(Some(record)))
+            backend::Happened::Read(key, Ok(Some(record).into()))
         }
         StoreCall::Write(key, _) => backend::Happened::Written(key, Ok(Written::All)),
         // Nothing is given away.
         StoreCall::Scan(scan) => backend::Happened::Scanned(scan.number, Ok(Scanned::default())),
+        StoreCall::Fence(_) => backend::Happened::Fenced(Ok(())),
         StoreCall::Flush => backend::Happened::Flushed(Ok(())),
         StoreCall::State(_) => backend::Happened::StateWritten(Ok(Written::All)),
     }

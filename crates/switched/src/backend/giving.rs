@@ -12,7 +12,8 @@
 //! Always true:
 //! - until the map is put these keys are this backend's and nobody else's, and from the moment when it may have been put this backend answers nothing
 //!   for them until it knows;
-//! - the taker is told of a key in the order of its chain, and of each change of it since it has made room for its partition.
+//! - the taker is told of a key in the order of its chain, and since it has made room for its partition of each change, and of each read that is news
+//!   (`guira_row`): what nobody knew to be there may come to be there once the scan has passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,6 +166,12 @@ impl Giving {
     /// Whether a flush has to wait.
     pub(super) fn holds_flushes(&self) -> bool {
         self.given.as_ref().is_some_and(Given::is_sealed)
+    }
+
+    /// Whether what is read for a scan is told.
+    pub(super) fn reads_for(&self, number: ScanNumber) -> bool {
+        let stage = self.given.as_ref().map(|given| &given.stage);
+        matches!(stage, Some(Stage::Copying(Copying::Reading(reading, ..))) if *reading == number)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -397,6 +404,13 @@ impl Backend {
             // What is there is read again, by another attempt.
             (Some(_), Err(error)) if error.unknown => self.give_up(now),
             (Some(_), Err(_)) => {}
+        }
+    }
+
+    /// What was read of a key is news: its taker was told of something else, or of nothing.
+    pub(super) fn tell_news(&mut self, now: Moment, key: &[u8], item: Option<&Item>) {
+        if self.config.mutant != Some(Mutant::MoveNews) {
+            self.tell_change(now, key, &Ok(()), item);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Partitions that another backend gives to this one.
 //!
 //! ```text
-//! Idle -> Begun ----------> Clearing ---------> Receiving ---> Filling -----> Syncing ------> Full -> (it is decided) Idle
-//!          Begin: its map     what is left        Ready: records  Seal: all is   all is to be    Stored
-//!          is waited for      of them is removed  are written     to be stored   on disk
+//! Idle -> Begun ----------> Clearing ---------> Fencing --------> Receiving ---> Filling -----> Syncing ------> Full -> (it is decided) Idle
+//!          Begin: its map     what is left        what may come     Ready: records  Seal: all is   all is to be    Stored
+//!          is waited for      of them is removed  yet, too          are written     to be stored   on disk
 //! ```
 //! Always true: what is written here is served only once the map says that it is this backend's; no `flush_all` takes place while that may have been put
 //! and is not decided here. It is once the map that is seen names somebody else than the giver, or the giver says so.
@@ -32,7 +32,9 @@ pub(super) struct Taking {
     last_openings: BTreeMap<NodeId, Opening>,
     /// What was full when its session ended, by who was giving it, with that session's opening: it may have been given.
     doubtful: BTreeMap<NodeId, (Opening, BTreeSet<PartitionId>)>,
-    /// How often the store was asked to have all on disk, and has not yet said so.
+    /// How often the store was asked to fence something off, and has not yet said so.
+    fences: usize,
+    /// And to have all on disk.
     syncs: usize,
 }
 
@@ -58,6 +60,8 @@ enum Stage {
     Begun,
     /// What is left of these partitions is removed.
     Clearing,
+    /// What may come of them yet is fenced off: of writes of unknown outcome, and of who had the store before.
+    Fencing,
     /// What comes is written.
     Receiving {
         /// The giver is to hear when there is room for more.
@@ -221,9 +225,11 @@ impl Backend {
                 }
             }
             Stage::Clearing if is_written && self.foreign.is_clear(&taken.partitions) => {
-                taken.stage = Stage::Receiving { is_marked: false };
-                // There is room on a link on which nothing was said.
-                let _ = taken.link.send(Body::Ready);
+                taken.stage = Stage::Fencing;
+                self.taking.fences += 1;
+                let is_left_out = self.config.mutant == Some(Mutant::MoveFence);
+                let partitions = if is_left_out { BTreeSet::new() } else { taken.partitions.clone() };
+                out.store.push(StoreCall::Fence(partitions));
             }
             Stage::Receiving { is_marked: true } if self.foreign.has_room() => {
                 taken.stage = Stage::Receiving { is_marked: false };
@@ -239,6 +245,21 @@ impl Backend {
         let Some(taken) = &mut self.taking.taken else { return };
         let (giver, session) = (taken.giver, taken.session);
         taken.link.emit(now, |frame| out.send(giver, &told(session, frame)));
+    }
+
+    /// What was written before to partitions comes to nothing, or may not.
+    pub(super) fn on_taken_fenced(&mut self, is_done: bool) {
+        self.taking.fences = self.taking.fences.saturating_sub(1);
+        if !is_done {
+            self.drop_taken();
+        }
+        // What an earlier attempt has asked for was about other partitions.
+        let is_over = self.taking.fences == 0;
+        if let Some(taken) = self.taking.taken.as_mut().filter(|taken| taken.stage == Stage::Fencing && is_over) {
+            taken.stage = Stage::Receiving { is_marked: false };
+            // There is room on a link on which nothing was said.
+            let _ = taken.link.send(Body::Ready);
+        }
     }
 
     /// The store has on disk what it had written when it was asked, or not.

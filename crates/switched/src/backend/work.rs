@@ -3,19 +3,17 @@
 //! Always true: there is work for a key while the store reads or writes it, or a cache node may serve what is older than what the store has;
 //! and only then.
 
-use std::sync::Arc;
-
 use guira_chain::{Base, Chain, Item, Next, Owned, Reply, Setting, base_of, record_of};
 use guira_cluster::{CLOCK, SessionId};
 use guira_item::{
     Get, Key, Moment, Operation, Time,
-    store::{Condition, Record, StoreError, StoreErrorKind, Write, Written},
+    store::{Condition, Found, StoreError, StoreErrorKind, Write, Written},
 };
 use guira_routing::NodeId;
 use serde::Serialize;
 
 use super::{Backend, ReplyTo};
-use crate::{Mutant, Outbox, StoreCall};
+use crate::{Mutant, Outbox, ScanNumber, StoreCall};
 
 /// Work for one key.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,6 +21,8 @@ pub(super) struct Work {
     chain: Chain<ReplyTo>,
     /// A change that the store has, or may have.
     told: Option<Told>,
+    /// It was begun for a taker, who is told what is read for that scan.
+    looks_for: Option<ScanNumber>,
 }
 
 /// A change of which cache nodes are told.
@@ -55,7 +55,8 @@ impl Backend {
             work.chain.push(operation, time, reply_to);
             return;
         }
-        let mut work = Work::default();
+        let looks_for = if let ReplyTo::Taker { number, .. } = reply_to { Some(number) } else { None };
+        let mut work = Work { looks_for, ..Work::default() };
         work.chain.push(operation, time, reply_to);
         self.drive(now, key.as_bytes().into(), work, out);
     }
@@ -130,21 +131,18 @@ impl Backend {
         Ok(())
     }
 
-    pub(super) fn on_read(
-        &mut self,
-        now: Moment,
-        key: Box<[u8]>,
-        found: Result<Option<Record<Arc<[u8]>>>, StoreError>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn on_read(&mut self, now: Moment, key: Box<[u8]>, found: Result<Found, StoreError>, out: &mut Outbox) {
         if self.on_foreign_read(now, &key, found.is_ok(), out) {
             return;
         }
         let Some(mut work) = self.keys.remove(&key) else { return };
         match found {
-            Ok(record) => {
+            Ok(Found { record, is_news }) => {
                 let time = self.config.clock.time(now);
                 work.chain.on_read(base_of(record, self.state.generation, &CLOCK, time));
+                if is_news && work.looks_for.is_none_or(|number| !self.giving.reads_for(number)) {
+                    self.tell_news(now, &key, present(work.chain.base()));
+                }
             }
             Err(error) => {
                 let mut replies = std::mem::take(&mut self.replies);

@@ -16,7 +16,7 @@ use std::{
 use guira_cluster::{Poster, Transport, boot_now};
 use guira_item::{
     Key, Moment,
-    store::{Record, Scan as StoreScan, Store, StoreError, Write, Written},
+    store::{Found, Part, Record, Scan as StoreScan, Store, StoreError, Write, Written},
 };
 use guira_routing::{KeyHash, NodeId, PartitionId};
 
@@ -33,13 +33,15 @@ pub type BackendHost<S> = Host<BackendMachine<S>>;
 #[derive(Debug)]
 pub enum Completed {
     /// See [`Happened::Read`].
-    Read(Box<[u8]>, Result<Option<Record<Arc<[u8]>>>, StoreError>),
+    Read(Box<[u8]>, Result<Found, StoreError>),
     /// See [`Happened::Written`].
     Written(Box<[u8]>, Result<Written, StoreError>),
     /// See [`Happened::StateWritten`].
     StateWritten(Result<Written, StoreError>),
     /// See [`Happened::Scanned`].
     Scanned(ScanNumber, Result<Scanned, StoreError>),
+    /// See [`Happened::Fenced`].
+    Fenced(Result<(), StoreError>),
     /// See [`Happened::Flushed`].
     Flushed(Result<(), StoreError>),
 }
@@ -51,6 +53,7 @@ impl From<Completed> for Happened<'_> {
             Completed::Written(key, written) => Self::Written(key, written),
             Completed::StateWritten(written) => Self::StateWritten(written),
             Completed::Scanned(number, found) => Self::Scanned(number, found),
+            Completed::Fenced(fenced) => Self::Fenced(fenced),
             Completed::Flushed(flushed) => Self::Flushed(flushed),
         }
     }
@@ -241,7 +244,7 @@ impl<S: Store> Way<S> {
                 let name = Key::new(&key).expect("who asks names a key");
                 let copied = |found: Option<Record<&[u8]>>| found.map(|record| record.map(Arc::from));
                 if let Some(found) = self.store.get_now(name, copied) {
-                    self.read.push_back(Completed::Read(key, Ok(found)));
+                    self.read.push_back(Completed::Read(key, Ok(found.into())));
                 } else if self.reading < self.reading_max {
                     self.reading += 1;
                     let asked = key.clone();
@@ -270,6 +273,10 @@ impl<S: Store> Way<S> {
                     post(Completed::Scanned(number, done.map(|()| scanning.end())));
                 };
                 self.store.scan(StoreScan::Behind(after), Box::new(visit), Box::new(done));
+            }
+            StoreCall::Fence(partitions) => {
+                let parts = partitions.into_iter().map(|PartitionId(part)| Part(part)).collect();
+                self.store.fence(parts, Box::new(move |fenced| post(Completed::Fenced(fenced))));
             }
             StoreCall::Flush => self.store.flush(Box::new(move |flushed| post(Completed::Flushed(flushed)))),
             StoreCall::State(state) => {

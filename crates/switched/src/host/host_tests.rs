@@ -15,7 +15,7 @@ use guira_chain::Reply;
 use guira_item::{
     Answer, Arithmetic, ArithmeticMode, CasRule, Clock, Delete, Expiry, Get, Hit, Key, Operation, PinnedValue, Request,
     Service, Sink, Span, Store as StoreOperation, StoreMode, Ticket, Time, VALUE_SLACK_LEN,
-    store::{Done, Record, Scan, Store, StoreState, StoreStats, Visit, Write, Written},
+    store::{Done, Found, Part, Record, Scan, Store, StoreState, StoreStats, Visit, Write, Written},
 };
 use guira_persist::{Fault, MemoryStore};
 
@@ -580,7 +580,7 @@ impl Store for Waking {
         self.is_awake.load(Relaxed).then(|| read(None))
     }
 
-    fn get(&self, key: Key<'_>, done: Done<Option<Record<Arc<[u8]>>>>) {
+    fn get(&self, key: Key<'_>, done: Done<Found>) {
         self.slow.get(key, done);
     }
 
@@ -590,6 +590,10 @@ impl Store for Waking {
 
     fn flush(&self, done: Done<()>) {
         self.slow.flush(done);
+    }
+
+    fn fence(&self, parts: Vec<Part>, done: Done<()>) {
+        self.slow.fence(parts, done);
     }
 
     fn scan(&self, what: Scan, visit: Visit, done: Done<()>) {

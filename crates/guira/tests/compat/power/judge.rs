@@ -27,7 +27,7 @@ pub fn get(store: &RocksStore, name: &str, generation: Generation) -> Found {
     let key = Key::new(name.as_bytes()).expect("a key");
     store.get(key, Box::new(move |found| drop(told.send(found))));
     let found = found.recv().expect("it is completed").expect("it can be read");
-    found.filter(|record| record.is_live(1, generation))
+    found.record.filter(|record| record.is_live(1, generation))
 }
 
 /// Opens what a cut has left, and tells what is under the keys and up to where versions are reserved; or why not.

@@ -1,5 +1,4 @@
-//! What is asked of a row, one thing after the other, until an operation is over: the protocol between a store and what it shares with
-//! stores that were its owner before, or will be. No input, no output, no clock.
+//! What is asked of a row, one thing after the other, until an operation is over.
 //!
 //! ```text
 //! a change  [read] -> write if the stamp is the one read -- applied ------> done
@@ -15,43 +14,52 @@
 //! - of the writes that have been sent under one condition at most one is applied, and none once the stamp is another one;
 //! - a row is served under this owner's epoch only, so that what an earlier owner still has on its way fits nothing;
 //! - a write of which nothing was heard is settled by a transaction that puts another stamp, or finds one, and never by a read: a read
-//!   cannot tell what never was from what is still to come.
+//!   cannot tell what never was from what is still to come;
+//! - a row whose stamp is below its floor has no content: what was written before the floor was put counts for nothing, whenever it comes;
+//! - what a row has, and this owner has not known it to have, is told to be news by the first read that serves it.
 
 use std::fmt;
 
 /// Counts the owners of a keyspace, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Epoch(pub(super) i64);
+pub struct Epoch(pub i64);
 
 /// Which write a row is from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Stamp {
+/// Ordered as they were given out, by an owner and by one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Stamp {
     /// The owner that wrote it.
-    pub(super) epoch: Epoch,
-    /// Told apart from all others of that owner's.
-    pub(super) serial: i64,
+    pub epoch: Epoch,
+    /// Above all that were given out by that owner before.
+    pub serial: i64,
 }
 
 /// What is in a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Row<V> {
-    pub(super) stamp: Stamp,
+pub struct Row<V> {
+    /// Of the write that it is from.
+    pub stamp: Stamp,
     /// What is under the key; `None`: nothing, but the row has been written.
-    pub(super) content: Option<V>,
+    pub content: Option<V>,
 }
 
 /// What is to be asked of the row next.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Ask<V> {
+pub enum Ask<V> {
     /// What is there, after every transaction that was applied before.
     Read,
     /// To put this if the row has that stamp, or is absent.
-    Write { expected: Option<Stamp>, row: Row<V> },
+    Write {
+        /// Its stamp; `None`: it is absent.
+        expected: Option<Stamp>,
+        /// What is put.
+        row: Row<V>,
+    },
 }
 
 /// What came of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Heard<V> {
+pub enum Heard<V> {
     /// This is there.
     Row(Option<Row<V>>),
     /// It was put.
@@ -66,26 +74,45 @@ pub(super) enum Heard<V> {
 
 /// How an operation ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum End<V> {
+pub enum End<V> {
     /// This is there.
-    Read(Option<V>),
+    Read {
+        /// What is under the key.
+        content: Option<V>,
+        /// It may be from an owner before, or from a write of which nothing was heard: this owner has not served it yet.
+        is_news: bool,
+    },
     /// The change is there.
     Changed,
     /// The change did not fit, and is not there.
     NotFitting,
-    /// The row is a later owner's. `unknown`: the change may have been there before that.
-    Fenced { unknown: bool },
+    /// The row is a later owner's.
+    Fenced {
+        /// The change may have been there before that.
+        unknown: bool,
+    },
 }
 
 /// What is left of a write of which nothing was heard: it was sent under the condition that the row had this stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Doubt(pub(super) Option<Stamp>);
+pub struct Doubt(pub Option<Stamp>);
+
+/// What an owner knows of a row before it asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Remembered {
+    /// The stamp of its epoch that the row has: one that is wrong costs a read.
+    pub stamp: Option<Stamp>,
+    /// What its earlier operations have left. It has to be right.
+    pub doubt: Option<Doubt>,
+    /// Below this stamp the row has no content. It has to be right.
+    pub floor: Option<Stamp>,
+}
 
 /// Whether what is under a key lets a change take place.
-pub(super) type Fits<V> = Box<dyn Fn(Option<&V>) -> bool + Send>;
+pub type Fits<V> = Box<dyn Fn(Option<&V>) -> bool + Send>;
 
 /// What an operation is for.
-pub(super) enum Goal<V> {
+pub enum Goal<V> {
     /// To know what is there.
     Read,
     /// To put something, or nothing, if what is there fits.
@@ -110,15 +137,21 @@ impl<V: fmt::Debug> fmt::Debug for Goal<V> {
 
 /// What holds an owner from going wrong; the tests take each away.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub struct Rules {
     /// A row of an earlier owner is written once more before it is served.
-    pub(super) stamps_what_it_serves: bool,
+    pub stamps_what_it_serves: bool,
     /// A write of which nothing was heard is settled by another, not by a read.
-    pub(super) settles_by_writing: bool,
+    pub settles_by_writing: bool,
+    /// What is below a row's floor is none of its content.
+    pub heeds_floors: bool,
+    /// What was in doubt is news, whoever has settled it.
+    pub keeps_news: bool,
 }
 
 impl Rules {
-    pub(super) const ALL: Self = Self { stamps_what_it_serves: true, settles_by_writing: true };
+    /// All of them.
+    pub const ALL: Self =
+        Self { stamps_what_it_serves: true, settles_by_writing: true, heeds_floors: true, keeps_news: true };
 }
 
 /// A write of an operation.
@@ -133,7 +166,7 @@ struct Sent {
 
 /// An operation on a row that is on its way.
 #[derive(Debug)]
-pub(super) struct Operation<V> {
+pub struct Operation<V> {
     epoch: Epoch,
     rules: Rules,
     goal: Goal<V>,
@@ -143,6 +176,11 @@ pub(super) struct Operation<V> {
     expected: Option<Stamp>,
     /// Writes of earlier operations that are in doubt.
     doubt: Option<Doubt>,
+    /// What was remembered of that.
+    first_doubt: Option<Doubt>,
+    /// Whoever has asked knows what the row has.
+    is_told: bool,
+    floor: Option<Stamp>,
     /// The change does not fit what was read: that is stamped, to be told.
     is_refusal: bool,
     sent: Vec<Sent>,
@@ -152,27 +190,36 @@ pub(super) struct Operation<V> {
     left: Option<Stamp>,
 }
 
-/// Writes of one operation: an operation ends by its deadline long before.
-const SENT_MAX: usize = 1 << 10;
+/// Writes of one operation, at most: it ends by its deadline long before.
+pub const SENT_MAX: usize = 1 << 10;
 
 impl<V: Clone> Operation<V> {
-    /// An operation of the owner with `epoch`. `expected` is the stamp that the row has, if it is known; `doubt` what earlier
-    /// operations have left.
-    pub(super) fn new(
-        epoch: Epoch,
-        rules: Rules,
-        goal: Goal<V>,
-        expected: Option<Stamp>,
-        doubt: Option<Doubt>,
-    ) -> Self {
+    /// An operation of the owner with `epoch`.
+    pub fn new(epoch: Epoch, rules: Rules, goal: Goal<V>, remembered: Remembered) -> Self {
+        let Remembered { stamp, doubt, floor } = remembered;
         let is_blind = matches!(goal, Goal::Change { fits: None, .. });
-        let expected = expected.filter(|_| is_blind && doubt.is_none());
-        let (is_refusal, sent) = (false, Vec::new());
-        Self { epoch, rules, goal, seen: None, expected, doubt, is_refusal, sent, in_doubt: false, left: None }
+        Self {
+            epoch,
+            rules,
+            goal,
+            seen: None,
+            expected: stamp.filter(|_| is_blind && doubt.is_none()),
+            doubt,
+            first_doubt: doubt,
+            is_told: false,
+            floor: floor.filter(|_| rules.heeds_floors),
+            is_refusal: false,
+            sent: Vec::new(),
+            in_doubt: false,
+            left: None,
+        }
     }
 
-    /// What to ask next. `serial` is given to one write only.
-    pub(super) fn ask(&mut self, serial: i64) -> Ask<V> {
+    /// What to ask next. `serial` is given to one write only, and above all that were given before.
+    ///
+    /// # Panics
+    /// After [`SENT_MAX`] writes.
+    pub fn ask(&mut self, serial: i64) -> Ask<V> {
         let (expected, content) = match (&self.seen, self.expected) {
             (Some(row), _) => (row.as_ref().map(|row| row.stamp), self.content(row.as_ref())),
             (None, Some(stamp)) => (Some(stamp), self.content(None)),
@@ -192,7 +239,13 @@ impl<V: Clone> Operation<V> {
     }
 
     /// What was heard; `None` if the operation goes on.
-    pub(super) fn on(&mut self, heard: Heard<V>) -> Option<End<V>> {
+    pub fn on(&mut self, heard: Heard<V>) -> Option<End<V>> {
+        let end = self.hear(heard);
+        self.is_told = matches!(end, Some(End::Read { .. } | End::Changed));
+        end
+    }
+
+    fn hear(&mut self, heard: Heard<V>) -> Option<End<V>> {
         match heard {
             Heard::Row(row) => self.on_row(row),
             Heard::Applied => {
@@ -205,7 +258,13 @@ impl<V: Clone> Operation<V> {
                 (self.seen, self.expected) = (None, None);
                 None
             }
-            Heard::Refused => None,
+            Heard::Refused => {
+                // As if it had not been sent.
+                if self.seen.is_some() || self.expected.is_some() {
+                    self.sent.pop();
+                }
+                None
+            }
             Heard::Lost => {
                 // A read that is lost leaves nothing.
                 self.in_doubt |= self.seen.is_some() || self.expected.is_some();
@@ -219,13 +278,22 @@ impl<V: Clone> Operation<V> {
 
     fn end(&self) -> End<V> {
         match &self.goal {
-            Goal::Read => End::Read(self.seen.clone().flatten().and_then(|row| row.content)),
+            Goal::Read => self.read(self.seen.as_ref().and_then(|row| row.as_ref()?.content.clone())),
             Goal::Change { .. } if self.is_refusal => End::NotFitting,
             Goal::Change { .. } => End::Changed,
         }
     }
 
-    fn on_row(&mut self, row: Option<Row<V>>) -> Option<End<V>> {
+    fn read(&self, content: Option<V>) -> End<V> {
+        End::Read { content, is_news: self.unheard().is_some() }
+    }
+
+    /// What the row may have though nobody was told: what was in doubt before, or was there before this owner first put its stamp.
+    fn unheard(&self) -> Option<Doubt> {
+        self.first_doubt.or(self.sent.first().map(|sent| Doubt(sent.expected)))
+    }
+
+    fn on_row(&mut self, mut row: Option<Row<V>>) -> Option<End<V>> {
         let stamp = row.as_ref().map(|row| row.stamp);
         if let Some(Stamp { epoch, .. }) = stamp
             && epoch > self.epoch
@@ -240,12 +308,17 @@ impl<V: Clone> Operation<V> {
         self.doubt = self.doubt.filter(|Doubt(expected)| *expected == stamp);
         let is_of_this_epoch = stamp.is_some_and(|stamp| stamp.epoch == self.epoch);
         self.left = stamp.filter(|_| is_of_this_epoch);
+        if let Some(row) = &mut row
+            && self.floor.is_some_and(|floor| row.stamp < floor)
+        {
+            row.content = None;
+        }
         let content = row.as_ref().and_then(|row| row.content.as_ref());
         let is_stamped = is_of_this_epoch || !self.rules.stamps_what_it_serves;
         let is_settled = self.doubt.is_none() && !self.in_doubt || !self.rules.settles_by_writing;
         let is_served = is_stamped && is_settled;
         let end = match &self.goal {
-            Goal::Read => is_served.then(|| End::Read(content.cloned())),
+            Goal::Read => is_served.then(|| self.read(content.cloned())),
             Goal::Change { .. } if is_own => Some(End::Changed),
             // Taken for one that never was, as nobody may who has only read.
             Goal::Change { .. } if !self.rules.settles_by_writing && !self.sent.is_empty() => Some(End::NotFitting),
@@ -259,24 +332,27 @@ impl<V: Clone> Operation<V> {
     }
 
     /// Whether the change may have been applied, or may be yet, though nothing was heard of it. A read changes nothing.
-    pub(super) fn may_have_changed(&self) -> bool {
+    pub fn may_have_changed(&self) -> bool {
         self.in_doubt && self.sent.iter().any(|sent| sent.is_change)
     }
 
-    /// What whoever goes on with the row has to know if the operation is given up; `None` if nothing is in doubt.
-    pub(super) fn doubt_left(&self) -> Option<Doubt> {
+    /// What whoever goes on with the row has to know, once the operation has ended, or if it is given up; `None` if nothing is in doubt, and nothing news.
+    pub fn doubt_left(&self) -> Option<Doubt> {
         match self.sent.last() {
+            _ if self.is_told => None,
             Some(sent) if self.in_doubt => Some(Doubt(sent.expected)),
-            _ => self.doubt,
+            _ if !self.rules.keeps_news => self.doubt,
+            // Even if it is settled by now.
+            _ => self.unheard(),
         }
     }
 
     /// The stamp that the row has after an operation that has ended well, if it is of this epoch.
-    pub(super) fn stamp_left(&self) -> Option<Stamp> {
+    pub fn stamp_left(&self) -> Option<Stamp> {
         self.left
     }
 }
 
 #[cfg(test)]
-#[path = "row_tests.rs"]
+#[path = "operation_tests.rs"]
 mod tests;

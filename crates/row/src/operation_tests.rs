@@ -1,6 +1,6 @@
 //! The protocol on a row under a network that loses, delays and repeats, with owners that follow each other while what the earlier ones
-//! have sent is still on its way, or while they go on: what clients see must be linearizable, and with either rule taken away it must
-//! be seen not to be.
+//! have sent is still on its way, or while they go on, and that have nothing of it any more and begin anew: what clients see must be linearizable, what is
+//! told of the row must be what a read shows, and with any rule taken away either must be seen not to be.
 
 use guira_history::{Event, Model, check};
 
@@ -101,11 +101,12 @@ impl World {
 /// What an owner knows of the row, and does.
 struct Owner {
     epoch: Epoch,
-    stamp: Option<Stamp>,
-    doubt: Option<Doubt>,
+    remembered: Remembered,
     /// Operations that it still begins.
     left: u64,
     under_way: Option<UnderWay>,
+    /// What the row has for whoever was told of it since it was scanned.
+    copy: Option<Option<u64>>,
 }
 
 /// An operation of an owner.
@@ -141,15 +142,64 @@ struct Run {
     value: u64,
     /// Each with the owner's epoch.
     history: Vec<(Epoch, Event<Act>)>,
+    /// Below it the row has no content.
+    floor: Option<Stamp>,
+    /// Reads that showed something else than was told.
+    untold: usize,
     restamped: usize,
     settled: usize,
     fenced: usize,
+    fences: usize,
+    told: usize,
 }
 
 impl Run {
     fn new(rules: Rules, seed: u64) -> Self {
-        let (dice, world, history) = (Dice(seed), World::default(), Vec::new());
-        Self { rules, dice, world, clock: 0, serial: 0, value: 0, history, restamped: 0, settled: 0, fenced: 0 }
+        Self {
+            rules,
+            dice: Dice(seed),
+            world: World::default(),
+            clock: 0,
+            serial: 0,
+            value: 0,
+            history: Vec::new(),
+            floor: None,
+            untold: 0,
+            restamped: 0,
+            settled: 0,
+            fenced: 0,
+            fences: 0,
+            told: 0,
+        }
+    }
+
+    /// Nothing of the row is wanted any more, and it begins anew: what a scan shows is removed, and what may come is fenced off.
+    fn fence(&mut self, owner: &mut Owner) {
+        if self.shown(owner).is_some() {
+            return;
+        }
+        self.serial += 1;
+        self.clock += 2;
+        let floor = Stamp { epoch: owner.epoch, serial: self.serial };
+        (self.floor, owner.remembered.floor) = (Some(floor), Some(floor));
+        self.fences += 1;
+        let clock = self.clock;
+        self.settle(owner.epoch);
+        let event = Event { invoked: clock - 1, returned: Some(clock), is_certain: true, act: Act::Put(None) };
+        self.history.push((owner.epoch, event));
+    }
+
+    /// What this owner, and those before, had in doubt is there, or never will be.
+    fn settle(&mut self, by: Epoch) {
+        let clock = self.clock;
+        let earlier = self.history.iter_mut().filter(|(epoch, _)| *epoch <= by);
+        earlier.for_each(|(_, event)| event.returned = event.returned.or(Some(clock)));
+    }
+
+    /// What a scan of an owner's shows.
+    fn shown(&self, owner: &Owner) -> Option<u64> {
+        let counts = |row: &&Row<u64>| owner.remembered.floor.is_none_or(|floor| row.stamp >= floor);
+        self.world.row.as_ref().filter(counts).and_then(|row| row.content)
     }
 
     /// Something that an owner may do.
@@ -167,15 +217,22 @@ impl Run {
             _ => (Act::Put(Some(value)), Goal::Change { content: Some(value), fits: None }),
         };
         self.clock += 1;
-        let operation = Operation::new(owner.epoch, self.rules, goal, owner.stamp, owner.doubt);
+        let operation = Operation::new(owner.epoch, self.rules, goal, owner.remembered);
         UnderWay { operation, act, invoked: self.clock, patience: 1 + self.dice.below(8) }
     }
 
     /// An owner begins something, or sends a message and hears what comes of it.
-    fn turn(&mut self, owner: &mut Owner) {
+    fn turn(&mut self, owner: &mut Owner, is_alone: bool) {
         let Some(mut under_way) = owner.under_way.take() else {
-            owner.left -= 1;
-            owner.under_way = Some(self.begin(owner));
+            match self.dice.below(12) {
+                0 if is_alone => self.fence(owner),
+                // Somebody scans the row, and is told of it from then on.
+                1..4 => owner.copy = Some(self.shown(owner)),
+                _ => {
+                    owner.left -= 1;
+                    owner.under_way = Some(self.begin(owner));
+                }
+            }
             return;
         };
         self.serial += 1;
@@ -195,20 +252,18 @@ impl Run {
     fn conclude(&mut self, owner: &mut Owner, under_way: UnderWay, end: Option<End<u64>>) {
         let UnderWay { operation, act, invoked, .. } = under_way;
         self.clock += 1;
-        let (clock, had_doubt) = (self.clock, owner.doubt.is_some());
-        (owner.stamp, owner.doubt) = match &end {
-            Some(_) => (operation.stamp_left(), None),
-            None => (None, operation.doubt_left()),
-        };
-        self.settled += usize::from(had_doubt && owner.doubt.is_none());
-        if matches!(end, Some(End::Read(_) | End::Changed | End::NotFitting)) {
-            // What this owner, and those before, had in doubt is settled once somebody has been served: it is there, or never will be.
-            let earlier = self.history.iter_mut().filter(|(epoch, _)| *epoch <= owner.epoch);
-            earlier.for_each(|(_, event)| event.returned = event.returned.or(Some(clock)));
+        let (clock, had_doubt) = (self.clock, owner.remembered.doubt.is_some());
+        owner.remembered.stamp = end.as_ref().and_then(|_| operation.stamp_left());
+        owner.remembered.doubt = operation.doubt_left();
+        self.settled += usize::from(had_doubt && owner.remembered.doubt.is_none());
+        if matches!(end, Some(End::Read { .. } | End::Changed | End::NotFitting)) {
+            // Somebody has been served.
+            self.settle(owner.epoch);
         }
+        self.tell(owner, &operation, act, end.as_ref());
         let certain = |act| Some(Event { invoked, returned: Some(clock), is_certain: true, act });
         let event = match (end, act) {
-            (Some(End::Read(seen)), _) => certain(Act::Read(seen)),
+            (Some(End::Read { content: seen, .. }), _) => certain(Act::Read(seen)),
             (Some(End::Changed), Act::Swap(from, to, _)) => certain(Act::Swap(from, to, Some(true))),
             (Some(End::Changed), act) => certain(act),
             (Some(End::NotFitting), Act::Swap(from, to, _)) => certain(Act::Swap(from, to, Some(false))),
@@ -223,6 +278,24 @@ impl Run {
             (None, act) => Some(Event { invoked, returned: None, is_certain: false, act }),
         };
         self.history.extend(event.map(|event| (owner.epoch, event)));
+    }
+
+    /// Whoever has scanned the row is told of what has changed, of what may have, after which it is to be scanned again, and of news.
+    fn tell(&mut self, owner: &mut Owner, operation: &Operation<u64>, act: Act, end: Option<&End<u64>>) {
+        let Some(copy) = &mut owner.copy else { return };
+        match (end, act) {
+            (Some(End::Read { content, is_news }), _) => {
+                self.told += usize::from(*is_news && *copy != *content);
+                if *is_news {
+                    *copy = *content;
+                }
+                self.untold += usize::from(*copy != *content);
+            }
+            (Some(End::Changed), Act::Put(content)) => *copy = content,
+            (Some(End::Changed), Act::Swap(_, content, _)) => *copy = Some(content),
+            (None, _) if operation.may_have_changed() => owner.copy = None,
+            _ => {}
+        }
     }
 
     fn history(&self) -> Vec<Event<Act>> {
@@ -242,13 +315,16 @@ fn run(rules: Rules, succession: Succession, seed: u64) -> Run {
         };
         if comes && owners.len() < 3 {
             let (epoch, left) = (Epoch(1 + owners.len() as i64), 2 + run.dice.below(6));
-            owners.push(Owner { epoch, stamp: None, doubt: None, left, under_way: None });
+            let remembered = Remembered { floor: run.floor, ..Remembered::default() };
+            owners.push(Owner { epoch, remembered, left, under_way: None, copy: None });
         } else if are_done {
             return run;
         }
         let busy: Vec<usize> = (0..owners.len()).filter(|at| !owners[*at].is_done()).collect();
         let at = busy[run.dice.below(busy.len() as u64) as usize];
-        run.turn(&mut owners[at]);
+        // Who was followed puts no floors, and does not know of those that others put: its lease has to hold it (`Floors`).
+        let is_alone = owners.len() == at + 1 && owners[..at].iter().all(Owner::is_done);
+        run.turn(&mut owners[at], is_alone);
         run.world.stir(&mut run.dice);
     }
 }
@@ -270,7 +346,9 @@ fn whatever_is_lost_late_or_repeated_nothing_old_is_read_and_nothing_new_is_lost
         assert_eq!(violations(Rules::ALL, succession), [0; 0]);
         let runs: Vec<Run> = (0..RUNS).map(|at| run(Rules::ALL, succession, seed(at))).collect();
         let count = |of: fn(&Run) -> usize| runs.iter().map(of).sum::<usize>();
+        assert_eq!(count(|run| run.untold), 0, "what a read has shown was not told");
         assert!(count(|run| run.restamped) > 1_000 && count(|run| run.settled) > 1_000, "little has happened");
+        assert!(count(|run| run.fences) > 1_000 && count(|run| run.told) > 100, "little has happened");
         assert_eq!(count(|run| run.fenced) > 1_000, succession == Succession::Amid);
     }
 }
@@ -285,8 +363,23 @@ fn an_owner_that_settles_a_doubt_by_a_read_is_found_out() {
     assert!(!violations(Rules { settles_by_writing: false, ..Rules::ALL }, Succession::After).is_empty());
 }
 
+#[test]
+fn an_owner_that_serves_what_came_below_the_floor_is_found_out() {
+    assert!(!violations(Rules { heeds_floors: false, ..Rules::ALL }, Succession::After).is_empty());
+}
+
+#[test]
+fn an_owner_that_forgets_that_something_was_in_doubt_is_found_out() {
+    let rules = Rules { keeps_news: false, ..Rules::ALL };
+    assert_ne!((0..RUNS).map(|at| run(rules, Succession::After, seed(at)).untold).sum::<usize>(), 0);
+}
+
 fn stamp(epoch: i64, serial: i64) -> Stamp {
     Stamp { epoch: Epoch(epoch), serial }
+}
+
+fn known(stamp: Stamp) -> Remembered {
+    Remembered { stamp: Some(stamp), ..Remembered::default() }
 }
 
 fn put(value: u64) -> Goal<u64> {
@@ -295,7 +388,7 @@ fn put(value: u64) -> Goal<u64> {
 
 #[test]
 fn a_known_stamp_saves_the_read() {
-    let mut operation = Operation::new(Epoch(2), Rules::ALL, put(7), Some(stamp(2, 5)), None);
+    let mut operation = Operation::new(Epoch(2), Rules::ALL, put(7), known(stamp(2, 5)));
     let row = Row { stamp: stamp(2, 9), content: Some(7) };
     assert_eq!(operation.ask(9), Ask::Write { expected: Some(stamp(2, 5)), row });
     assert_eq!(operation.on(Heard::Applied), Some(End::Changed));
@@ -305,16 +398,16 @@ fn a_known_stamp_saves_the_read() {
 #[test]
 fn a_later_owner_ends_whatever_is_on_its_way() {
     let row = || Some(Row { stamp: stamp(3, 1), content: Some(1) });
-    let mut read = Operation::new(Epoch(2), Rules::ALL, Goal::<u64>::Read, None, None);
+    let mut read = Operation::new(Epoch(2), Rules::ALL, Goal::<u64>::Read, Remembered::default());
     assert_eq!(read.ask(1), Ask::Read);
     assert_eq!(read.on(Heard::Row(row())), Some(End::Fenced { unknown: false }));
-    let mut change = Operation::new(Epoch(2), Rules::ALL, put(7), Some(stamp(2, 5)), None);
+    let mut change = Operation::new(Epoch(2), Rules::ALL, put(7), known(stamp(2, 5)));
     assert!(matches!(change.ask(1), Ask::Write { .. }));
     assert_eq!(change.on(Heard::NotApplied), None);
     assert_eq!(change.ask(2), Ask::Read);
     assert_eq!(change.on(Heard::Row(row())), Some(End::Fenced { unknown: false }));
     // What was lost may have been there before the other came.
-    let mut change = Operation::new(Epoch(2), Rules::ALL, put(7), Some(stamp(2, 5)), None);
+    let mut change = Operation::new(Epoch(2), Rules::ALL, put(7), known(stamp(2, 5)));
     assert!(matches!(change.ask(1), Ask::Write { .. }));
     assert_eq!(change.on(Heard::Lost), None);
     assert!(matches!(change.ask(2), Ask::Write { .. }));
