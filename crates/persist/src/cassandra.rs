@@ -47,13 +47,13 @@ use tokio::{
     runtime::{Builder, Runtime},
     sync::{Notify, Semaphore, watch},
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::{UnixNow, record};
 use fencing::KeptFloors;
 use gate::Gate;
-use jobs::{Act, Change, Job};
+use jobs::{Act, Change, Job, PATIENCE};
 use known::Known;
 use lease::{Claim, Lease, boot_now_ns};
 use owner::{WhileHeld, give_up, holder_name, take_over};
@@ -74,6 +74,9 @@ const SHUT_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Stamps that are remembered, so that a change needs no read: 16 bytes each, 4 MiB beside `-m`.
 const STAMPS: usize = 1 << 18;
+
+/// The same, for what the store keeps beside items: two rows, which are not to be in each other's place.
+const STATE_STAMPS: usize = 1 << 8;
 
 /// A record that Cassandra takes for certain, in bytes: it refuses mutations of half a commit log segment, 16 MiB as it comes.
 pub const RECORD_LEN_MAX: usize = 8 << 20;
@@ -279,7 +282,7 @@ async fn open(
         unix_now: Arc::clone(&options.unix_now),
         serials: AtomicI64::new(1),
         items: Known::new(STAMPS),
-        states: Known::new(1),
+        states: Known::new(STATE_STAMPS),
         floors: KeptFloors::new(options.part_of),
         generation: AtomicU64::new(0),
         turns: Turns::default(),
@@ -291,9 +294,9 @@ async fn open(
         closing: Notify::new(),
         counters: Counters::default(),
     });
-    let read = async { inside.read_floors().await.and(inside.read_state().await) };
-    let state = match read.await {
-        Ok(state) => state,
+    // At once: the lease is running.
+    let state = match tokio::try_join!(inside.read_floors(), inside.read_state()) {
+        Ok(((), state)) => state,
         Err(error) => {
             // The next owner need not wait for one that never served.
             let _ = give_up(&inside.tables, claim).await;
@@ -384,7 +387,9 @@ impl Store for CassandraStore {
         let (inside, refusal, id) = (Arc::clone(&self.inside), self.inside.refusal(), self.inside.begin());
         match refusal {
             Some(error) => inside.complete(id, done, Err(error)),
-            None => drop(self.handle.spawn(inside.fence(id, parts, done))),
+            None => {
+                drop(self.handle.spawn(inside.fence(id, parts.into_iter().collect(), Instant::now() + PATIENCE, done)))
+            }
         }
     }
 

@@ -165,6 +165,37 @@ mod tests {
     }
 
     #[test]
+    fn whatever_bytes_are_taken_for_floors_are_written_as_such_again() {
+        let mut dice = 88_172_645_463_325_252_u64;
+        let mut below = |bound: usize| {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            (dice >> 11) as usize % bound
+        };
+        let mut floors = Floors::default();
+        floors.raise(parts(0..=2), stamp(1, 1));
+        floors.raise(parts(4..=4), stamp(1, 2));
+        floors.raise(parts(6..=9), stamp(1, 1));
+        let mut taken = 0;
+        for _ in 0..20_000 {
+            let mut bytes = floors.encode();
+            // Numbers of parts, mostly: there is little to be wrong with a stamp.
+            for _ in 0..=below(3) {
+                let (run, len) = (1 + RUN_LEN * below(3), if below(4) == 0 { RUN_LEN } else { 4 });
+                bytes[run + below(len)] = below(12) as u8;
+            }
+            let cut = below(8) / 7 * below(bytes.len());
+            bytes.truncate(bytes.len() - cut);
+            if let Ok(read) = Floors::decode(&bytes) {
+                taken += 1;
+                assert_eq!(Floors::decode(&read.encode()), Ok(read));
+            }
+        }
+        assert!((1_000..19_000).contains(&taken), "{taken} of 20,000");
+    }
+
+    #[test]
     fn what_is_out_of_order_or_of_another_format_is_no_floors() {
         let run = |first: u16, parts: u16| {
             let mut bytes = [&first.to_le_bytes()[..], &parts.to_le_bytes()].concat();

@@ -12,7 +12,7 @@
 //! Every write of a row is a transaction under the condition that the row has the stamp, and puts a stamp that no other write has.
 //! Always true, which is why nothing old is ever served, and nothing new is ever lost:
 //! - of the writes that have been sent under one condition at most one is applied, and none once the stamp is another one;
-//! - a row is served under this owner's epoch only, so that what an earlier owner still has on its way fits nothing;
+//! - a row is served under a stamp of this owner's only, above the floor, so that what an earlier owner still has on its way fits nothing;
 //! - a write of which nothing was heard is settled by a transaction that puts another stamp, or finds one, and never by a read: a read
 //!   cannot tell what never was from what is still to come;
 //! - a row whose stamp is below its floor has no content: what was written before the floor was put counts for nothing, whenever it comes;
@@ -93,7 +93,8 @@ pub enum End<V> {
     },
 }
 
-/// What is left of a write of which nothing was heard: it was sent under the condition that the row had this stamp.
+/// What is left of a write of which nothing was heard: it was sent under the condition that the row had this stamp. It stays until what the row has was
+/// told to somebody, though the write may be settled by then: what it has left is news.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doubt(pub Option<Stamp>);
 
@@ -178,7 +179,8 @@ pub struct Operation<V> {
     doubt: Option<Doubt>,
     /// What was remembered of that.
     first_doubt: Option<Doubt>,
-    /// Whoever has asked knows what the row has.
+    /// It has ended, and whether whoever has asked knows what the row has.
+    is_over: bool,
     is_told: bool,
     floor: Option<Stamp>,
     /// The change does not fit what was read: that is stamped, to be told.
@@ -206,6 +208,7 @@ impl<V: Clone> Operation<V> {
             expected: stamp.filter(|_| is_blind && doubt.is_none()),
             doubt,
             first_doubt: doubt,
+            is_over: false,
             is_told: false,
             floor: floor.filter(|_| rules.heeds_floors),
             is_refusal: false,
@@ -241,6 +244,7 @@ impl<V: Clone> Operation<V> {
     /// What was heard; `None` if the operation goes on.
     pub fn on(&mut self, heard: Heard<V>) -> Option<End<V>> {
         let end = self.hear(heard);
+        self.is_over = end.is_some();
         self.is_told = matches!(end, Some(End::Read { .. } | End::Changed));
         end
     }
@@ -308,13 +312,12 @@ impl<V: Clone> Operation<V> {
         self.doubt = self.doubt.filter(|Doubt(expected)| *expected == stamp);
         let is_of_this_epoch = stamp.is_some_and(|stamp| stamp.epoch == self.epoch);
         self.left = stamp.filter(|_| is_of_this_epoch);
-        if let Some(row) = &mut row
-            && self.floor.is_some_and(|floor| row.stamp < floor)
-        {
+        let is_below = stamp.zip(self.floor).is_some_and(|(stamp, floor)| stamp < floor);
+        if let Some(row) = row.as_mut().filter(|_| is_below) {
             row.content = None;
         }
         let content = row.as_ref().and_then(|row| row.content.as_ref());
-        let is_stamped = is_of_this_epoch || !self.rules.stamps_what_it_serves;
+        let is_stamped = is_of_this_epoch && !is_below || !self.rules.stamps_what_it_serves;
         let is_settled = self.doubt.is_none() && !self.in_doubt || !self.rules.settles_by_writing;
         let is_served = is_stamped && is_settled;
         let end = match &self.goal {
@@ -347,9 +350,9 @@ impl<V: Clone> Operation<V> {
         }
     }
 
-    /// The stamp that the row has after an operation that has ended well, if it is of this epoch.
+    /// The stamp that the row has once the operation has ended, if it is of this epoch.
     pub fn stamp_left(&self) -> Option<Stamp> {
-        self.left
+        self.left.filter(|_| self.is_over)
     }
 }
 

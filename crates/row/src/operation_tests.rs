@@ -253,7 +253,7 @@ impl Run {
         let UnderWay { operation, act, invoked, .. } = under_way;
         self.clock += 1;
         let (clock, had_doubt) = (self.clock, owner.remembered.doubt.is_some());
-        owner.remembered.stamp = end.as_ref().and_then(|_| operation.stamp_left());
+        owner.remembered.stamp = operation.stamp_left();
         owner.remembered.doubt = operation.doubt_left();
         self.settled += usize::from(had_doubt && owner.remembered.doubt.is_none());
         if matches!(end, Some(End::Read { .. } | End::Changed | End::NotFitting)) {

@@ -11,7 +11,7 @@ use guira_routing::{KeyHash, PartitionId};
 use guira_switched::{Scan, Scanned, Scanning, StoreCall, backend::Happened};
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
-use crate::table::Tenant;
+use crate::table::{TableCounts, Tenant};
 
 /// How often a call fails, in thousandths.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,14 @@ impl Disk {
             Medium::Own(own) => own.complete(call, failing, rng, hash_of),
             Medium::Shared(tenant) => tenant.complete(call, failing, rng, hash_of),
         })
+    }
+
+    /// What a database has counted since this was last asked.
+    pub(crate) fn take_counts(&self) -> TableCounts {
+        match &self.medium {
+            Medium::Own(_) => TableCounts::default(),
+            Medium::Shared(tenant) => tenant.take_counts(),
+        }
     }
 
     /// The machine crashes, and nobody is told what came of what was under way.

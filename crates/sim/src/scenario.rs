@@ -155,6 +155,7 @@ impl Scenario {
             // The same, before stores that lose a part of what they are asked all the time, and may do it long after.
             "doubtful" => Some(Self {
                 disk_fails_per_mille: 50,
+                keys: 60,
                 fault_every: Span::from_s(3),
                 members_change_every: Some(Span::from_s(5)),
                 flushes_per_mille: 0,
@@ -218,6 +219,10 @@ pub struct Report {
     pub taken_over: u64,
     /// Requests that were asked of another backend than at first.
     pub moved: u64,
+    /// Writes that came to a database long after they were lost sight of.
+    pub came_late: u64,
+    /// Reads that were news to who has the database.
+    pub news: u64,
     /// Faults.
     pub faults: u64,
 }
@@ -241,6 +246,8 @@ impl Report {
             (&mut self.given, other.given),
             (&mut self.taken_over, other.taken_over),
             (&mut self.moved, other.moved),
+            (&mut self.came_late, other.came_late),
+            (&mut self.news, other.news),
             (&mut self.faults, other.faults),
         ] {
             *mine += theirs;

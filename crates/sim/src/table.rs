@@ -2,6 +2,9 @@
 //! of production (`guira_row`), and what is asked of it may be lost, or come long after, when another one has it.
 //!
 //! Always true: one tenant is its owner, the last that has begun; those before go on under their own epoch, as long as nobody stops them.
+//!
+//! Simpler than a Cassandra is: nobody comes between what one operation asks; what is kept beside the rows is there at once or never; a scan shows all that
+//! has come. The tests of `guira_row` and the models have what is left out.
 
 use std::{
     cell::RefCell,
@@ -44,6 +47,16 @@ struct Table {
     state: StoreState,
     floors: Floors,
     owners: i64,
+    counts: TableCounts,
+}
+
+/// Numbers about a database.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TableCounts {
+    /// Writes that came after they were lost sight of.
+    pub(crate) came_late: u64,
+    /// Reads that were news.
+    pub(crate) news: u64,
 }
 
 impl Table {
@@ -61,15 +74,15 @@ impl Table {
         if !self.late.is_empty() && rng.random_bool(0.05) {
             let at = rng.random_range(0..self.late.len());
             let write = self.late.remove(at).expect("it is one of them");
-            self.write(write);
+            self.counts.came_late += u64::from(self.write(write));
         }
     }
 
-    /// A write is lost: it has come all the same, or comes later, or never.
+    /// A write is lost: it has come all the same, or comes later, as likely as not, or never.
     fn lose(&mut self, write: RowWrite, rng: &mut Xoshiro256PlusPlus) {
-        match rng.random_range(0..3) {
+        match rng.random_range(0..4) {
             0 => drop(self.write(write)),
-            1 => {
+            1..3 => {
                 self.late.push_back(write);
                 if self.late.len() > LATE_MAX {
                     self.late.pop_front();
@@ -126,6 +139,11 @@ impl Tenant {
         table.state
     }
 
+    /// What has been counted since this was last asked.
+    pub(crate) fn take_counts(&self) -> TableCounts {
+        std::mem::take(&mut self.table.borrow_mut().counts)
+    }
+
     fn next_serial(&mut self) -> i64 {
         self.serial += 1;
         self.serial
@@ -164,7 +182,7 @@ impl Tenant {
                 break;
             }
         }
-        set(&mut self.stamps, key, end.as_ref().and_then(|_| operation.stamp_left()));
+        set(&mut self.stamps, key, operation.stamp_left());
         set(&mut self.doubts, key, operation.doubt_left());
         match end {
             Some(End::Fenced { unknown }) => {
@@ -218,6 +236,8 @@ impl Tenant {
                     End::Read { content, is_news } => Found { record: content, is_news },
                     other => unreachable!("{other:?} of a read"),
                 });
+                let is_news = read.as_ref().is_ok_and(|found| found.is_news);
+                self.table.borrow_mut().counts.news += u64::from(is_news);
                 Happened::Read(key, read)
             }
             StoreCall::Write(key, write) => {

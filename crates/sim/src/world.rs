@@ -25,6 +25,7 @@ use crate::{
     register::Act,
     scenario::{Failure, Report, Scenario, chained},
     standbys::Hold,
+    table::TableCounts,
 };
 
 use self::coming::Entry;
@@ -591,6 +592,9 @@ impl World {
             if let Some(core) = &node.core {
                 self.count(core);
             }
+            let TableCounts { came_late, news } = node.disk.take_counts();
+            self.report.came_late += came_late;
+            self.report.news += news;
         }
         let tally = self.clients.tally;
         Report {

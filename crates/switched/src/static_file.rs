@@ -255,7 +255,7 @@ pub fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(0x6775_6972_6121))
 }
 
-/// The part of the keys in which a key is, for stores: its partition.
+/// The part of the keys in which a key is, for stores: its partition. They keep floors by it (`guira_row`): other parts need another format of those.
 pub fn part_of(key: &[u8]) -> Part {
     Part(PartitionId::of(hash_of(key)).0)
 }

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{
     Inside, fenced,
-    jobs::PATIENCE,
     known::Known,
     tables::{Content, RowTable},
 };
@@ -34,8 +33,13 @@ pub(super) struct Bounds {
 
 impl Inside {
     /// Asks a row of what the store keeps beside the items, which stays for ever.
-    pub(super) async fn operate_beside(&self, key: &[u8], goal: Goal<Content>) -> Result<End<Content>, StoreError> {
-        let bounds = Bounds { floor: None, give_up_at: Instant::now() + PATIENCE, ttl_s: |_, _| 0 };
+    pub(super) async fn operate_beside(
+        &self,
+        key: &[u8],
+        goal: Goal<Content>,
+        give_up_at: Instant,
+    ) -> Result<End<Content>, StoreError> {
+        let bounds = Bounds { floor: None, give_up_at, ttl_s: |_, _| 0 };
         self.operate(&self.tables.state, &self.states, key, goal, bounds).await
     }
 
@@ -73,7 +77,7 @@ impl Inside {
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         };
-        known.set_stamp(key, end.as_ref().and_then(|_| operation.stamp_left()));
+        known.set_stamp(key, operation.stamp_left());
         match operation.doubt_left() {
             Some(doubt) => known.doubts().insert(key.into(), doubt),
             None => known.doubts().remove(key),

@@ -11,9 +11,13 @@ use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering::Relaxed};
 
 use guira_item::store::{Done, StoreError, StoreErrorKind, StoreState, Written};
 use guira_row::{End, Goal};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::Instant};
 
-use super::{CassandraError, Inside, jobs::Job, tables::Content};
+use super::{
+    CassandraError, Inside,
+    jobs::{Job, PATIENCE},
+    tables::Content,
+};
 use crate::state::{self, StateError};
 
 /// The key of the state.
@@ -128,6 +132,6 @@ impl Inside {
     }
 
     async fn operate_state(&self, goal: Goal<Content>) -> Result<End<Content>, StoreError> {
-        self.operate_beside(STATE_KEY, goal).await
+        self.operate_beside(STATE_KEY, goal, Instant::now() + PATIENCE).await
     }
 }

@@ -21,7 +21,7 @@ use crate::record;
 /// How long after it was submitted an operation is given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Rows with a write that is in doubt. With so many nothing is written until some are settled, by reads.
+/// Rows with a write that is, or was, in doubt, and that nobody was told of since. With so many nothing is written until some are, by reads.
 const DOUBTS_MAX: usize = 1 << 16;
 
 /// What waits for its turn at a key.

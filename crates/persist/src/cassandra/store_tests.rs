@@ -12,7 +12,6 @@ use std::{
 
 use guira_item::store::{Condition, Generation, HashPartition};
 use guira_row::{Ask, Heard, Row, Stamp};
-use tokio::time::Instant;
 
 use super::*;
 

@@ -320,8 +320,8 @@ impl Tables {
         Ok(Some(Row { stamp: Stamp { epoch: Epoch(epoch), serial }, content: content.map(Content::from) }))
     }
 
-    /// Visits the contents of items, each with its row's stamp, in the order of their keys' tokens, and by their bytes if those are the same: of all, or of those behind a key. False
-    /// ends it.
+    /// Visits the contents of items, each with its row's stamp, in the order of their keys' tokens, and by their bytes if those are the same:
+    /// of all, or of those behind a key. False ends it.
     pub(super) async fn scan(
         &self,
         behind: Option<&[u8]>,

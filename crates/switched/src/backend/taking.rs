@@ -249,11 +249,11 @@ impl Backend {
 
     /// What was written before to partitions comes to nothing, or may not.
     pub(super) fn on_taken_fenced(&mut self, is_done: bool) {
-        self.taking.fences = self.taking.fences.saturating_sub(1);
+        self.taking.fences -= 1;
         if !is_done {
             self.drop_taken();
         }
-        // What an earlier attempt has asked for was about other partitions.
+        // It is not said which one it was: all have to be over.
         let is_over = self.taking.fences == 0;
         if let Some(taken) = self.taking.taken.as_mut().filter(|taken| taken.stage == Stage::Fencing && is_over) {
             taken.stage = Stage::Receiving { is_marked: false };
@@ -264,7 +264,7 @@ impl Backend {
 
     /// The store has on disk what it had written when it was asked, or not.
     pub(super) fn on_taken_flushed(&mut self, is_done: bool) {
-        self.taking.syncs = self.taking.syncs.saturating_sub(1);
+        self.taking.syncs -= 1;
         if !is_done {
             self.drop_taken();
         }
