@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use guira_cluster::messages;
 use guira_cluster::{Incarnation, NodeClock};
-use guira_item::store::Written;
+use guira_item::store::{Found, Written};
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::NodeId;
 use guira_switched::{
@@ -87,9 +87,10 @@ fn settle(backend: &mut Backend, now: Moment, out: &mut Outbox) {
     while !out.store.is_empty() {
         for call in std::mem::take(&mut out.store) {
             let happened = match call {
-                StoreCall::Read(key) => backend::Happened::Read(key, Ok(None)),
+                StoreCall::Read(key) => backend::Happened::Read(key, Ok(Found::default())),
                 StoreCall::Write(key, _) => backend::Happened::Written(key, Ok(Written::All)),
                 StoreCall::Scan(scan) => backend::Happened::Scanned(scan.number, Ok(Scanned::default())),
+                StoreCall::Fence(_) => backend::Happened::Fenced(Ok(())),
                 StoreCall::Flush => backend::Happened::Flushed(Ok(())),
                 StoreCall::State(_) => backend::Happened::StateWritten(Ok(Written::All)),
             };
