@@ -280,7 +280,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Fences off what was written before to the keys of these parts: once this is completed nothing counts of what has come late, or may come yet, from
     /// writes of unknown outcome or of an earlier owner. Completed writes from before may cease to count, or not: whoever asks has removed what is there,
-    /// and has nothing of these keys under way. A store in which nothing comes late has nothing to do.
+    /// and has nothing of these keys under way but removals. A store in which nothing comes late has nothing to do.
     fn fence(&self, parts: Vec<Part>, done: Done<()>);
 
     /// Visits records as they were at one moment after the call; a store on many machines has no such moment, and no order but its own.

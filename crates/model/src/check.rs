@@ -126,7 +126,8 @@ mod tests {
     /// when it was left out of a gateway's number which of its requests is due first.
     #[test]
     fn a_model_has_as_many_states_whichever_way_it_is_gone_through() {
-        let is_large = |model: &Scenario| ["drops", "moved-copies", "move-deaths", "returns"].contains(&model.name);
+        let is_large =
+            |model: &Scenario| ["drops", "moved-copies", "move-deaths", "returns", "late-copies"].contains(&model.name);
         for scenario in models(Bounds::Small).into_iter().filter(|model| !is_large(model)) {
             let scenario = Scenario { settles_one_in: u64::MAX, ..scenario };
             let checked = || Checked { first: World::first(&scenario), scenario: scenario.clone() };

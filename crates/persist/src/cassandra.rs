@@ -75,7 +75,7 @@ const SHUT_PATIENCE: Duration = Duration::from_secs(12);
 /// Stamps that are remembered, so that a change needs no read: 16 bytes each, 4 MiB beside `-m`.
 const STAMPS: usize = 1 << 18;
 
-/// The same, for what the store keeps beside items: two rows, which are not to be in each other's place.
+/// The same, for what the store keeps beside items: two rows, which are hardly ever in each other's place.
 const STATE_STAMPS: usize = 1 << 8;
 
 /// A record that Cassandra takes for certain, in bytes: it refuses mutations of half a commit log segment, 16 MiB as it comes.
@@ -294,7 +294,7 @@ async fn open(
         closing: Notify::new(),
         counters: Counters::default(),
     });
-    // At once: the lease is running.
+    // Both at a time: the lease is running.
     let state = match tokio::try_join!(inside.read_floors(), inside.read_state()) {
         Ok(((), state)) => state,
         Err(error) => {

@@ -4,7 +4,7 @@
 //! part      0 .. 7         8 .. 11        12 ..
 //! floor     none        (3, 1041)       (5, 7)        runs of parts with the same floor
 //! ```
-//! Always true: a floor only rises; whoever raises one has no use for what was written before to the keys of that part. An earlier owner that goes on does
+//! Always true: a floor that was acknowledged only rises; whoever raises one has no use for what was written before to the keys of that part. An earlier owner that goes on does
 //! not know of it, and may serve what is below: that has to be held by its lease.
 //!
 //! As bytes, all little-endian: format u8 (1), then for each run: first part u16, parts u16, epoch i64, serial i64; in ascending order.

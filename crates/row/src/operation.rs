@@ -6,7 +6,7 @@
 //!             |                v the same condition         |
 //!             +---------------------------------------------+
 //! a read    read -> of this owner's epoch: done
-//!                -> of an earlier one, or absent: write the same once more, under a stamp of this epoch -> done
+//!                -> of an earlier one, below the floor, or absent: write the same once more, under a stamp of this epoch -> done
 //!           and so does a change that does not fit what is there
 //! ```
 //! Every write of a row is a transaction under the condition that the row has the stamp, and puts a stamp that no other write has.
@@ -24,8 +24,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Epoch(pub i64);
 
-/// Which write a row is from.
-/// Ordered as they were given out, by an owner and by one after the other.
+/// Which write a row is from. Ordered as they were given out, by an owner and by one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stamp {
     /// The owner that wrote it.
@@ -103,7 +102,7 @@ pub struct Doubt(pub Option<Stamp>);
 pub struct Remembered {
     /// The stamp of its epoch that the row has: one that is wrong costs a read.
     pub stamp: Option<Stamp>,
-    /// What its earlier operations have left. It has to be right.
+    /// What its earlier operations have left, unless it is below the floor. It has to be right.
     pub doubt: Option<Doubt>,
     /// Below this stamp the row has no content. It has to be right.
     pub floor: Option<Stamp>,
@@ -179,8 +178,9 @@ pub struct Operation<V> {
     doubt: Option<Doubt>,
     /// What was remembered of that.
     first_doubt: Option<Doubt>,
-    /// It has ended, and whether whoever has asked knows what the row has.
+    /// It has ended.
     is_over: bool,
+    /// And whoever has asked knows what the row has.
     is_told: bool,
     floor: Option<Stamp>,
     /// The change does not fit what was read: that is stamped, to be told.

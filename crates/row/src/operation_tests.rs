@@ -182,6 +182,8 @@ impl Run {
         self.clock += 2;
         let floor = Stamp { epoch: owner.epoch, serial: self.serial };
         (self.floor, owner.remembered.floor) = (Some(floor), Some(floor));
+        // Whatever comes of it counts for nothing.
+        owner.remembered.doubt = None;
         self.fences += 1;
         let clock = self.clock;
         self.settle(owner.epoch);
@@ -393,6 +395,22 @@ fn a_known_stamp_saves_the_read() {
     assert_eq!(operation.ask(9), Ask::Write { expected: Some(stamp(2, 5)), row });
     assert_eq!(operation.on(Heard::Applied), Some(End::Changed));
     assert_eq!(operation.stamp_left(), Some(stamp(2, 9)));
+}
+
+#[test]
+fn a_row_of_its_own_below_the_floor_is_stamped_anew_without_content() {
+    let remembered = Remembered { floor: Some(stamp(2, 8)), ..Remembered::default() };
+    let mut read = Operation::new(Epoch(2), Rules::ALL, Goal::<u64>::Read, remembered);
+    assert_eq!(read.ask(9), Ask::Read);
+    assert_eq!(read.on(Heard::Row(Some(Row { stamp: stamp(2, 7), content: Some(1) }))), None);
+    let row = Row { stamp: stamp(2, 10), content: None };
+    assert_eq!(read.ask(10), Ask::Write { expected: Some(stamp(2, 7)), row });
+    assert_eq!(read.on(Heard::Applied), Some(End::Read { content: None, is_news: true }));
+    // At the floor it counts.
+    let mut read = Operation::new(Epoch(2), Rules::ALL, Goal::<u64>::Read, remembered);
+    assert_eq!(read.ask(11), Ask::Read);
+    let end = read.on(Heard::Row(Some(Row { stamp: stamp(2, 8), content: Some(1) })));
+    assert_eq!(end, Some(End::Read { content: Some(1), is_news: false }));
 }
 
 #[test]

@@ -261,9 +261,12 @@ impl Tenant {
             StoreCall::Fence(partitions) => {
                 let floor = Stamp { epoch: self.epoch, serial: self.next_serial() };
                 let mut floors = self.floors.clone();
-                floors.raise(partitions.into_iter().map(part), floor);
+                floors.raise(partitions.iter().copied().map(part), floor);
                 Happened::Fenced(self.keep(failing, rng, |table| table.floors = floors.clone()).inspect(|()| {
                     self.floors = floors;
+                    let stays = |doubt: &Doubt| doubt.0.is_some_and(|stamp| stamp >= floor);
+                    self.doubts
+                        .retain(|key, doubt| stays(doubt) || !partitions.contains(&PartitionId::of(hash_of(key))));
                 }))
             }
             StoreCall::Flush => Happened::Flushed(fate(failing, rng).0.map_or(Ok(()), Err)),

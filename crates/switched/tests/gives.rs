@@ -21,7 +21,7 @@ const TAKER: NodeId = NodeId(4);
 
 const KEY: &[u8] = b"key";
 
-/// Longer than an attempt that came to nothing is waited after.
+/// Longer than it is waited after the first attempts that come to nothing.
 const A_WHILE: Span = Span::from_s(2);
 
 struct Giver {

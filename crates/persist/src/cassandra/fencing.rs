@@ -9,7 +9,7 @@ use std::{
 };
 
 use guira_item::store::{Done, Part, StoreError, StoreErrorKind};
-use guira_row::{End, Floors, Goal, Stamp};
+use guira_row::{Doubt, End, Floors, Goal, Stamp};
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
@@ -77,9 +77,10 @@ impl Inside {
             other => unreachable!("{other:?} of a change"),
         }
         self.floors.set(floors);
-        // Whatever comes of what was in doubt there is below the floor.
+        // Whatever comes of a write whose condition is below the floor, or was sent before it, counts for nothing.
         let part_of = self.floors.part_of;
-        self.items.doubts().retain(|key, _| !parts.contains(&part_of(key)));
+        let stays = |doubt: &Doubt| doubt.0.is_some_and(|stamp| stamp >= floor);
+        self.items.doubts().retain(|key, doubt| stays(doubt) || !parts.contains(&part_of(key)));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What an owner remembers of rows beside what is in them: their stamps, and writes of which nothing was heard.
 //!
 //! Always true: a stamp that is wrong costs a read and nothing else, since Cassandra compares it; a doubt stays until
-//! what the row has was told.
+//! what the row has was told, or a floor is above it.
 
 use std::{
     collections::HashMap,

@@ -50,7 +50,7 @@ const REPLICAS: usize = 3;
 /// Rows that a scan asks for at once: half a gigabyte of the largest there may be, and 64 MiB of items as large as they are by default.
 const PAGE_LEN: i32 = 64;
 
-/// What is in a row: an encoded record, or an encoded state.
+/// What is in a row: an encoded record, state or floors.
 pub(super) type Content = Arc<[u8]>;
 
 /// A failure, as Cassandra or its driver tells it.

@@ -249,7 +249,7 @@ impl Backend {
 
     /// What was written before to partitions comes to nothing, or may not.
     pub(super) fn on_taken_fenced(&mut self, is_done: bool) {
-        self.taking.fences -= 1;
+        self.taking.fences = self.taking.fences.checked_sub(1).expect("it was asked");
         if !is_done {
             self.drop_taken();
         }
@@ -264,7 +264,7 @@ impl Backend {
 
     /// The store has on disk what it had written when it was asked, or not.
     pub(super) fn on_taken_flushed(&mut self, is_done: bool) {
-        self.taking.syncs -= 1;
+        self.taking.syncs = self.taking.syncs.checked_sub(1).expect("it was asked");
         if !is_done {
             self.drop_taken();
         }
