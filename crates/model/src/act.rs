@@ -50,7 +50,7 @@ pub enum Act {
     CacheIsDue(usize),
     /// A gateway has waited for long enough.
     GatewayWaited(usize),
-    /// A write comes that a backend's disk was lost sight of with.
+    /// A write comes of which a backend's disk had lost sight, by its place among those.
     ComesLate(usize, usize),
     /// A backend dies when so many calls of its disk have happened, and begins another life.
     BackendDies(usize, usize, Next),

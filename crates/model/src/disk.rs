@@ -33,7 +33,7 @@ pub(crate) struct Disk {
     records: BTreeMap<Box<[u8]>, Record<Arc<[u8]>>>,
     state: StoreState,
     calls: Vec<StoreCall>,
-    /// Nothing that was there before a fence counts after it: by that it voids what comes late.
+    /// Nothing counts after a fence that was there before: what comes late is void. Where nothing does, a fence has nothing to do.
     fence_voids: bool,
     /// What may come yet, one write of a key at most.
     late: BTreeMap<Box<[u8]>, Write>,
