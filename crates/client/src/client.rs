@@ -6,6 +6,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use guira_chain::Reply;
@@ -236,7 +237,21 @@ impl Client {
     /// # Errors
     /// [`Error`]: [`Error::Unknown`] also if some backends have done it and others have not.
     pub fn flush_all(&self) -> Result<(), Error> {
-        match self.0.caller.flush_all() {
+        self.flush(Time::default())
+    }
+
+    /// Has all items of the cluster removed that are there in so long, counted as [`Expires::In`] counts. Each backend does it by itself then, whoever has
+    /// died meanwhile. Of several that are to come the one counts that was asked for last, and none after [`Client::flush_all`].
+    ///
+    /// # Errors
+    /// As [`Client::flush_all`].
+    pub fn flush_all_in(&self, time: Duration) -> Result<(), Error> {
+        let at = Expires::In(time).expiry(cluster_now());
+        self.flush(Time(at.to_raw()))
+    }
+
+    fn flush(&self, at: Time) -> Result<(), Error> {
+        match self.0.caller.flush_all(at) {
             Reply::Answer(Answer::Deleted, _) => Ok(()),
             Reply::Answer(Answer::Failed { unknown: false }, _) => Err(self.told(Error::Refused)),
             _ => Err(Error::Unknown),

@@ -35,6 +35,11 @@ impl NodeClock {
         Time(u32::try_from(self.ns(now) / NS_PER_S).unwrap_or(u32::MAX))
     }
 
+    /// When the cluster's time comes to be `time`; what was before the node's moments began is their zero.
+    pub fn when(&self, time: Time) -> Moment {
+        Moment::from_ns((u64::from(time.0) * NS_PER_S).saturating_sub(self.zero_ns))
+    }
+
     /// How long an item with this expiry is still there; `None`: for ever.
     pub fn left(&self, expiry: Expiry, now: Moment) -> Option<Span> {
         let end_s = u64::from(expiry.to_raw());
@@ -61,5 +66,7 @@ mod tests {
         assert_eq!(clock.left(Expiry::at(Time(13)), now), Some(Span::from_ms(750)));
         assert_eq!(clock.left(Expiry::at(Time(12)), now), Some(Span::from_ns(0)));
         assert_eq!(clock.left(Expiry::NEVER, now), None);
+        assert_eq!(clock.when(Time(13)), now + Span::from_ms(750));
+        assert_eq!(clock.when(Time(0)), Moment::default());
     }
 }

@@ -30,7 +30,7 @@ const HASHED_LEN: usize = 14;
 const HASH_LEN: usize = 16;
 
 /// The version of the layout, that of messages included: another one is refused and not misread.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// What is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn the_layout_is_the_one_that_is_drawn() {
         let datagram = sealed(b"body");
-        assert_eq!(datagram[..HASHED_LEN], [3, 0, 7, 0, 0x34, 0x12, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(datagram[..HASHED_LEN], [VERSION, 0, 7, 0, 0x34, 0x12, 3, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(datagram[HEADER_LEN..], *b"body");
         let key = Secret::derive("birds", b"a secret that is random").0;
         let hash = blake3::keyed_hash(key.as_bytes(), &[&datagram[..HASHED_LEN], b"body"].concat());

@@ -89,15 +89,17 @@ impl Clock {
         self.started_unix_s + time.0 as u64
     }
 
+    /// The second that is `unix_s` since 1970: the first one if that was before, the last one that can be said if it is behind that.
+    pub fn from_unix_s(&self, unix_s: u64) -> Time {
+        Time(u32::try_from(unix_s.saturating_sub(self.started_unix_s)).unwrap_or(u32::MAX))
+    }
+
     /// The same second as another clock counts it. What is over by this clock's first second, or was before the other's, is over by the
     /// other's too; never is never.
     pub fn carry(&self, expiry: Expiry, to: &Self) -> Expiry {
         match expiry {
             Expiry::NEVER | Expiry::AT_ONCE => expiry,
-            Expiry(at) => {
-                let since_start = self.to_unix_s(Time(at)).saturating_sub(to.started_unix_s);
-                Expiry::at(Time(u32::try_from(since_start).unwrap_or(u32::MAX)))
-            }
+            Expiry(at) => Expiry::at(to.from_unix_s(self.to_unix_s(Time(at)))),
         }
     }
 
@@ -107,10 +109,7 @@ impl Clock {
             0 => Expiry::NEVER,
             i64::MIN..=-1 => Expiry::AT_ONCE,
             1..=RELATIVE_EXPTIME_MAX_S => Expiry::at(Time(now.0.saturating_add(exptime as u32))),
-            unix_s => {
-                let since_start = (unix_s as u64).saturating_sub(self.started_unix_s);
-                Expiry::at(Time(u32::try_from(since_start).unwrap_or(u32::MAX)))
-            }
+            unix_s => Expiry::at(self.from_unix_s(unix_s as u64)),
         }
     }
 }

@@ -11,7 +11,7 @@ use guira_item::{
 use guira_switched::AskId;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
-use crate::register::{Act, Compared, Marks, Register, Seen, State};
+use crate::register::{Act, Compared, FlushNumber, Marks, Register, Seen, State};
 
 /// A key's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,6 +50,8 @@ pub(crate) struct Clients {
     waiting: BTreeMap<AskId, Waiting>,
     /// What nobody knows of, with when it has happened or never will.
     unknown: VecDeque<(Moment, Option<KeyNumber>, usize)>,
+    /// What is to be gone some time.
+    to_come: BTreeMap<FlushNumber, ToCome>,
     last_seen: Vec<u64>,
     next_ask: u64,
     next_value: u64,
@@ -58,6 +60,23 @@ pub(crate) struct Clients {
     /// Bytes of the values of every other key, if they are not short.
     value_len: usize,
     pub(crate) tally: Tally,
+}
+
+/// A `flush_all` that is to come.
+#[derive(Clone, Copy, Debug)]
+struct ToCome {
+    /// Where its time coming is told of in all histories, once that may be.
+    at: Option<usize>,
+    outcome: Outcome,
+}
+
+/// What is known of it.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    Waiting,
+    Certain,
+    /// It has been heard of by then, or never will be.
+    UnknownUntil(Moment),
 }
 
 /// By so long after its client was given up nothing of a request is under way any more, however late its datagrams are, and whoever pauses.
@@ -81,8 +100,15 @@ impl Tally {
 
 /// What a client asks.
 pub(crate) enum Wish {
-    Operation { key: KeyNumber, operation: Operation<'static>, value: Vec<u8> },
-    Flush,
+    Operation {
+        key: KeyNumber,
+        operation: Operation<'static>,
+        value: Vec<u8>,
+    },
+    /// All that is there then is to be gone; what has passed is now.
+    Flush(Time),
+    /// The same, later, and what that is called.
+    FlushLater(FlushNumber, Time),
 }
 
 impl Wish {
@@ -104,6 +130,7 @@ impl Clients {
             histories: vec![Vec::new(); keys],
             waiting: BTreeMap::new(),
             unknown: VecDeque::new(),
+            to_come: BTreeMap::new(),
             last_seen: vec![0; keys],
             next_ask: 0,
             next_value: 0,
@@ -133,7 +160,11 @@ impl Clients {
         // A number with so many spaces behind it that it is no number to who adds one.
         let len = if key.is_long() { self.value_len } else { 0 };
         let (act, operation) = match rng.random_range(0..1_000) {
-            drawn if drawn < flushes_per_mille => return (self.flush(client), Wish::Flush),
+            drawn if drawn < flushes_per_mille && drawn % 2 == 0 => {
+                let at = Time(cluster_time.0 + rng.random_range(1..4));
+                return self.flush_later(client, at);
+            }
+            drawn if drawn < flushes_per_mille => return (self.flush(client), Wish::Flush(Time::default())),
             0..700 if rng.random_range(0..700) < 500 => {
                 // As `mg` asks, or `get`.
                 if rng.random_bool(0.2) {
@@ -174,6 +205,45 @@ impl Clients {
         self.begin(client, None, Act::Flush)
     }
 
+    /// A client has everything taken away at a time.
+    fn flush_later(&mut self, client: usize, at: Time) -> (AskId, Wish) {
+        let number = FlushNumber(self.next_ask + 1);
+        self.to_come.insert(number, ToCome { at: None, outcome: Outcome::Waiting });
+        (self.begin(client, None, Act::FlushLater(number)), Wish::FlushLater(number, at))
+    }
+
+    /// From now on some clock may show that the time of a `flush_all` has come.
+    pub(crate) fn may_be_due(&mut self, number: FlushNumber) {
+        if self.to_come.get(&number).is_some_and(|to_come| to_come.at.is_none()) {
+            self.time += 1;
+            let due = Event { invoked: self.time, returned: None, is_certain: false, act: Act::Due(number) };
+            let at = Some(self.push_to_all(&due));
+            self.to_come.entry(number).and_modify(|to_come| to_come.at = at);
+        }
+    }
+
+    /// A `flush_all` has taken place everywhere, or another in its place; whether that was waited for.
+    pub(crate) fn was_due(&mut self, now: Moment, number: FlushNumber) -> bool {
+        let Some(ToCome { at: Some(at), outcome }) = self.to_come.get(&number).copied() else { return true };
+        let is_certain = match outcome {
+            Outcome::Certain => true,
+            Outcome::UnknownUntil(until) if until <= now => false,
+            Outcome::Waiting | Outcome::UnknownUntil(_) => return false,
+        };
+        self.time += 1;
+        let returned = Some(self.time);
+        for event in self.histories.iter_mut().filter_map(|history| history[at].as_mut()) {
+            (event.returned, event.is_certain) = (returned, is_certain);
+        }
+        self.to_come.remove(&number);
+        true
+    }
+
+    /// Whether a `flush_all` of which its client knows is still to come.
+    pub(crate) fn awaits_flush(&self) -> bool {
+        self.to_come.values().any(|to_come| matches!(to_come.outcome, Outcome::Certain))
+    }
+
     /// A client reads a key.
     pub(crate) fn read(&mut self, client: usize, key: KeyNumber) -> AskId {
         self.begin(client, Some(key), Act::Get(None))
@@ -184,25 +254,42 @@ impl Clients {
         self.time += 1;
         self.next_ask += 1;
         let event = Event { invoked: self.time, returned: None, is_certain: false, act };
-        let mut at = 0;
-        for key in self.keys_of(key) {
-            let history = &mut self.histories[key];
-            // Of all keys at one place.
-            at = history.len();
-            history.push(Some(event.clone()));
-        }
-        if key.is_none() {
-            let longest = self.histories.iter().map(Vec::len).max().unwrap_or(0);
-            for history in &mut self.histories {
-                let flush = history.pop().expect("just pushed");
-                history.resize(longest - 1, None);
-                history.push(flush);
+        let at = match key {
+            Some(key) => {
+                let history = &mut self.histories[key.0];
+                history.push(Some(event));
+                history.len() - 1
             }
-            at = longest - 1;
-        }
+            None => self.push_to_all(&event),
+        };
         let id = AskId(self.next_ask);
         self.waiting.insert(id, Waiting { client, key, at });
         id
+    }
+
+    /// Something that happens to all keys, at one place of all histories: which.
+    fn push_to_all(&mut self, event: &Event<Act>) -> usize {
+        let longest = self.histories.iter().map(Vec::len).max().unwrap_or(0);
+        for history in &mut self.histories {
+            history.resize(longest, None);
+            history.push(Some(event.clone()));
+        }
+        longest
+    }
+
+    /// What is known of a `flush_all` that is to come; nothing of one that is not.
+    fn know(&mut self, act: Act, outcome: Option<Outcome>) {
+        let Act::FlushLater(number) = act else { return };
+        match (outcome, self.to_come.get_mut(&number)) {
+            (Some(outcome), Some(to_come)) => to_come.outcome = outcome,
+            (None, Some(to_come)) => {
+                if let Some(at) = to_come.at {
+                    self.histories.iter_mut().for_each(|history| history[at] = None);
+                }
+                self.to_come.remove(&number);
+            }
+            (_, None) => {}
+        }
     }
 
     /// An answer; which client goes on, if somebody waits for it.
@@ -219,17 +306,23 @@ impl Clients {
         }
         for key in self.keys_of(key) {
             let entry = self.histories[key].get_mut(at).and_then(Option::as_mut).expect("it was asked");
+            let asked = entry.act;
             match told(&entry.act, reply)? {
                 Told::Act(act) => {
                     if let Act::Get(Some(Seen { version, .. })) = act {
                         self.last_seen[key] = version;
                     }
                     (entry.act, entry.returned, entry.is_certain) = (act, Some(self.time), true);
+                    self.know(asked, Some(Outcome::Certain));
                 }
-                Told::Unknown => self.tally.unknown += 1,
+                Told::Unknown => {
+                    self.tally.unknown += 1;
+                    self.know(asked, Some(Outcome::UnknownUntil(now + HAPPENS_WITHIN)));
+                }
                 Told::Nothing => {
                     self.tally.failed += 1;
                     self.histories[key][at] = None;
+                    self.know(asked, None);
                 }
             }
         }
@@ -265,6 +358,12 @@ impl Clients {
             .map(|(id, client)| {
                 let waiting = self.waiting.remove(&id);
                 self.unknown.extend(waiting.map(|waiting| (now + HAPPENS_WITHIN, waiting.key, waiting.at)));
+                // Of all keys one tells what it was.
+                let asked =
+                    waiting.and_then(|waiting| self.histories[0].get(waiting.at)?.as_ref().map(|event| event.act));
+                if let Some(asked) = asked.filter(|_| waiting.is_some_and(|waiting| waiting.key.is_none())) {
+                    self.know(asked, Some(Outcome::UnknownUntil(now + HAPPENS_WITHIN)));
+                }
                 self.tally.unknown += 1;
                 client
             })
@@ -286,7 +385,8 @@ impl Clients {
                 Some(Some(Event { act: Act::Get(Some(seen)), .. })) => Some((seen.value, Some(seen.version))),
                 _ => None,
             };
-            State { item, is_mortal: KeyNumber(key).is_mortal(), marks: None, highest: highest(history, 0) }
+            let is_mortal = KeyNumber(key).is_mortal();
+            State { item, is_mortal, marks: None, highest: highest(history, 0), to_come: None }
         });
         states.collect()
     }
@@ -294,6 +394,7 @@ impl Clients {
     /// What was seen of each key since this was last asked.
     pub(crate) fn take_histories(&mut self) -> Vec<Vec<Event<Act>>> {
         self.unknown.clear();
+        self.to_come.clear();
         let keys = self.keys();
         let histories = std::mem::replace(&mut self.histories, vec![Vec::new(); keys]);
         histories.into_iter().map(|history| history.into_iter().flatten().collect()).collect()
@@ -355,7 +456,7 @@ fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
         (Act::Increment(_), Reply::Answer(Answer::NotFound, _)) => Act::Increment(Some(None)),
         (Act::Delete(_), Reply::Answer(Answer::Deleted, _)) => Act::Delete(Some(true)),
         (Act::Delete(_), Reply::Answer(Answer::NotFound, _)) => Act::Delete(Some(false)),
-        (Act::Flush, Reply::Answer(Answer::Deleted, _)) => Act::Flush,
+        (act @ (Act::Flush | Act::FlushLater(_)), Reply::Answer(Answer::Deleted, _)) => act,
         _ => return cannot(),
     };
     Ok(Told::Act(act))

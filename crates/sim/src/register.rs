@@ -16,7 +16,13 @@ pub struct State {
     pub marks: Option<Marks>,
     /// No version has been above this one.
     pub highest: u64,
+    /// What is to be gone some time, as it was wanted last.
+    pub to_come: Option<FlushNumber>,
 }
+
+/// Tells one `flush_all` that is to come from another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlushNumber(pub u64);
 
 /// Marks of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -81,8 +87,12 @@ pub enum Act {
     Increment(Option<Option<Seen>>),
     /// Removed: there was something, or nothing.
     Delete(Option<bool>),
-    /// Everything is gone.
+    /// Everything is gone, and is not to be later.
     Flush,
+    /// Everything is to be gone some time, and not when that was wanted before.
+    FlushLater(FlushNumber),
+    /// The time has come, if that is what was wanted last.
+    Due(FlushNumber),
 }
 
 /// What came of a comparison.
@@ -111,6 +121,7 @@ impl State {
             is_mortal,
             marks: Some(Marks::default()),
             highest,
+            to_come: self.to_come,
         })
     }
 
@@ -136,7 +147,7 @@ impl State {
     }
 
     fn gone(self) -> Self {
-        Self { item: None, is_mortal: false, marks: None, highest: self.highest }
+        Self { item: None, is_mortal: false, marks: None, ..self }
     }
 
     /// That there is nothing can be seen now.
@@ -204,7 +215,11 @@ impl Model for Register {
             },
             Act::Delete(Some(false)) => state.is_gone(),
             Act::Delete(Some(true)) => state.item.map(|_| state.gone()),
-            Act::Delete(None) | Act::Flush => Some(state.gone()),
+            Act::Delete(None) => Some(state.gone()),
+            Act::Flush => Some(State { to_come: None, ..state.gone() }),
+            Act::FlushLater(number) => Some(State { to_come: Some(number), ..state }),
+            Act::Due(number) if state.to_come == Some(number) => Some(State { to_come: None, ..state.gone() }),
+            Act::Due(_) => Some(state),
         }
     }
 
@@ -224,7 +239,8 @@ impl Model for Register {
             Act::Add { told, .. } => ((*told)??, false),
             Act::Cas { told: Some(Compared::Stored(version)), .. } => (*version, false),
             Act::Increment(told) => ((*told)??.version, false),
-            Act::Cas { .. } | Act::Invalidate(_) | Act::Delete(_) | Act::Flush => return None,
+            Act::Cas { .. } | Act::Invalidate(_) | Act::Delete(_) => return None,
+            Act::Flush | Act::FlushLater(_) | Act::Due(_) => return None,
         };
         Some(2 * version + u64::from(is_read))
     }
@@ -248,6 +264,19 @@ mod tests {
         assert!(run(&[set(1, 1), Act::Get(None)]).is_none());
         assert!(run(&[set(1, 2), Act::Delete(Some(true)), set(2, 1)]).is_none(), "versions grow over deletes");
         assert!(run(&[set(1, 1), Act::Flush, Act::Get(None)]).is_some());
+    }
+
+    #[test]
+    fn what_is_to_be_gone_later_is_gone_once_and_as_it_was_wanted_last() {
+        let (one, two) = (FlushNumber(1), FlushNumber(2));
+        let set = |value, version| Act::Set { value, is_mortal: false, version: Some(version) };
+        let get = |value, version| Act::Get(Some(Seen { value, version }));
+        let wanted = [set(1, 1), Act::FlushLater(one), get(1, 1)];
+        let then = |acts: &[Act]| run(&[&wanted, acts].concat()).is_some();
+        assert!(then(&[Act::Due(one), Act::Get(None), set(2, 2), Act::Due(one), get(2, 2)]));
+        assert!(!then(&[Act::Due(one), get(1, 1)]));
+        assert!(then(&[Act::FlushLater(two), Act::Due(one), get(1, 1), Act::Due(two), Act::Get(None)]));
+        assert!(then(&[Act::Flush, set(2, 2), Act::Due(one), get(2, 2)]), "there is nothing to come any more");
     }
 
     #[test]

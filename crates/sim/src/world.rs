@@ -34,6 +34,12 @@ pub(crate) use self::coming::{Coming, Input};
 /// The first moment of a run, Unix time.
 const BEGINS: Duration = Duration::from_secs(1_800_000_000);
 
+/// A clock is ahead by less than one part in so many.
+const EARLY_PART: u64 = 1_000;
+
+/// How often it is looked whether what is due has taken place.
+const LOOKS_AFTER: Span = Span::from_ms(100);
+
 struct Node {
     core: Option<Core>,
     /// The last that it has heard of.
@@ -268,7 +274,9 @@ impl World {
             Input::Ask(id, wish) => {
                 if let Core::Gateway(core) = core {
                     match wish {
-                        Wish::Flush => core.step(now, gateway::Happened::Flush(*id), out),
+                        Wish::Flush(at) | Wish::FlushLater(_, at) => {
+                            core.step(now, gateway::Happened::Flush(*id, *at), out);
+                        }
                         Wish::Operation { key, operation, value } => {
                             let name = key.name();
                             let key = Key::new(&name).expect("a short name");
@@ -417,6 +425,13 @@ impl World {
                     self.think(client);
                 }
             }
+            Coming::Due(number, by, due_at) => {
+                self.clients.may_be_due(number);
+                let is_over = due_at <= self.now && self.has_flushed(by) && self.clients.was_due(self.now, number);
+                if !is_over {
+                    self.come(LOOKS_AFTER, Coming::Due(number, by, due_at));
+                }
+            }
             Coming::Asks(client) if self.is_on => self.ask(client),
             Coming::Asks(_) => {}
             Coming::Fault if self.is_on => {
@@ -537,8 +552,24 @@ impl World {
         let unix_s = BEGINS.as_secs() + self.now.ns() / 1_000_000_000;
         let time = Time((unix_s - CLOCK.to_unix_s(Time(0))) as u32);
         let (id, wish) = self.clients.wish(client, time, self.scenario.flushes_per_mille, &mut self.rng);
+        if let Wish::FlushLater(number, at) = wish {
+            let after_s = CLOCK.to_unix_s(at) - BEGINS.as_secs();
+            let due_at = Moment::default() + Span::from_s(after_s);
+            // As early as the fastest clock may show it.
+            let early = Span::from_ns(due_at.ns() / EARLY_PART);
+            self.come((due_at - early).since(self.now), Coming::Due(number, at, due_at));
+        }
         let life = self.nodes[&gateway].life;
         self.come(Span::default(), Coming::To(gateway, Some(life), Input::Ask(id, wish)));
+    }
+
+    /// Whether all who have keys have taken away what was to be gone by then.
+    fn has_flushed(&self, by: Time) -> bool {
+        let mut owners = self.view().shares.map.backends().iter().map(|owner| &self.nodes[owner]);
+        owners.all(|node| match &node.core {
+            Some(Core::Backend(core)) => core.serves() && core.flush_to_come().is_none_or(|at| at > by),
+            _ => false,
+        })
     }
 
     /// Everything that comes until then.

@@ -11,7 +11,9 @@
 //! - a key that several cache nodes may have is changed in two phases: no one is told the new item before all have ceased to serve the old (R7);
 //! - a request acts once (R3): its gateway's session is with this life of the backend, and what was answered is kept until nobody asks again;
 //! - a backend that begins serves nothing until no cache node serves what it gave in an earlier life (R2);
-//! - versions and generations are reserved in the store before they are used.
+//! - versions and generations are reserved in the store before they are used;
+//! - what is to come by itself, a `flush_all`, is in the store, and comes whoever has died meanwhile; of two backends between which partitions move both
+//!   have the same to come.
 
 mod cached;
 mod clients;
@@ -270,7 +272,7 @@ impl Backend {
         match message {
             Message::Join { opening } => self.on_join(from, opening, out),
             Message::Request(ask) => self.on_request(now, from, &ask, out),
-            Message::Flush { asker, revision } => self.on_flush(now, &asker, revision, out),
+            Message::Flush { asker, at, revision } => self.on_flush(now, &asker, at, revision, out),
             Message::Open { opening, at, .. } if self.is_backend(from) => {
                 self.on_giver_open(now, from, opening, at, out);
             }
@@ -369,11 +371,13 @@ impl Backend {
     }
 
     fn go_on_starting(&mut self, now: Moment, out: &mut Outbox) {
+        // One whose time came while nobody was here takes place first.
+        let is_flushing = self.is_flush_due(now) || self.state_work.is_flushing();
         let Some(start) = &mut self.start else { return };
         let waits = self.config.caches_change && self.config.mutant != Some(Mutant::R2Begin);
         let all_are_heard = start.unheard.is_empty() && !waits;
         start.is_over |= all_are_heard || now >= start.until || self.config.mutant == Some(Mutant::R2);
-        if start.is_over && self.state.versions_reserved > self.last_version {
+        if start.is_over && self.state.versions_reserved > self.last_version && !is_flushing {
             self.start = None;
         } else if !start.is_over && !start.unheard.is_empty() && start.ask_at <= now {
             start.ask_at = now + VOID_AGAIN_AFTER;
@@ -402,7 +406,8 @@ impl Backend {
         });
         let caches = self.caches.values().filter_map(|peer| peer.wake_at());
         let moves = [self.giving.wake_at(), self.taking.wake_at(), self.foreign.wake_at(), self.next_giving_at()];
-        let all = [starting, Some(self.hot.wake_at()), self.state_work.wake_at()].into_iter().chain(moves);
+        let states = [self.state_work.wake_at(), self.flush_wake_at()];
+        let all = [starting, Some(self.hot.wake_at())].into_iter().chain(states).chain(moves);
         all.flatten().chain(caches).min()
     }
 

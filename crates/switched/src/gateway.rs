@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
-use guira_item::{Answer, Key, Moment, Operation, Span};
+use guira_item::{Answer, Key, Moment, Operation, Span, Time};
 use guira_routing::{Choices, KeyHash, NodeId, RouteTable, RuleSink};
 use serde::Serialize;
 
@@ -86,8 +86,8 @@ const RESEND_AFTER_MAX: Span = Span::from_ms(500);
 pub enum Happened<'e> {
     /// A client asks.
     Ask(AskId, Key<'e>, Operation<'e>),
-    /// A client wants all items gone. Answered once for all backends.
-    Flush(AskId),
+    /// A client wants all items gone that are there at a time, in the cluster's seconds; what has passed is now. Answered once for all backends.
+    Flush(AskId, Time),
     /// A message came.
     Message(NodeId, Message<'e>),
     /// There are others now.
@@ -178,7 +178,7 @@ impl Gateway {
     pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
         match happened {
             Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
-            Happened::Flush(id) => self.on_flush(now, id, out),
+            Happened::Flush(id, at) => self.on_flush(now, id, at, out),
             Happened::Message(from, message) => self.on_message(now, from, message, out),
             Happened::View(view) => self.on_view(now, view, out),
             Happened::Tick => self.on_tick(now, out),
@@ -262,12 +262,12 @@ impl Gateway {
         heard_of.min_by_key(|(at, cache)| (self.awaited.of(*cache), turn(*at))).map(|(_, cache)| cache)
     }
 
-    /// All items that are there now are to be gone, at every backend.
-    fn on_flush(&mut self, now: Moment, id: AskId, out: &mut Outbox) {
+    /// All items that are there at a time are to be gone then, at every backend.
+    fn on_flush(&mut self, now: Moment, id: AskId, at: Time, out: &mut Outbox) {
         let Shares { map, revision, .. } = self.config.shares.clone();
         self.flushes.insert(id, Flush { left: map.backends().len(), ..Flush::default() });
         for backend in map.backends() {
-            self.begin(now, id, *backend, What::Flush { revision }, false, None, out);
+            self.begin(now, id, *backend, What::Flush { at, revision }, false, None, out);
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, Opening, Seq, SessionId, Weigh};
-use guira_item::{Answer, Death, Expiry, Hit, Key, Moment, Operation, Span};
+use guira_item::{Answer, Death, Expiry, Hit, Key, Moment, Operation, Span, Time};
 use guira_routing::{KeyHash, Load, NodeId, PartitionId, RuleUpdate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -39,10 +39,12 @@ pub enum Message<'m> {
     },
     /// An operation is asked for.
     Request(#[serde(borrow)] Ask<'m>),
-    /// All items that are there now are to be gone.
+    /// All items that are there at a time are to be gone then.
     Flush {
         /// Who asks.
         asker: Asker,
+        /// The time; what has passed is now.
+        at: Time,
         /// The number of the map by which all backends are asked.
         revision: Revision,
     },
@@ -278,6 +280,8 @@ pub enum Body {
         partitions: Vec<PartitionId>,
         /// The number of the map by which they are given.
         revision: Revision,
+        /// When the giver takes all its items away, Unix time in seconds: a `flush_all` that is still to come. 0: never.
+        flush_at_unix_s: u64,
     },
     /// Backend to backend: they may come.
     Ready,

@@ -39,6 +39,8 @@ pub enum Mutant {
     MoveVersions,
     /// A `flush_all` takes place whoever has given what to whom meanwhile.
     MoveFlush,
+    /// A taker takes from a giver which has another `flush_all` to come than itself.
+    MoveFlushAt,
     /// A backend takes over what another has while that may still answer.
     TakesEarly,
     /// Cache nodes are told of a change before the store has it, and it is answered without them.
@@ -57,7 +59,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::R1,
         Self::R2,
         Self::R2View,
@@ -82,6 +84,7 @@ impl Mutant {
         Self::MoveFence,
         Self::MoveVersions,
         Self::MoveFlush,
+        Self::MoveFlushAt,
         Self::TakesEarly,
     ];
 
@@ -112,6 +115,7 @@ impl Mutant {
             Self::MoveFence => "move-fence",
             Self::MoveVersions => "move-versions",
             Self::MoveFlush => "move-flush",
+            Self::MoveFlushAt => "move-flush-at",
             Self::TakesEarly => "takes-early",
         }
     }

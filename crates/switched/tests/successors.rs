@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, NodeClock, SessionId};
-use guira_item::{Answer, Expiry, Get, Key, Moment, Operation, Store, StoreMode};
+use guira_item::{Answer, Expiry, Get, Key, Moment, Operation, Store, StoreMode, Time};
 use guira_routing::NodeId;
 use guira_switched::{
     AskId, CacheMode, Life, Member, Message, Outbox, Revision, Role, Shares, StaticFile,
@@ -97,7 +97,7 @@ fn what_was_asked_of_a_backend_that_has_gone_is_of_unknown_outcome_and_reads_are
 #[test]
 fn a_flush_that_was_on_its_way_to_a_backend_that_has_gone_is_of_unknown_outcome() {
     let mut asking = Asking::new();
-    asking.step(Happened::Flush(AskId(2)));
+    asking.step(Happened::Flush(AskId(2), Time::default()));
     assert!(is_unknown(&asking.is_replaced(), AskId(2)));
     assert_eq!(asking.gateway.pending(), 1);
 }

@@ -19,6 +19,9 @@ const TAKER: NodeId = NodeId(4);
 
 const KEY: &[u8] = b"key";
 
+/// When a taker begins.
+const UNIX_S: u64 = 1_800_000_000;
+
 /// Above all versions that a backend reserves when it begins.
 const LAST_VERSION: u64 = 1 << 40;
 
@@ -47,14 +50,19 @@ impl Taker {
 
     /// One that is to take a partition, where that of [`KEY`] is the giver's.
     fn begin(partition: PartitionId) -> Self {
+        let wanted = PartitionMap::over(&[TAKER]).expect("a map");
+        Self::begin_with(partition, &wanted.with_owner([PartitionId::of(hash_of(KEY))], GIVER), 0)
+    }
+
+    /// One that is to take a partition from a giver that has a `flush_all` to come.
+    fn begin_with(partition: PartitionId, map: &PartitionMap, flush_at_unix_s: u64) -> Self {
         let backend =
             |node: NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) };
         let file = StaticFile { members: vec![backend(GIVER), backend(TAKER)], ..StaticFile::default() };
         let wanted = PartitionMap::over(&[TAKER]).expect("a map");
-        let map = wanted.with_owner([PartitionId::of(hash_of(KEY))], GIVER);
-        let shares = Shares { map: map.into(), revision: Revision(1), wanted: wanted.into() };
+        let shares = Shares { map: map.clone().into(), revision: Revision(1), wanted: wanted.into() };
         let now = Moment::from_ns(1_000_000_000);
-        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let clock = NodeClock::set(now, Duration::from_secs(UNIX_S));
         let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
         let core = Backend::new(file.backend_config(TAKER, &shares, life), StoreState::default(), now);
         let session = SessionId { incarnation: Incarnation(7), opening: Opening(9) };
@@ -65,7 +73,7 @@ impl Taker {
         taker.now = taker.now + Span::from_s(2);
         taker.step(Happened::Tick);
         taker.step(Happened::Message(GIVER, Message::Open { opening: Opening(9), at: taker.now, in_charge: false }));
-        taker.tell(Body::Begin { partitions: vec![partition], revision: Revision(1) });
+        taker.tell(Body::Begin { partitions: vec![partition], revision: Revision(1), flush_at_unix_s });
         taker
     }
 
@@ -148,7 +156,7 @@ fn room_is_made_only_once_what_may_come_yet_is_fenced_off() {
     taker.session.opening = Opening(10);
     taker.seq = 0;
     taker.step(Happened::Message(GIVER, Message::Open { opening: Opening(10), at: taker.now, in_charge: false }));
-    taker.tell(Body::Begin { partitions: vec![partition], revision: Revision(1) });
+    taker.tell(Body::Begin { partitions: vec![partition], revision: Revision(1), flush_at_unix_s: 0 });
     let earlier = taker.calls.pop_front();
     assert_eq!(earlier, Some(fence.clone()));
     while taker.calls[0] != fence {
@@ -255,4 +263,41 @@ fn what_is_not_the_givers_is_not_taken() {
         taker.tell(Body::Mark);
         assert!(taker.is_gone && taker.calls.is_empty(), "{partition:?}: {:?}", taker.calls);
     }
+}
+
+/// What the giver has done to a key its taker would do once more, to what was stored since.
+#[test]
+fn nothing_is_taken_of_who_has_another_flush_to_come() {
+    let partition = PartitionId::of(hash_of(KEY));
+    let map = PartitionMap::over(&[TAKER]).expect("a map").with_owner([partition], GIVER);
+    let mut taker = Taker::begin_with(partition, &map, UNIX_S + 60);
+    assert_eq!((taker.calls.len(), taker.told.len()), (0, 0));
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone);
+    assert_eq!(taker.backend.flush_to_come(), None);
+}
+
+#[test]
+fn who_has_no_keys_has_the_flush_to_come_of_its_giver() {
+    let partition = PartitionId::of(hash_of(KEY));
+    let map = PartitionMap::over(&[GIVER]).expect("a map");
+    let mut taker = Taker::begin_with(partition, &map, UNIX_S + 60);
+    taker.step(Happened::Tick);
+    let refused = StoreError::refused(StoreErrorKind::Unavailable, "a disk");
+    for error in [Some(refused), None] {
+        let Some(StoreCall::State(state)) = taker.calls.front() else { panic!("{:?}", taker.calls) };
+        assert_eq!(state.flush_at_unix_s, UNIX_S + 60);
+        taker.complete(error);
+        taker.now = taker.now + Span::from_ms(200);
+        taker.step(Happened::Tick);
+    }
+    assert!(matches!(taker.calls.make_contiguous(), [StoreCall::Scan(_)]), "it makes room: {:?}", taker.calls);
+    taker.complete_all();
+    assert_eq!(taker.told, [Body::Ready]);
+    // When it comes nothing is taken any more.
+    taker.now = taker.now + Span::from_s(60);
+    taker.step(Happened::Tick);
+    taker.step(Happened::Message(GIVER, Message::AskLease { session: taker.session, at: taker.now }));
+    assert!(taker.is_gone);
+    assert!(taker.calls.iter().any(|call| matches!(call, StoreCall::State(state) if state.generation.0 == 1)));
 }

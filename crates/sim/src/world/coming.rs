@@ -3,11 +3,14 @@
 use std::cmp::Ordering;
 
 use guira_chain::Reply;
-use guira_item::Moment;
+use guira_item::{Moment, Time};
 use guira_routing::NodeId;
 use guira_switched::{AskId, Commit, Committed};
 
-use crate::clients::{KeyNumber, Wish};
+use crate::{
+    clients::{KeyNumber, Wish},
+    register::FlushNumber,
+};
 
 /// Something that happens to a node.
 pub(crate) enum Input {
@@ -34,6 +37,8 @@ pub(crate) enum Coming {
     Answer(AskId, Box<Reply>),
     /// A client asks.
     Asks(usize),
+    /// The time of a `flush_all` comes then, may have come by some clock, and is looked after until it has taken place.
+    Due(FlushNumber, Time, Moment),
     /// Something goes wrong.
     Fault,
     /// Somebody comes or goes.

@@ -1,6 +1,6 @@
 //! The end of a round: nothing goes wrong any more, and all has to go on.
 
-use guira_item::Span;
+use guira_item::{Span, Time};
 use guira_routing::NodeId;
 use guira_switched::Shares;
 
@@ -40,11 +40,14 @@ impl World {
         if self.clients.waiting() > 0 {
             return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
         }
-        self.read_all(WITHIN)?;
         if self.scenario.backends_change {
-            self.settle_owners(WITHIN)?;
             self.read_all(WITHIN)?;
+            self.settle_owners(WITHIN)?;
         }
+        if self.clients.awaits_flush() {
+            return Err(Failure::Stuck("a flush_all whose time has come has not taken place".into()));
+        }
+        self.read_all(WITHIN)?;
         let charges = self.nodes.values().filter_map(|node| match &node.core {
             Some(Core::Cache(core)) => Some(core.charge()),
             _ => None,
@@ -83,7 +86,7 @@ impl World {
                 for _ in 0..FLUSHES_MAX {
                     let before = self.clients.tally;
                     let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));
-                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush)));
+                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush(Time::default()))));
                     self.run_until(self.now + within)?;
                     if !self.clients.tally.has_more_failures(before) {
                         return Ok(());

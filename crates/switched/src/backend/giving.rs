@@ -213,7 +213,7 @@ impl Backend {
     /// Whether there is something to give, and somebody to give it to.
     fn begin_giving(&mut self, now: Moment) -> bool {
         let shares = &self.config.shares;
-        let is_busy = self.start.is_some() || self.state_work.is_flushing();
+        let is_busy = self.start.is_some() || self.state_work.holds_moves();
         if is_busy || self.giving.again_at.is_none_or(|at| now < at) {
             return false;
         }
@@ -245,8 +245,8 @@ impl Backend {
             (Turn::Opened, Some(given)) if given.stage == Stage::Asked => {
                 given.until = now + READY_WITHIN;
                 let partitions = given.partitions.iter().copied().collect();
-                let revision = self.config.shares.revision;
-                self.tell_taker(now, Body::Begin { partitions, revision });
+                let (revision, flush_at_unix_s) = (self.config.shares.revision, self.state.flush_at_unix_s);
+                self.tell_taker(now, Body::Begin { partitions, revision, flush_at_unix_s });
             }
             // It was asked for by an attempt that is over.
             (Turn::Opened, _) => self.end_taker(now, from),
@@ -511,7 +511,7 @@ impl Backend {
 
     /// When it is to be looked whether there is something to give.
     pub(super) fn next_giving_at(&self) -> Option<Moment> {
-        let may = self.giving.is_idle() && self.start.is_none() && !self.state_work.is_flushing();
+        let may = self.giving.is_idle() && self.start.is_none() && !self.state_work.holds_moves();
         self.giving.again_at.filter(|_| may)
     }
 

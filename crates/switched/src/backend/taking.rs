@@ -6,7 +6,8 @@
 //!          is waited for      of them is removed  yet, too          are written     to be stored   on disk
 //! ```
 //! Always true: what is written here is served only once the map says that it is this backend's; no `flush_all` takes place while that may have been put
-//! and is not decided here. It is once the map that is seen names somebody else than the giver, or the giver says so.
+//! and is not decided here. It is once the map that is seen names somebody else than the giver, or the giver says so. Whoever takes something has the same
+//! `flush_all` to come as its giver, from `Begun` on: what the one has done the other does not do to it again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,6 +49,8 @@ struct Taken {
     partitions: BTreeSet<PartitionId>,
     /// The giver's map.
     revision: Revision,
+    /// The giver's `flush_all` that is to come.
+    flush_at_unix_s: u64,
     /// No item of theirs has had a version above this one.
     last_version: u64,
     stage: Stage,
@@ -56,7 +59,8 @@ struct Taken {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 enum Stage {
     Idle,
-    /// A map as late as the giver's is waited for: it may say that something earlier was given, too.
+    /// A map as late as the giver's is waited for: it may say that something earlier was given, too. And that the giver's `flush_all` to come is this
+    /// backend's.
     Begun,
     /// What is left of these partitions is removed.
     Clearing,
@@ -102,7 +106,7 @@ impl Taking {
 impl Backend {
     /// A giver begins a session.
     pub(super) fn on_giver_open(&mut self, now: Moment, from: NodeId, opening: Opening, at: Moment, out: &mut Outbox) {
-        let is_busy = self.start.is_some() || self.state_work.is_flushing();
+        let is_busy = self.start.is_some() || self.state_work.holds_moves();
         let another = self.taking.taken.as_ref().is_some_and(|taken| taken.giver != from);
         if is_busy || another {
             // It comes again.
@@ -130,6 +134,7 @@ impl Backend {
                     lease_until: until,
                     partitions: BTreeSet::new(),
                     revision: Revision::default(),
+                    flush_at_unix_s: 0,
                     last_version: 0,
                     stage: Stage::Idle,
                 });
@@ -176,10 +181,9 @@ impl Backend {
         let body = taken.link.hear(now, frame);
         match (body, &taken.stage) {
             (None, _) => {}
-            (Some(Body::Begin { partitions, revision }), Stage::Idle) => {
+            (Some(Body::Begin { partitions, revision, flush_at_unix_s }), Stage::Idle) => {
                 taken.partitions = partitions.into_iter().collect();
-                taken.revision = revision;
-                taken.stage = Stage::Begun;
+                (taken.revision, taken.flush_at_unix_s, taken.stage) = (revision, flush_at_unix_s, Stage::Begun);
             }
             (Some(Body::Record(key, item)), Stage::Receiving { .. }) => {
                 let is_of_them =
@@ -217,6 +221,11 @@ impl Backend {
                     // It goes by an earlier life, or is no giver: nothing of it was touched.
                     return self.drop_taken();
                 }
+                if taken.flush_at_unix_s != self.state.flush_at_unix_s
+                    && self.config.mutant != Some(Mutant::MoveFlushAt)
+                {
+                    return self.take_flush_of_giver();
+                }
                 taken.stage = Stage::Clearing;
                 let (giver, partitions) = (taken.giver, taken.partitions.clone());
                 self.decide(giver);
@@ -245,6 +254,16 @@ impl Backend {
         let Some(taken) = &mut self.taking.taken else { return };
         let (giver, session) = (taken.giver, taken.session);
         taken.link.emit(now, |frame| out.send(giver, &told(session, frame)));
+    }
+
+    /// The giver has another `flush_all` to come, or none. Who has no keys has that from here on; what others have would be taken away by the one that was done
+    /// for the giver's already, or not by the one that is to be: nothing is taken until both have the same.
+    fn take_flush_of_giver(&mut self) {
+        let has_none = self.partitions() == 0 && self.taking.doubtful.is_empty();
+        match &self.taking.taken {
+            Some(taken) if has_none => self.state_work.want_time(taken.flush_at_unix_s),
+            _ => self.drop_taken(),
+        }
     }
 
     /// What was written before to partitions comes to nothing, or may not.

@@ -1,7 +1,7 @@
 //! A request that is under way.
 
 use guira_chain::Owned;
-use guira_item::{Key, Moment, Span};
+use guira_item::{Key, Moment, Span, Time};
 use guira_routing::{KeyHash, NodeId};
 use serde::Serialize;
 
@@ -17,6 +17,7 @@ pub(super) enum What {
     },
     /// By the map of that number.
     Flush {
+        at: Time,
         revision: Revision,
     },
 }
@@ -65,7 +66,9 @@ impl Pending {
         self.sent_at.get_or_insert(now);
         self.is_sent = true;
         match &self.what {
-            What::Flush { revision } => out.send(self.backend, &Message::Flush { asker, revision: *revision }),
+            What::Flush { at, revision } => {
+                out.send(self.backend, &Message::Flush { asker, at: *at, revision: *revision });
+            }
             What::Operation { key, hash, operation } => {
                 let key = Key::new(key).expect("it was a key when it was asked for");
                 let ask = Ask { asker, hash: *hash, key, operation: operation.get() };

@@ -14,7 +14,7 @@ use std::sync::{
 };
 
 use guira_chain::{Late, Owned, Place, Reply};
-use guira_item::{Request, Ticket};
+use guira_item::{Request, Ticket, Time};
 
 use super::{
     GatewayHost, GatewayPoster, Local,
@@ -76,11 +76,12 @@ impl Caller {
         call.end()
     }
 
-    /// All items that are there now are to be gone: waits until they are, or may not be.
-    pub fn flush_all(&self) -> Reply {
+    /// All items that are there at a time, in the cluster's seconds, are to be gone then; what has passed is now: waits until they are, or until it is
+    /// sure that they will be, or until they may not be.
+    pub fn flush_all(&self, at: Time) -> Reply {
         let mut call = Call::new(self, 1);
         let _taken = self.room.take([0].into_iter());
-        self.tell(Wanted::Flush(call.owed(0)));
+        self.tell(Wanted::Flush(at, call.owed(0)));
         call.wait_for(1);
         call.end().remove(0)
     }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io};
 
 use guira_chain::Owned;
 use guira_cluster::Transport;
-use guira_item::{Key, Moment};
+use guira_item::{Key, Moment, Time};
 use guira_routing::NodeId;
 
 use super::{Host, Machine, Wire, owed::Owed, send_all};
@@ -28,8 +28,8 @@ pub struct GatewayTold(pub(super) Wanted);
 pub(super) enum Wanted {
     /// What is left of a batch, in order.
     Asked(Vec<Asked>),
-    /// All items that are there now are to be gone.
-    Flush(Owed),
+    /// All items that are there at a time, in the cluster's seconds, are to be gone then.
+    Flush(Time, Owed),
 }
 
 /// One operation, in the cluster's seconds.
@@ -121,9 +121,9 @@ impl Machine for GatewayMachine {
 
     fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut Transport) {
         match wanted {
-            Wanted::Flush(owed) => {
+            Wanted::Flush(at, owed) => {
                 let id = self.owe(owed, true);
-                self.step(now, Happened::Flush(id), transport);
+                self.step(now, Happened::Flush(id, at), transport);
             }
             Wanted::Asked(all) => {
                 for (at, Asked { key, operation, owed }) in (1..).zip(all) {

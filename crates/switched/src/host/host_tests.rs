@@ -446,8 +446,31 @@ fn a_flush_takes_everything_away_from_caches_as_well() {
     }
     assert!(client.ask("hot", set(b"again")).is_stored());
     assert_eq!(other.ask("hot", GET).value(), b"again");
-    // Open: one that is to come.
-    assert_eq!(client.flush(Time(NOW.0 + 10)), Said::Other(Answer::Failed { unknown: false }));
+}
+
+/// The server's clock stands still here; the cluster's goes on.
+#[test]
+fn a_flush_that_is_to_come_takes_what_is_there_then_once_its_time_comes() {
+    let (cluster, service) = start(quick());
+    let (mut client, mut other) = (Client::of(&service), Client::of(&service));
+    for name in ["hot", "a", "b"] {
+        assert!(client.ask(name, set(b"v")).is_stored());
+    }
+    make_hot(&cluster, &mut client, "hot");
+    assert_eq!(client.flush(Time(NOW.0 + 1_000)), DELETED);
+    assert!(client.ask("c", set(b"v")).is_stored());
+    for name in ["hot", "a", "b", "c"] {
+        assert_eq!((client.ask(name, GET).value(), other.ask(name, GET).value()), (b"v".to_vec(), b"v".to_vec()));
+    }
+    // What was wanted last counts.
+    assert_eq!(client.flush(Time(NOW.0 + 2)), DELETED);
+    until(|| ["hot", "a", "b", "c"].into_iter().all(|name| other.ask(name, GET) == MISS));
+    assert!(client.ask("hot", set(b"again")).is_stored());
+    assert_eq!(other.ask("hot", GET).value(), b"again");
+    // And nothing is to come once all was taken away.
+    assert_eq!(client.flush(Time(NOW.0 + 2)), DELETED);
+    assert_eq!(client.flush(NOW), DELETED);
+    assert!(client.ask("a", set(b"v")).is_stored());
 }
 
 #[test]
@@ -648,14 +671,14 @@ fn a_program_asks_more_than_there_is_room_for_and_keeps_no_more_than_it_may() {
         let failed = |reply: &&Reply| matches!(reply, Reply::Answer(Answer::Failed { unknown: false }, _));
         assert_eq!((found, replies.iter().filter(failed).count()), (10, 40), "what was kept is given back");
     }
-    assert!(matches!(caller.flush_all(), Reply::Answer(Answer::Deleted, _)));
+    assert!(matches!(caller.flush_all(Time::default()), Reply::Answer(Answer::Deleted, _)));
     assert!(caller.ask(&requests(GET)).iter().all(|reply| matches!(reply, Reply::Answer(Answer::Miss, _))));
     assert!(caller.ask(&[]).is_empty());
     assert_eq!(cluster.status().gateways[0].expect("it runs").counts.refused, 0);
     assert!(cluster.stop().is_ok());
     let failed = |unknown| move |reply: &Reply| matches!(reply, Reply::Answer(Answer::Failed { unknown: told }, _) if *told == unknown);
     assert!(caller.ask(&requests(set(b"late"))).iter().all(failed(false)));
-    assert!(failed(false)(&caller.flush_all()));
+    assert!(failed(false)(&caller.flush_all(Time::default())));
 }
 
 /// Waits for what another thread brings about.

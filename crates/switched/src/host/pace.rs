@@ -74,6 +74,8 @@ impl Pace {
 mod tests {
     use guira_cluster::{Incarnation, Opening, SessionId};
 
+    use guira_item::Time;
+
     use super::*;
     use crate::Revision;
 
@@ -82,7 +84,7 @@ mod tests {
     fn push(pace: &mut Pace, from: u16, number: u64) {
         let session = SessionId { incarnation: Incarnation(1), opening: Opening(1) };
         let asker = Asker { gateway: GATEWAY, session, number: Number(number), done_below: Number(0) };
-        pace.push(NodeId(from), &asker, &Message::Flush { asker, revision: Revision::default() });
+        pace.push(NodeId(from), &asker, &Message::Flush { asker, at: Time::default(), revision: Revision::default() });
     }
 
     /// Turns until `until_ms`, looked at each millisecond.

@@ -186,14 +186,15 @@ impl Service for GatewayService {
     }
 
     fn flush_all(&self, worker: &mut GatewayWorker, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
-        let weight = self.weight(0).filter(|_| at <= now && worker.open < OPEN_MAX);
-        // Open: one that is to come would have to be told to cache nodes with their leases.
+        let weight = self.weight(0).filter(|_| worker.open < OPEN_MAX);
         let Some(weight) = weight else { return Some(Answer::Failed { unknown: false }) };
         let serial = worker.late.serial();
         worker.open += 1;
         worker.late.open(ticket, serial, 0, vec![None]);
         let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 }, Some(weight));
-        self.tell(worker, Wanted::Flush(owed));
+        // What has passed here has passed everywhere.
+        let at = if at <= now { Time::default() } else { CLOCK.from_unix_s((self.config.clock)().to_unix_s(at)) };
+        self.tell(worker, Wanted::Flush(at, owed));
         None
     }
 
