@@ -83,7 +83,8 @@ pub const FINDS: [(Mutant, &str); 22] = [
 ];
 
 /// Faults that no model finds, for what they take is in none: a `flush_all`, or a store that two have in turn. The simulator finds them.
-pub const FINDS_NOT: [Mutant; 3] = [Mutant::MoveTakerLife, Mutant::MoveFlush, Mutant::TakesEarly];
+pub const FINDS_NOT: [Mutant; 5] =
+    [Mutant::MoveTakerLife, Mutant::FlushForgotten, Mutant::MoveFlush, Mutant::MoveFlushAt, Mutant::TakesEarly];
 
 fn client(gateway: usize, wishes: &[(KeyNumber, Wish)]) -> Client {
     Client { gateway, wishes: wishes.into() }

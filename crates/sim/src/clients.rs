@@ -160,7 +160,7 @@ impl Clients {
         // A number with so many spaces behind it that it is no number to who adds one.
         let len = if key.is_long() { self.value_len } else { 0 };
         let (act, operation) = match rng.random_range(0..1_000) {
-            drawn if drawn < flushes_per_mille && drawn % 2 == 0 => {
+            drawn if drawn < flushes_per_mille && rng.random_bool(0.5) => {
                 let at = Time(cluster_time.0 + rng.random_range(1..4));
                 return self.flush_later(client, at);
             }

@@ -223,6 +223,8 @@ pub struct Report {
     pub came_late: u64,
     /// Reads that were news to who has the database.
     pub news: u64,
+    /// Times that what was to be gone some time was, or was no more to be.
+    pub came_due: u64,
     /// Faults.
     pub faults: u64,
 }
@@ -248,6 +250,7 @@ impl Report {
             (&mut self.moved, other.moved),
             (&mut self.came_late, other.came_late),
             (&mut self.news, other.news),
+            (&mut self.came_due, other.came_due),
             (&mut self.faults, other.faults),
         ] {
             *mine += theirs;

@@ -428,7 +428,9 @@ impl World {
             Coming::Due(number, by, due_at) => {
                 self.clients.may_be_due(number);
                 let is_over = due_at <= self.now && self.has_flushed(by) && self.clients.was_due(self.now, number);
-                if !is_over {
+                if is_over {
+                    self.report.came_due += 1;
+                } else {
                     self.come(LOOKS_AFTER, Coming::Due(number, by, due_at));
                 }
             }

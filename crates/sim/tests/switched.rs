@@ -26,6 +26,7 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             // Two cache nodes are in charge of a backend, as long as one has not heard that another is.
             assert!((report.two_phased > 20) == (scenario.balances || change), "{name}: {report:?}");
             charges += report.charges;
+            assert!((report.came_due > 5) == (scenario.flushes_per_mille > 0), "{name}: {report:?}");
             let is_doubtful = scenario.disk_fails_per_mille > 0;
             assert!(!is_doubtful || report.came_late > 10 && report.news > 500, "{name}: {report:?}");
         }
@@ -59,7 +60,7 @@ const RARE: [Mutant; 11] = [
 fn every_mutant_is_found_out() {
     for mutant in Mutant::ALL.into_iter().filter(|mutant| !RARE.contains(mutant)) {
         let scenario = named(match mutant {
-            Mutant::MoveGate | Mutant::MoveFlush => "giving",
+            Mutant::MoveGate | Mutant::MoveFlush | Mutant::MoveFlushAt => "giving",
             Mutant::R2Begin | Mutant::TakesEarly => "replacing",
             Mutant::R8 => "colliding",
             Mutant::R2View => "moving",

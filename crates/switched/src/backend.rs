@@ -21,6 +21,7 @@ mod flush;
 mod foreign;
 mod giving;
 mod hot;
+mod standstill;
 mod taking;
 mod work;
 
@@ -43,6 +44,7 @@ use guira_routing::{KeyHash, NodeId, PartitionId};
 use hot::HotKeys;
 pub use hot::{HotConfig, Reports};
 use serde::Serialize;
+pub use standstill::{Standstill, Why};
 use taking::Taking;
 use work::Work;
 
@@ -210,6 +212,8 @@ impl Backend {
         assert!(config.item_len_max <= ITEM_LEN_MAX, "items of {} bytes", config.item_len_max);
         assert!(config.hot.reported <= REPORTED_MAX, "reports of {} keys", config.hot.reported);
         let until = now + config.drift.granter(config.lease);
+        let forgets = config.mutant == Some(Mutant::FlushForgotten);
+        let flush_at_unix_s = if forgets { 0 } else { state.flush_at_unix_s };
         let Shares { map, wanted, .. } = &config.shares;
         let others = map.backends().iter().chain(wanted.backends()).copied();
         let others: BTreeSet<NodeId> = others.filter(|other| *other != config.me && config.caches_change).collect();
@@ -217,7 +221,7 @@ impl Backend {
         let heard_from = if config.caches_change { &[][..] } else { &config.caches };
         let unheard = heard_from.iter().copied().collect();
         Self {
-            state,
+            state: StoreState { flush_at_unix_s, ..state },
             state_work: StateWork::default(),
             last_version: state.versions_reserved,
             keys: HashMap::new(),
@@ -429,6 +433,11 @@ impl Backend {
     /// Partitions that it is to have.
     pub fn partitions_wanted(&self) -> usize {
         self.config.shares.wanted.partitions_of(self.config.me).count()
+    }
+
+    /// Why partitions that are to be given away were not, the last time that it was tried.
+    pub fn standstill(&self) -> Option<Standstill> {
+        self.giving.standstill()
     }
 
     /// Operations that are on their way.

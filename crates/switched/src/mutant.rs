@@ -39,6 +39,8 @@ pub enum Mutant {
     MoveVersions,
     /// A `flush_all` takes place whoever has given what to whom meanwhile.
     MoveFlush,
+    /// A backend that begins has forgotten the `flush_all` that was to come.
+    FlushForgotten,
     /// A taker takes from a giver which has another `flush_all` to come than itself.
     MoveFlushAt,
     /// A backend takes over what another has while that may still answer.
@@ -59,7 +61,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::R1,
         Self::R2,
         Self::R2View,
@@ -83,6 +85,7 @@ impl Mutant {
         Self::MoveClear,
         Self::MoveFence,
         Self::MoveVersions,
+        Self::FlushForgotten,
         Self::MoveFlush,
         Self::MoveFlushAt,
         Self::TakesEarly,
@@ -114,6 +117,7 @@ impl Mutant {
             Self::MoveClear => "move-clear",
             Self::MoveFence => "move-fence",
             Self::MoveVersions => "move-versions",
+            Self::FlushForgotten => "flush-forgotten",
             Self::MoveFlush => "move-flush",
             Self::MoveFlushAt => "move-flush-at",
             Self::TakesEarly => "takes-early",

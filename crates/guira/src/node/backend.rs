@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak, mpsc::Receiver},
 };
 
-use guira_cluster::unix_now;
+use guira_cluster::{CLOCK, unix_now};
 use guira_etcd::Following;
 use guira_item::store::Store;
 use guira_persist::{
@@ -110,7 +110,7 @@ impl Start<'_> {
         };
         let served = self.serve_with(ended, host, (kept, life), commit_by, why, |host| {
             host.status().map(|status| {
-                json!({
+                let mut told = json!({
                     "serves": status.serves,
                     "withheld": status.withheld,
                     "partitions": status.partitions,
@@ -126,7 +126,14 @@ impl Start<'_> {
                     "spreads": status.counts.spreads,
                     "two_phased": status.counts.two_phased,
                     "lease_waits": status.counts.lease_waits,
-                })
+                });
+                if let Some(at) = status.flush_to_come {
+                    told["flush_at_unix_s"] = json!(CLOCK.to_unix_s(at));
+                }
+                if let Some(standstill) = status.standstill {
+                    told["standstill"] = json!(standstill.to_string());
+                }
+                told
             })
         });
         limited.shut();

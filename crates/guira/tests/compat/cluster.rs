@@ -176,6 +176,36 @@ fn a_hot_key_is_answered_by_the_cache_node_and_a_change_of_it_is_seen_at_once() 
     cluster.down();
 }
 
+#[test]
+fn a_flush_that_is_to_come_comes_though_backends_are_killed_before() {
+    let cluster = Cluster::up(&["--backends", "2"]);
+    let mut client = cluster.connect();
+    let keys: Vec<String> = (0..50).map(|number| format!("key{number}")).collect();
+    let set_all = |client: &mut Connection| {
+        for key in &keys {
+            assert_eq!(client.ask(&set(key, b"value"), b"\r\n"), b"STORED\r\n");
+        }
+    };
+    let get_all = format!("get {}\r\n", keys.join(" ")).into_bytes();
+    set_all(&mut client);
+    assert_eq!(client.ask(b"flush_all 86400\r\n", b"\r\n"), b"OK\r\n");
+    assert!(cluster.status().0.contains("flush_at_unix_s"), "{}", cluster.status().0);
+    let all: String = keys.iter().map(|key| format!("VALUE {key} 3 5\r\nvalue\r\n")).collect();
+    assert_eq!(String::from_utf8_lossy(&client.ask(&get_all, b"END\r\n")), all + "END\r\n");
+
+    assert_eq!(client.ask(b"flush_all 2\r\n", b"\r\n"), b"OK\r\n");
+    cluster.signal("backend", 0, Signal::KILL);
+    cluster.signal("backend", 1, Signal::KILL);
+    wait_for("all is gone", || {
+        // While a backend is down its keys are errors.
+        cluster.connect().ask(&get_all, b"\r\n").eq(b"END\r\n").then_some(())
+    });
+    assert!(!cluster.status().0.contains("flush_at_unix_s"), "{}", cluster.status().0);
+    set_all(&mut client);
+    assert!(client.ask(&get_all, b"END\r\n").len() > get_all.len(), "it came once");
+    cluster.down();
+}
+
 fn set(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("set {key} 3 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }

@@ -18,7 +18,7 @@ use guira_item::{
 };
 use serde::Serialize;
 
-use super::{Backend, VOID_AGAIN_AFTER, clients::Asked};
+use super::{Backend, VOID_AGAIN_AFTER, Why, clients::Asked};
 use crate::{Asker, Message, Mutant, Outbox, Revision, StoreCall};
 
 /// Versions that are reserved at a time: few writes of the state, and few versions lost at a restart.
@@ -129,7 +129,7 @@ impl Backend {
             self.begin_flush(now);
             return;
         }
-        self.give_up(now);
+        self.give_up(now, Why::Changed);
         self.drop_taken();
         let wish = self.state_work.wish.get_or_insert(Wish { at_unix_s: 0, askers: Vec::new() });
         wish.at_unix_s = CLOCK.to_unix_s(at);
@@ -142,7 +142,7 @@ impl Backend {
     }
 
     fn begin_flush(&mut self, now: Moment) {
-        self.give_up(now);
+        self.give_up(now, Why::Changed);
         self.drop_taken();
         if self.state_work.stage == Stage::None {
             self.end_sessions();

@@ -23,7 +23,11 @@ use guira_item::{Key, Moment, Span, store::StoreError};
 use guira_routing::{KeyHash, NodeId, PARTITIONS, PartitionId};
 use serde::Serialize;
 
-use super::{Backend, ReplyTo, work::LOOK};
+use super::{
+    Backend, ReplyTo,
+    standstill::{Standstill, Why},
+    work::LOOK,
+};
 use crate::{
     Body, Commit, Committed, ITEM_LEN_MAX, ItemCopy, KeyBytes, Message, Mutant, Outbox, Revision, Scan, ScanBounds,
     ScanNumber, Scanned, Shares, StoreCall,
@@ -79,6 +83,8 @@ pub(super) struct Giving {
     again_after: Span,
     /// Who has not made room when asked last: others are asked first.
     unready: Option<NodeId>,
+    #[serde(skip)]
+    standstill: Option<Standstill>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -152,6 +158,11 @@ impl Giving {
         Self { again_at: Some(now), again_after: AGAIN_AFTER, unreleased, others, earlier, ..Self::default() }
     }
 
+    /// Why nothing was given the last time.
+    pub(super) fn standstill(&self) -> Option<Standstill> {
+        self.standstill
+    }
+
     /// Whether nothing new is let in for a partition.
     pub(super) fn is_sealed(&self, partition: PartitionId) -> bool {
         self.given.as_ref().is_some_and(|given| given.is_sealed() && given.partitions.contains(&partition))
@@ -198,7 +209,12 @@ impl Backend {
         let Some(given) = self.giving.given.as_ref().filter(|given| !given.is_committing()) else { return };
         let to = given.to;
         if given.is_bounded() && given.until <= now {
-            return self.give_up(now);
+            let why = match given.stage {
+                Stage::Draining(_) => Why::Undrained,
+                Stage::Sealed => Why::NotStored,
+                _ => Why::Unready,
+            };
+            return self.give_up(now, why);
         }
         let Some(taker) = self.giving.takers.get_mut(&to) else { return };
         let turn = taker.tick(now, out);
@@ -222,7 +238,10 @@ impl Backend {
         let goes = || shares.map.partitions_of(me).filter(|partition| shares.wanted.owner(*partition) != me);
         let takers = || goes().map(|partition| shares.wanted.owner(partition));
         let unready = self.giving.unready.take();
-        let Some(to) = takers().find(|to| Some(*to) != unready).or_else(|| takers().next()) else { return false };
+        let Some(to) = takers().find(|to| Some(*to) != unready).or_else(|| takers().next()) else {
+            self.giving.standstill = None;
+            return false;
+        };
         let partitions = goes().filter(|partition| shares.wanted.owner(*partition) == to);
         let partitions = partitions.take(self.config.giving.partitions_at_once).collect();
         let opening = Opening::first_of(self.config.incarnation);
@@ -250,12 +269,12 @@ impl Backend {
             }
             // It was asked for by an attempt that is over.
             (Turn::Opened, _) => self.end_taker(now, from),
-            (Turn::Void, Some(_)) => self.give_up(now),
+            (Turn::Void, Some(_)) => self.give_up(now, Why::Ended),
         }
     }
 
     /// Gives nothing for a while, unless it may be given already.
-    pub(super) fn give_up(&mut self, now: Moment) {
+    pub(super) fn give_up(&mut self, now: Moment, why: Why) {
         let is_open = self.giving.given.as_ref().is_some_and(|given| !given.is_committing());
         if let Some(given) = self.giving.given.take_if(|_| is_open) {
             if given.stage == Stage::Sealed {
@@ -264,6 +283,7 @@ impl Backend {
             if given.stage == Stage::Asked {
                 self.giving.unready = Some(given.to);
             }
+            self.giving.standstill = Some(Standstill { taker: given.to, why });
             self.again_later(now);
             self.end_taker(now, given.to);
         }
@@ -302,8 +322,8 @@ impl Backend {
         let open = self.giving.takers.get_mut(&given.to).and_then(|taker| taker.valid(now));
         match open.map(|open| open.link.send(body)) {
             Some(Ok(_)) => {}
-            // It takes no more, or is not there.
-            _ => self.give_up(now),
+            Some(Err(_)) => self.give_up(now, Why::Behind),
+            None => self.give_up(now, Why::Ended),
         }
     }
 
@@ -362,7 +382,7 @@ impl Backend {
         if *copying != Copying::Scanning(number) {
             return;
         }
-        let Ok(Scanned { keys, more_after }) = found else { return self.give_up(now) };
+        let Ok(Scanned { keys, more_after }) = found else { return self.give_up(now, Why::Unsure) };
         let keys: Vec<Key<'_>> = keys.iter().filter_map(|key| Key::new(key).ok()).collect();
         *copying = Copying::Reading(number, keys.len(), more_after);
         let to = *to;
@@ -380,7 +400,7 @@ impl Backend {
             _ => return,
         }
         match base {
-            Base::Unknown => self.give_up(now),
+            Base::Unknown => self.give_up(now, Why::Unsure),
             Base::Present(item) => self.tell_record(now, key, Some(item)),
             Base::Absent(_) => self.tell_record(now, key, None),
         }
@@ -402,7 +422,7 @@ impl Backend {
             (Some(Stage::Copying(_)), Ok(())) if self.config.mutant == Some(Mutant::MoveChange) => {}
             (Some(_), Ok(())) => self.tell_record(now, key, item),
             // What is there is read again, by another attempt.
-            (Some(_), Err(error)) if error.unknown => self.give_up(now),
+            (Some(_), Err(error)) if error.unknown => self.give_up(now, Why::Unsure),
             (Some(_), Err(_)) => {}
         }
     }
@@ -421,7 +441,7 @@ impl Backend {
         let item = item.filter(is_there);
         if item.is_some_and(|item| item.value.len() > ITEM_LEN_MAX) {
             // No message carries what a store that was filled under another limit may have: it stays here.
-            return self.give_up(now);
+            return self.give_up(now, Why::TooLarge);
         }
         let copy = item.map(|item| ItemCopy {
             flags: item.flags,
@@ -489,7 +509,7 @@ impl Backend {
             partitions.all(|partition| map.owner(*partition) == me && wanted.owner(*partition) == given.to)
         };
         if !self.giving.given.as_ref().is_none_or(is_right) {
-            self.give_up(now);
+            self.give_up(now, Why::Changed);
         }
         if self.giving.is_idle() {
             self.giving.again_at = Some(self.giving.again_at.unwrap_or(now));
@@ -527,6 +547,7 @@ impl Backend {
             Committed::Not => {
                 let (to, sealed_in) = (given.to, given.sealed_in);
                 self.giving.given = None;
+                self.giving.standstill = Some(Standstill { taker: to, why: Why::NotPut });
                 self.again_later(now);
                 self.giving.unreleased.insert(to, (sealed_in, now));
                 self.end_taker(now, to);
@@ -543,6 +564,7 @@ impl Backend {
         let gone = given.partitions.iter().copied().filter(|partition| map.owner(*partition) != me);
         self.foreign.clear(gone.filter(|partition| !self.taking.takes(*partition)));
         self.counts.given += 1;
+        self.giving.standstill = None;
         (self.giving.again_at, self.giving.again_after) = (Some(now), AGAIN_AFTER);
         self.end_taker(now, given.to);
     }

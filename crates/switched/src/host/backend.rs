@@ -15,7 +15,7 @@ use std::{
 
 use guira_cluster::{Poster, Transport, boot_now};
 use guira_item::{
-    Key, Moment,
+    Key, Moment, Time,
     store::{Found, Part, Record, Scan as StoreScan, Store, StoreError, Write, Written},
 };
 use guira_routing::{KeyHash, NodeId, PartitionId};
@@ -23,7 +23,7 @@ use guira_routing::{KeyHash, NodeId, PartitionId};
 use super::{Ended, Host, Local, Machine, Wire, pace::Pace, send_all};
 use crate::{
     Commit, Committed, Message, Outbox, ScanNumber, Scanned, Scanning, StoreCall, View,
-    backend::{Backend, BackendConfig, BackendCounts, Happened},
+    backend::{Backend, BackendConfig, BackendCounts, Happened, Standstill},
 };
 
 /// A [`Backend`] before a store.
@@ -119,6 +119,10 @@ pub struct BackendStatus {
     pub partitions: usize,
     /// Partitions that it is to have.
     pub partitions_wanted: usize,
+    /// Why those that are to be given away were not, the last time that it was tried.
+    pub standstill: Option<Standstill>,
+    /// The `flush_all` that is to come, in the cluster's seconds.
+    pub flush_to_come: Option<Time>,
     /// The socket's numbers.
     pub wire: Wire,
 }
@@ -174,6 +178,8 @@ impl<S: Store> BackendHost<S> {
             withheld: *withheld,
             partitions: backend.partitions(),
             partitions_wanted: backend.partitions_wanted(),
+            standstill: backend.standstill(),
+            flush_to_come: backend.flush_to_come(),
             wire,
         })
     }

@@ -71,7 +71,8 @@ fn backends_come_go_and_are_killed_and_all_that_they_have_is_there() {
         let some_more = || clients.iter().for_each(Clients::some_more);
         some_more();
 
-        // One comes, and has its share.
+        // One comes, and has its share, with the flush_all that the others have to come.
+        assert_eq!(Connection::open(listen).ask(b"flush_all 86400\r\n", b"\r\n"), b"OK\r\n");
         cluster.add(1_002, &third);
         wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_002, a_third_is);
         all_is_there(listen, 0);
