@@ -124,6 +124,10 @@ pub struct CacheNode {
     config: CacheConfig,
     /// All backends: each may have it take over a key from another cache node.
     sources: BTreeMap<NodeId, Initiator>,
+    /// Who is a backend, by the last view.
+    backends: BTreeSet<NodeId>,
+    /// The next session with each that was one: none is there twice.
+    gone: BTreeMap<NodeId, Opening>,
     /// Those that report to it.
     charge: BTreeSet<NodeId>,
     controller: Initiator,
@@ -171,6 +175,8 @@ impl CacheNode {
         let source = |backend: &NodeId| (*backend, initiator(*backend).in_charge(charge.contains(backend)));
         Self {
             sources: backends.iter().map(source).collect(),
+            backends,
+            gone: BTreeMap::new(),
             charge,
             controller: initiator(config.controller),
             orders_heard: 0,
@@ -205,19 +211,35 @@ impl CacheNode {
     fn on_view(&mut self, now: Moment, view: &View) {
         self.config.exchanges_per_s = view.exchanges_per_s;
         self.config.partitions = Arc::clone(&view.shares.map);
+        self.backends = view.backends.iter().chain(view.shares.map.backends()).copied().collect();
         view.shares.map.backends().iter().for_each(|backend| self.know(*backend));
         if view.homes.is_empty() {
             // The controller says nothing of it.
             let its = view.cache_of.iter().filter(|(_, cache)| **cache == self.config.me);
             self.take_charge(now, its.map(|(backend, _)| *backend).collect());
         }
+        self.forget_who_has_gone();
+    }
+
+    /// Who is no backend any more, and in nobody's charge here, is asked nothing.
+    fn forget_who_has_gone(&mut self) {
+        let is_there = |backend: &NodeId| self.backends.contains(backend) || self.charge.contains(backend);
+        let gone: BTreeSet<NodeId> = self.sources.keys().copied().filter(|backend| !is_there(backend)).collect();
+        for backend in &gone {
+            let last = self.sources.remove(backend).map(|initiator| initiator.opening().next());
+            self.gone.extend(last.map(|next| (*backend, next)));
+        }
+        self.forget(gone);
     }
 
     /// This is a backend.
     fn know(&mut self, backend: NodeId) {
         let CacheConfig { incarnation, drift, mutant, .. } = self.config;
-        let initiator = || Initiator::new(backend, Opening::first_of(incarnation), drift, mutant);
-        self.sources.entry(backend).or_insert_with(initiator);
+        let gone = &mut self.gone;
+        self.sources.entry(backend).or_insert_with(|| {
+            let opening = gone.remove(&backend).unwrap_or_else(|| Opening::first_of(incarnation));
+            Initiator::new(backend, opening, drift, mutant)
+        });
     }
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use guira_cluster::{Incarnation, NodeClock, Seq, SessionId};
+use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{Expiry, Moment, Span};
 use guira_routing::NodeId;
 use guira_switched::{
@@ -12,6 +12,7 @@ use guira_switched::{
 const CONTROLLER: NodeId = NodeId(1);
 const CACHE: NodeId = NodeId(2);
 const BACKEND: NodeId = NodeId(3);
+const OTHER: NodeId = NodeId(4);
 
 /// A cache node with room for 1,000 bytes, and who it speaks with.
 struct Setting {
@@ -24,13 +25,18 @@ struct Setting {
     told: Vec<(Seq, Body)>,
 }
 
+/// The cluster with these backends.
+fn file(backends: &[NodeId]) -> StaticFile {
+    let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+    let mut members = vec![member(CONTROLLER, Role::Controller), member(CACHE, Role::Cache)];
+    members.extend(backends.iter().map(|backend| member(*backend, Role::backend(Some(CACHE.0)))));
+    StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() }
+}
+
 impl Setting {
     fn new() -> Self {
         let now = Moment::from_ns(1_000_000_000);
-        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
-        let backend = Role::backend(Some(CACHE.0));
-        let members = vec![member(CONTROLLER, Role::Controller), member(CACHE, Role::Cache), member(BACKEND, backend)];
-        let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
+        let file = file(&[BACKEND]);
         let shares = file.shares().expect("it has a backend");
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
         let mut config = file.cache_config(CACHE, &shares, Life { incarnation: Incarnation(7), clock, seed: 1 });
@@ -63,6 +69,24 @@ impl Setting {
                 self.told.push((seq, body));
             }
         }
+    }
+
+    /// There are these backends now.
+    fn view(&mut self, backends: &[NodeId]) {
+        let file = file(backends);
+        let view = file.view(file.shares().expect("it has a backend"));
+        self.step(Happened::View(&view));
+    }
+
+    /// The session that the backend is asked for within a while, if it is.
+    fn is_begun(&mut self) -> Option<Opening> {
+        let mut out = Outbox::default();
+        self.now = self.now + Span::from_s(1);
+        self.cache.step(self.now, Happened::Tick, &mut out);
+        out.sends().find_map(|(to, bytes)| match Message::decode(bytes) {
+            Ok(Message::Open { opening, .. }) if to == BACKEND => Some(opening),
+            _ => None,
+        })
     }
 
     /// The backend says something.
@@ -183,4 +207,21 @@ fn what_comes_back_before_it_is_dropped_stays() {
         assert_eq!(setting.segment(), []);
     }
     assert_eq!((setting.cache.items(), setting.cache.charge()), (3, 1));
+}
+
+#[test]
+fn a_backend_that_is_none_any_more_is_asked_for_nothing_until_it_is_one_again() {
+    let mut setting = Setting::new();
+    let key = KeyBytes(b"key".as_slice().into());
+    setting.report(&key);
+    setting.tell(Body::Value(key, Some(item(10))));
+    assert_eq!((setting.cache.items(), setting.cache.charge()), (1, 1));
+    let first = setting.sessions[0].opening;
+
+    setting.order(Body::Charge(Vec::new()));
+    setting.view(&[OTHER]);
+    assert_eq!((setting.cache.items(), setting.cache.charge(), setting.is_begun()), (0, 0, None));
+
+    setting.view(&[OTHER, BACKEND]);
+    assert!(setting.is_begun().is_some_and(|opening| opening > first), "no session is there twice");
 }

@@ -61,6 +61,7 @@ impl CacheNode {
         let (goes, comes) = (&self.charge - &charge, &charge - &self.charge);
         self.items.leave(&goes, &comes);
         self.charge = charge;
+        self.forget_who_has_gone();
         self.tell_loads(now);
     }
 
