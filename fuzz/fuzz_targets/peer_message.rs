@@ -1,4 +1,5 @@
 //! What members say: any bytes as messages, to each core in turn. Nothing ends a core, and what is read of a message is written as it was.
+//! Of two backends the one that is asked has something to give to the other, and may be given something by it.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use guira_item::store::{Found, Written};
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::NodeId;
 use guira_switched::{
-    CacheMode, Happened, Life, Member, Message, Outbox, Role, Scanned, Shares, StaticFile, StoreCall,
+    CacheMode, Committed, Happened, Life, Member, Message, Outbox, Role, Scanned, Shares, StaticFile, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -21,6 +22,10 @@ const CONTROLLER: NodeId = NodeId(1);
 const CACHE: NodeId = NodeId(2);
 const BACKEND: NodeId = NodeId(3);
 const GATEWAY: NodeId = NodeId(4);
+const OTHER_BACKEND: NodeId = NodeId(5);
+
+/// Partitions that the backend is to give away.
+const GIVEN: usize = 100;
 
 static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
     let here = |port: u16| ([127, 0, 0, 1], port).into();
@@ -33,13 +38,15 @@ static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
             member(CONTROLLER, Role::Controller),
             member(CACHE, Role::Cache),
             member(BACKEND, Role::backend(Some(CACHE.0))),
+            member(OTHER_BACKEND, Role::backend(Some(CACHE.0))),
             member(GATEWAY, Role::Gateway { listen: here(11211), cache_mode: CacheMode::default() }),
         ],
         ..StaticFile::default()
     };
     file.check().expect("it is a cluster");
-    let shares = file.shares().expect("of one backend");
-    (file, shares)
+    let shares = file.shares().expect("of two backends");
+    let wanted = shares.map.with_owner(shares.map.partitions_of(BACKEND).take(GIVEN), OTHER_BACKEND);
+    (file, Shares { wanted: wanted.into(), ..shares })
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -60,10 +67,16 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let written = encoded(&message);
         let again = Message::decode(&written).expect("what was written can be read");
         assert_eq!(encoded(&again), written);
-        let from = [CACHE, BACKEND, GATEWAY, CONTROLLER][number % 4];
+        let from = [CACHE, BACKEND, GATEWAY, CONTROLLER, OTHER_BACKEND][number % 5];
         now = now + Span::from_ms(u64::from(*timing));
         backend.step(now, backend::Happened::Message(from, again.clone()), &mut out);
         settle(&mut backend, now, &mut out);
+        if out.commit.take().is_some() {
+            // Every other time it is known at once that nothing has come of it, and otherwise never.
+            let known = (number % 2 == 0).then_some(Committed::Not);
+            known.into_iter().for_each(|known| backend.step(now, backend::Happened::Committed(known), &mut out));
+            settle(&mut backend, now, &mut out);
+        }
         cache.step(now, Happened::Message(from, again.clone()), &mut out);
         controller.step(now, Happened::Message(from, again.clone()), &mut out);
         gateway.step(now, gateway::Happened::Message(from, again), &mut out);

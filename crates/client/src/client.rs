@@ -241,7 +241,8 @@ impl Client {
     }
 
     /// Has all items of the cluster removed that are there in so long, counted as [`Expires::In`] counts. Each backend does it by itself then, whoever has
-    /// died meanwhile. Of several that are to come the one counts that was asked for last, and none after [`Client::flush_all`].
+    /// died meanwhile. Of several that are to come the one counts that was asked for last, and none after [`Client::flush_all`]. Each goes by its own clock: if this
+    /// machine's is behind a backend's by as long as this, the backend does it at once.
     ///
     /// # Errors
     /// As [`Client::flush_all`].

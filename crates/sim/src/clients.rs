@@ -62,6 +62,9 @@ pub(crate) struct Clients {
     pub(crate) tally: Tally,
 }
 
+/// So many `flush_all`s are to come at once, at most: one can have the place of another, and there are not too many orders of them to look at.
+const TO_COME_MAX: usize = 2;
+
 /// A `flush_all` that is to come.
 #[derive(Clone, Copy, Debug)]
 struct ToCome {
@@ -89,6 +92,8 @@ pub(crate) struct Tally {
     pub(crate) answered: u64,
     pub(crate) failed: u64,
     pub(crate) unknown: u64,
+    /// Times that what was to be gone some time was, or was no more to be.
+    pub(crate) came_due: u64,
 }
 
 impl Tally {
@@ -160,8 +165,9 @@ impl Clients {
         // A number with so many spaces behind it that it is no number to who adds one.
         let len = if key.is_long() { self.value_len } else { 0 };
         let (act, operation) = match rng.random_range(0..1_000) {
-            drawn if drawn < flushes_per_mille && rng.random_bool(0.5) => {
-                let at = Time(cluster_time.0 + rng.random_range(1..4));
+            drawn if drawn < flushes_per_mille && rng.random_bool(0.5) && self.may_flush_later() => {
+                // Behind the next second: it is not due before it was asked for.
+                let at = Time(cluster_time.0 + rng.random_range(2..5));
                 return self.flush_later(client, at);
             }
             drawn if drawn < flushes_per_mille => return (self.flush(client), Wish::Flush(Time::default())),
@@ -205,6 +211,12 @@ impl Clients {
         self.begin(client, None, Act::Flush)
     }
 
+    /// Whether one more `flush_all` may be to come.
+    fn may_flush_later(&self) -> bool {
+        let is_known = |to_come: &&ToCome| !matches!(to_come.outcome, Outcome::UnknownUntil(_));
+        self.to_come.values().filter(is_known).count() < TO_COME_MAX
+    }
+
     /// A client has everything taken away at a time.
     fn flush_later(&mut self, client: usize, at: Time) -> (AskId, Wish) {
         let number = FlushNumber(self.next_ask + 1);
@@ -214,9 +226,10 @@ impl Clients {
 
     /// From now on some clock may show that the time of a `flush_all` has come.
     pub(crate) fn may_be_due(&mut self, number: FlushNumber) {
-        if self.to_come.get(&number).is_some_and(|to_come| to_come.at.is_none()) {
+        if let Some(ToCome { at: None, outcome }) = self.to_come.get(&number) {
             self.time += 1;
-            let due = Event { invoked: self.time, returned: None, is_certain: false, act: Act::Due(number) };
+            let act = if matches!(outcome, Outcome::UnknownUntil(_)) { Act::Flush } else { Act::Due(number) };
+            let due = Event { invoked: self.time, returned: None, is_certain: false, act };
             let at = Some(self.push_to_all(&due));
             self.to_come.entry(number).and_modify(|to_come| to_come.at = at);
         }
@@ -235,6 +248,7 @@ impl Clients {
         for event in self.histories.iter_mut().filter_map(|history| history[at].as_mut()) {
             (event.returned, event.is_certain) = (returned, is_certain);
         }
+        self.tally.came_due += u64::from(is_certain);
         self.to_come.remove(&number);
         true
     }
@@ -277,18 +291,33 @@ impl Clients {
         longest
     }
 
-    /// What is known of a `flush_all` that is to come; nothing of one that is not.
+    /// A `flush_all` is to come for certain, or, with `None`, is not.
     fn know(&mut self, act: Act, outcome: Option<Outcome>) {
         let Act::FlushLater(number) = act else { return };
         match (outcome, self.to_come.get_mut(&number)) {
             (Some(outcome), Some(to_come)) => to_come.outcome = outcome,
-            (None, Some(to_come)) => {
-                if let Some(at) = to_come.at {
-                    self.histories.iter_mut().for_each(|history| history[at] = None);
-                }
+            (None, Some(ToCome { at, .. })) => {
+                let at = *at;
+                self.histories.iter_mut().for_each(|history| drop(at.and_then(|at| history[at].take())));
                 self.to_come.remove(&number);
             }
             (_, None) => {}
+        }
+    }
+
+    /// Nobody will know of what is there at this place of these histories.
+    fn never_know(&mut self, now: Moment, key: Option<KeyNumber>, at: usize) {
+        self.unknown.push_back((now + HAPPENS_WITHIN, key, at));
+        self.tally.unknown += 1;
+        for key in self.keys_of(key) {
+            let Some(Some(event)) = self.histories[key].get_mut(at) else { continue };
+            let Act::FlushLater(number) = event.act else { continue };
+            event.act = Act::NotLater;
+            let Some(to_come) = self.to_come.get_mut(&number) else { continue };
+            to_come.outcome = Outcome::UnknownUntil(now + HAPPENS_WITHIN);
+            if let Some(due) = to_come.at.and_then(|at| self.histories[key][at].as_mut()) {
+                due.act = Act::Flush;
+            }
         }
     }
 
@@ -302,7 +331,8 @@ impl Clients {
         self.time += 1;
         self.tally.answered += 1;
         if matches!(reply, Reply::Answer(Answer::Failed { unknown: true }, _)) {
-            self.unknown.push_back((now + HAPPENS_WITHIN, key, at));
+            self.never_know(now, key, at);
+            return Ok(Some(client));
         }
         for key in self.keys_of(key) {
             let entry = self.histories[key].get_mut(at).and_then(Option::as_mut).expect("it was asked");
@@ -314,10 +344,6 @@ impl Clients {
                     }
                     (entry.act, entry.returned, entry.is_certain) = (act, Some(self.time), true);
                     self.know(asked, Some(Outcome::Certain));
-                }
-                Told::Unknown => {
-                    self.tally.unknown += 1;
-                    self.know(asked, Some(Outcome::UnknownUntil(now + HAPPENS_WITHIN)));
                 }
                 Told::Nothing => {
                     self.tally.failed += 1;
@@ -356,15 +382,9 @@ impl Clients {
             self.waiting.iter().filter(|(_, waiting)| of(waiting.client)).map(|(id, w)| (*id, w.client)).collect();
         gone.into_iter()
             .map(|(id, client)| {
-                let waiting = self.waiting.remove(&id);
-                self.unknown.extend(waiting.map(|waiting| (now + HAPPENS_WITHIN, waiting.key, waiting.at)));
-                // Of all keys one tells what it was.
-                let asked =
-                    waiting.and_then(|waiting| self.histories[0].get(waiting.at)?.as_ref().map(|event| event.act));
-                if let Some(asked) = asked.filter(|_| waiting.is_some_and(|waiting| waiting.key.is_none())) {
-                    self.know(asked, Some(Outcome::UnknownUntil(now + HAPPENS_WITHIN)));
+                if let Some(Waiting { key, at, .. }) = self.waiting.remove(&id) {
+                    self.never_know(now, key, at);
                 }
-                self.tally.unknown += 1;
                 client
             })
             .collect()
@@ -404,8 +424,6 @@ impl Clients {
 /// What an answer says of an act.
 enum Told {
     Act(Act),
-    /// Nobody knows whether it happened.
-    Unknown,
     /// It did not happen.
     Nothing,
 }
@@ -417,8 +435,8 @@ fn number(value: &[u8]) -> Option<u64> {
 
 fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
     let cannot = || Err(format!("{asked:?} was answered {reply:?}"));
-    if let Reply::Answer(Answer::Failed { unknown }, _) = reply {
-        return Ok(if *unknown { Told::Unknown } else { Told::Nothing });
+    if let Reply::Answer(Answer::Failed { unknown: false }, _) = reply {
+        return Ok(Told::Nothing);
     }
     let act = match (*asked, reply) {
         (Act::Get(_), Reply::Answer(Answer::Miss, _)) => Act::Get(None),

@@ -17,6 +17,7 @@ use guira_switched::{
 
 const BACKEND: NodeId = NodeId(2);
 const GATEWAY: NodeId = NodeId(3);
+const CACHE: NodeId = NodeId(4);
 const SESSION: SessionId = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
 
 /// When everything begins.
@@ -25,7 +26,7 @@ const BEGINS_UNIX_S: u64 = 1_800_000_000;
 
 const DONE: Answer = Answer::Deleted;
 
-/// A backend before a store that does what it is told to, and a gateway. No cache node.
+/// A backend before a store that does what it is told to, and a gateway; there may be a cache node that says nothing.
 struct Setting {
     backend: Backend,
     /// What its store is to have as its state, and has yet to say that it has.
@@ -51,12 +52,13 @@ fn error(unknown: bool) -> StoreError {
 }
 
 impl Setting {
-    /// One that begins with this state.
-    fn beginning(state: StoreState) -> Self {
+    /// One that begins with this state, where there are these beside.
+    fn beginning(state: StoreState, caches: &[NodeId]) -> Self {
         let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
-        let members =
+        let mut members =
             vec![member(NodeId(1), Role::Controller), member(BACKEND, Role::backend(None)), member(GATEWAY, gateway)];
+        members.extend(caches.iter().map(|cache| member(*cache, Role::Cache)));
         let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
         let clock = NodeClock::set(BEGINS, Duration::from_secs(BEGINS_UNIX_S));
         let life = Life { incarnation: SESSION.incarnation, clock, seed: 1 };
@@ -69,7 +71,7 @@ impl Setting {
 
     /// One that serves.
     fn serving() -> Self {
-        let mut setting = Self::beginning(StoreState::default());
+        let mut setting = Self::beginning(StoreState::default(), &[]);
         setting.writes(None);
         setting.joins();
         setting
@@ -234,9 +236,8 @@ fn a_flush_that_is_due_is_tried_until_it_is_done() {
 #[test]
 fn a_backend_that_begins_does_first_what_has_come_due() {
     let state = StoreState { flush_at_unix_s: BEGINS_UNIX_S - 100, ..StoreState::default() };
-    let mut setting = Setting::beginning(state);
+    let mut setting = Setting::beginning(state, &[]);
     assert_eq!(setting.writes(Some(error(false))).generation, Generation(1));
-    assert!(!setting.backend.serves());
     setting.joins();
     setting.get();
     assert_eq!(setting.reads, 0);
@@ -246,4 +247,15 @@ fn a_backend_that_begins_does_first_what_has_come_due() {
     setting.joins();
     setting.get();
     assert_eq!(setting.reads, 1);
+}
+
+/// It waits for leases that an earlier life may have given, and then for that.
+#[test]
+fn a_backend_that_begins_does_first_what_comes_due_while_it_begins() {
+    let state = StoreState { flush_at_unix_s: BEGINS_UNIX_S + 1, ..StoreState::default() };
+    let mut setting = Setting::beginning(state, &[CACHE]);
+    assert_eq!((flush_at_s(setting.writes(None)), setting.backend.serves()), (1, false));
+    setting.go_on_to_ms(60_000);
+    assert!(!setting.backend.serves());
+    assert_eq!((setting.writes(None).generation, setting.backend.serves()), (Generation(1), true));
 }

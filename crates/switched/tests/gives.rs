@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
+use guira_cluster::{CLOCK, Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{
     Get, Key, Moment, Operation, Span,
     store::{Found, Generation, Record, StoreState, Written},
@@ -20,6 +20,9 @@ const GIVER: NodeId = NodeId(3);
 const TAKER: NodeId = NodeId(4);
 
 const KEY: &[u8] = b"key";
+
+/// When a giver begins.
+const UNIX_S: u64 = 1_800_000_000;
 
 /// Longer than it is waited after the first attempts that come to nothing.
 const A_WHILE: Span = Span::from_s(2);
@@ -50,7 +53,7 @@ impl Giver {
         let wanted = map.with_owner([PartitionId::of(hash_of(KEY))], TAKER);
         let shares = Shares { map: map.into(), revision: Revision(1), wanted: wanted.into() };
         let now = Moment::from_ns(1_000_000_000);
-        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let clock = NodeClock::set(now, Duration::from_secs(UNIX_S));
         let life = Life { incarnation: Incarnation(7), clock, seed: 1 };
         let core = Backend::new(file.backend_config(GIVER, &shares, life), StoreState::default(), now);
         let (calls, told) = (VecDeque::new(), Vec::new());
@@ -186,4 +189,28 @@ fn what_was_read_for_an_attempt_that_is_over_is_told_in_the_next_one() {
     giver.calls.push_front(read);
     giver.reads(true);
     assert_eq!(giver.told_of_key(), 1);
+}
+
+/// Its taker would not have the same to come.
+#[test]
+fn nothing_is_given_while_what_is_to_come_changes_and_then_the_taker_is_told_of_it() {
+    let mut giver = Giver::copying();
+    giver.session = None;
+    giver.calls.clear();
+    let session = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
+    let asker = Asker { gateway: GATEWAY, session, number: Number(1), done_below: Number(0) };
+    let at = CLOCK.from_unix_s(UNIX_S + 3_600);
+    giver.step(Happened::Message(GATEWAY, Message::Flush { asker, at, revision: Revision(1) }));
+    assert!(matches!(giver.calls.pop_front(), Some(StoreCall::State(_))));
+    for _ in 0..20 {
+        giver.now = giver.now + A_WHILE;
+        giver.step(Happened::Tick);
+        assert_eq!(giver.session, None);
+    }
+    giver.step(Happened::StateWritten(Ok(Written::All)));
+    giver.go_on();
+    let session = giver.session.expect("there is one");
+    giver.step(Happened::Message(TAKER, Message::Opened { session, at: giver.now, lease: Span::from_s(60) }));
+    let told = &*giver.told;
+    assert!(matches!(told, [Body::Begin { flush_at_unix_s, .. }] if *flush_at_unix_s == UNIX_S + 3_600), "{told:?}");
 }

@@ -294,10 +294,48 @@ fn who_has_no_keys_has_the_flush_to_come_of_its_giver() {
     assert!(matches!(taker.calls.make_contiguous(), [StoreCall::Scan(_)]), "it makes room: {:?}", taker.calls);
     taker.complete_all();
     assert_eq!(taker.told, [Body::Ready]);
-    // When it comes nothing is taken any more.
-    taker.now = taker.now + Span::from_s(60);
-    taker.step(Happened::Tick);
-    taker.step(Happened::Message(GIVER, Message::AskLease { session: taker.session, at: taker.now }));
+    // When it comes nothing is taken any more, though the giver is heard of all the while.
+    for _ in 0..300 {
+        taker.now = taker.now + Span::from_ms(200);
+        taker.step(Happened::Message(GIVER, Message::AskLease { session: taker.session, at: taker.now }));
+    }
     assert!(taker.is_gone);
     assert!(taker.calls.iter().any(|call| matches!(call, StoreCall::State(state) if state.generation.0 == 1)));
+}
+
+/// By its clock it would do that at once, and again with each attempt.
+#[test]
+fn what_is_due_here_and_not_at_the_giver_is_waited_for() {
+    let map = PartitionMap::over(&[GIVER]).expect("a map");
+    let mut taker = Taker::begin_with(PartitionId::of(hash_of(KEY)), &map, UNIX_S + 1);
+    assert!(taker.calls.is_empty(), "{:?}", taker.calls);
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone);
+}
+
+/// What is to be taken away changes while it is written: a giver that is told of that begins anew.
+#[test]
+fn nothing_is_begun_to_be_taken_while_a_time_is_being_written() {
+    let map = PartitionMap::over(&[GIVER]).expect("a map");
+    let mut taker = Taker::begin_with(PartitionId::of(hash_of(KEY)), &map, UNIX_S + 60);
+    taker.step(Happened::Tick);
+    assert!(matches!(taker.calls.make_contiguous(), [StoreCall::State(_)]));
+    // Another session, of another attempt.
+    taker.session.opening = Opening(10);
+    let open = || Message::Open { opening: Opening(10), at: Moment::from_ns(1), in_charge: false };
+    taker.step(Happened::Message(GIVER, open()));
+    taker.seq = 0;
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone, "it is not there");
+    taker.complete_all();
+    taker.step(Happened::Message(GIVER, open()));
+    (taker.seq, taker.is_gone) = (0, false);
+    taker.told.clear();
+    taker.tell(Body::Begin {
+        partitions: vec![PartitionId::of(hash_of(KEY))],
+        revision: Revision(1),
+        flush_at_unix_s: UNIX_S + 60,
+    });
+    taker.complete_all();
+    assert_eq!((&*taker.told, taker.is_gone), (&[Body::Ready][..], false));
 }

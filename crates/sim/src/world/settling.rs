@@ -44,9 +44,7 @@ impl World {
             self.read_all(WITHIN)?;
             self.settle_owners(WITHIN)?;
         }
-        if self.clients.awaits_flush() {
-            return Err(Failure::Stuck("a flush_all whose time has come has not taken place".into()));
-        }
+        self.expect_no_flush_to_come()?;
         self.read_all(WITHIN)?;
         let charges = self.nodes.values().filter_map(|node| match &node.core {
             Some(Core::Cache(core)) => Some(core.charge()),
@@ -72,6 +70,14 @@ impl World {
         Ok(self.clients.last_states())
     }
 
+    /// Whatever was to be gone is, by now.
+    fn expect_no_flush_to_come(&self) -> Result<(), Failure> {
+        if self.clients.awaits_flush() {
+            return Err(Failure::Stuck("a flush_all whose time has come has not taken place".into()));
+        }
+        Ok(())
+    }
+
     /// Waits until all backends have what they are to have, and takes everything away: nobody holds that up for what was given long ago.
     fn settle_owners(&mut self, within: Span) -> Result<(), Failure> {
         // Who has tried in vain tries again after a while.
@@ -83,6 +89,8 @@ impl World {
             if map == wanted {
                 // All hear of it.
                 self.run_until(self.now + within)?;
+                // What is taken away below would take its place.
+                self.expect_no_flush_to_come()?;
                 for _ in 0..FLUSHES_MAX {
                     let before = self.clients.tally;
                     let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));

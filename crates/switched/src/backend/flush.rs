@@ -6,7 +6,7 @@
 //! ```
 //! Always true:
 //! - one state is on its way at a time; while nobody can say whether a generation has begun in the store nothing is changed, and it is written again
-//!   until it has; so is a time of which nobody can say whether the store has it;
+//!   until it has; so is a time of which nobody can say whether the store has it, unless a flush takes its place;
 //! - the last time that was wanted counts, and none once all was taken away for somebody who did not want to wait;
 //! - neither generation nor time changes while partitions may go from one backend to another ([`StateWork::holds_moves`], `holds_flushes`).
 
@@ -92,7 +92,7 @@ impl StateWork {
         self.under_way.as_ref().is_some_and(|under_way| under_way.wish.is_some())
     }
 
-    /// All is to be taken away then, whoever wanted another time before.
+    /// All is to be taken away then, for nobody who waits for that: unless something changes already, after which it is to be wanted again.
     pub(super) fn want_time(&mut self, at_unix_s: u64) {
         if !self.holds_moves() {
             self.wish = Some(Wish { at_unix_s, askers: Vec::new() });

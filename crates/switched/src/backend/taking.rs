@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use guira_cluster::{Frame, Link, Opening, SessionId};
+use guira_cluster::{CLOCK, Frame, Link, Opening, SessionId};
 use guira_item::{Key, Moment};
 use guira_routing::{NodeId, PartitionId};
 use serde::Serialize;
@@ -224,7 +224,7 @@ impl Backend {
                 if taken.flush_at_unix_s != self.state.flush_at_unix_s
                     && self.config.mutant != Some(Mutant::MoveFlushAt)
                 {
-                    return self.take_flush_of_giver();
+                    return self.take_flush_of_giver(now);
                 }
                 taken.stage = Stage::Clearing;
                 let (giver, partitions) = (taken.giver, taken.partitions.clone());
@@ -258,10 +258,14 @@ impl Backend {
 
     /// The giver has another `flush_all` to come, or none. Who has no keys has that from here on; what others have would be taken away by the one that was done
     /// for the giver's already, or not by the one that is to be: nothing is taken until both have the same.
-    fn take_flush_of_giver(&mut self) {
+    fn take_flush_of_giver(&mut self, now: Moment) {
         let has_none = self.partitions() == 0 && self.taking.doubtful.is_empty();
+        // One that has come by the clock here is the giver's to do first.
+        let is_to_come = |unix_s: u64| unix_s == 0 || CLOCK.from_unix_s(unix_s) > self.config.clock.time(now);
         match &self.taking.taken {
-            Some(taken) if has_none => self.state_work.want_time(taken.flush_at_unix_s),
+            Some(taken) if has_none && is_to_come(taken.flush_at_unix_s) => {
+                self.state_work.want_time(taken.flush_at_unix_s);
+            }
             _ => self.drop_taken(),
         }
     }

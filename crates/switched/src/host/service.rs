@@ -192,7 +192,7 @@ impl Service for GatewayService {
         worker.open += 1;
         worker.late.open(ticket, serial, 0, vec![None]);
         let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 }, Some(weight));
-        // What has passed here has passed everywhere.
+        // By the clock here: one that has passed there only is done at once there.
         let at = if at <= now { Time::default() } else { CLOCK.from_unix_s((self.config.clock)().to_unix_s(at)) };
         self.tell(worker, Wanted::Flush(at, owed));
         None
