@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use guira_cluster::messages;
-use guira_cluster::{Incarnation, NodeClock};
+use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::store::{Found, Written};
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::NodeId;
 use guira_switched::{
-    CacheMode, Committed, Happened, Life, Member, Message, Outbox, Role, Scanned, Shares, StaticFile, StoreCall,
+    Body, CacheMode, Committed, Happened, Life, Member, Message, Outbox, Role, Scanned, Shares, StaticFile, StoreCall,
     backend::{self, Backend},
     cache_node::CacheNode,
     controller::Controller,
@@ -23,6 +23,9 @@ const CACHE: NodeId = NodeId(2);
 const BACKEND: NodeId = NodeId(3);
 const GATEWAY: NodeId = NodeId(4);
 const OTHER_BACKEND: NodeId = NodeId(5);
+
+/// In which the other backend gives something.
+const SESSION: SessionId = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
 
 /// Partitions that the backend is to give away.
 const GIVEN: usize = 100;
@@ -62,12 +65,21 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     backend.step(now, backend::Happened::Tick, &mut out);
     settle(&mut backend, now, &mut out);
     let Some((timing, data)) = data.split_first() else { return };
+    // Nobody guesses a session: in half the inputs the other backend has begun to give something, and what is said of that is in its session, in order.
+    let mut given = (timing % 2 == 0).then(|| begin_to_give(&mut backend, &mut now, shares, &mut out));
     for (number, bytes) in messages(data).map_while(Result::ok).enumerate() {
         let Ok(message) = Message::decode(bytes) else { continue };
         let written = encoded(&message);
         let again = Message::decode(&written).expect("what was written can be read");
         assert_eq!(encoded(&again), written);
         let from = [CACHE, BACKEND, GATEWAY, CONTROLLER, OTHER_BACKEND][number % 5];
+        let (from, again) = match (again, &mut given) {
+            (Message::Given { ack, body: Some(body), .. }, Some(last)) => {
+                *last += 1;
+                (OTHER_BACKEND, Message::Given { session: SESSION, ack, seq: Seq(*last), body: Some(body) })
+            }
+            (again, _) => (from, again),
+        };
         now = now + Span::from_ms(u64::from(*timing));
         backend.step(now, backend::Happened::Message(from, again.clone()), &mut out);
         settle(&mut backend, now, &mut out);
@@ -88,6 +100,27 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         out.clear();
     }
 });
+
+/// The other backend begins to give partitions, for which there is room; the number of what it has said last.
+fn begin_to_give(backend: &mut Backend, now: &mut Moment, shares: &Shares, out: &mut Outbox) -> u64 {
+    // It has begun to serve by then.
+    *now = *now + Span::from_s(60);
+    backend.step(*now, backend::Happened::Tick, out);
+    settle(backend, *now, out);
+    let open = Message::Open { opening: SESSION.opening, at: *now, in_charge: false };
+    let partitions = shares.map.partitions_of(OTHER_BACKEND).take(GIVEN).collect();
+    let begin = Body::Begin { partitions, revision: shares.revision, flush_at_unix_s: 0 };
+    let begin = Message::Given { session: SESSION, ack: Seq(0), seq: Seq(1), body: Some(begin) };
+    out.clear();
+    for message in [open, begin] {
+        backend.step(*now, backend::Happened::Message(OTHER_BACKEND, message), out);
+        settle(backend, *now, out);
+    }
+    let is_ready = |bytes| matches!(Message::decode(bytes), Ok(Message::Told { body: Some(Body::Ready), .. }));
+    assert!(out.sends().any(|(to, bytes)| to == OTHER_BACKEND && is_ready(bytes)), "there is room");
+    out.clear();
+    1
+}
 
 fn encoded(message: &Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -297,8 +297,9 @@ impl Clients {
         match (outcome, self.to_come.get_mut(&number)) {
             (Some(outcome), Some(to_come)) => to_come.outcome = outcome,
             (None, Some(ToCome { at, .. })) => {
-                let at = *at;
-                self.histories.iter_mut().for_each(|history| drop(at.and_then(|at| history[at].take())));
+                if let Some(at) = *at {
+                    self.histories.iter_mut().for_each(|history| history[at] = None);
+                }
                 self.to_come.remove(&number);
             }
             (_, None) => {}
