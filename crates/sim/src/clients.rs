@@ -291,18 +291,16 @@ impl Clients {
         longest
     }
 
-    /// A `flush_all` is to come for certain, or, with `None`, is not.
-    fn know(&mut self, act: Act, outcome: Option<Outcome>) {
+    /// Its client knows that a `flush_all` is to come, or is not.
+    fn know(&mut self, act: Act, is_to_come: bool) {
         let Act::FlushLater(number) = act else { return };
-        match (outcome, self.to_come.get_mut(&number)) {
-            (Some(outcome), Some(to_come)) => to_come.outcome = outcome,
-            (None, Some(ToCome { at, .. })) => {
-                if let Some(at) = *at {
-                    self.histories.iter_mut().for_each(|history| history[at] = None);
-                }
-                self.to_come.remove(&number);
+        let Some(to_come) = self.to_come.get_mut(&number) else { return };
+        to_come.outcome = Outcome::Certain;
+        if !is_to_come {
+            if let Some(at) = to_come.at {
+                self.histories.iter_mut().for_each(|history| history[at] = None);
             }
-            (_, None) => {}
+            self.to_come.remove(&number);
         }
     }
 
@@ -344,12 +342,12 @@ impl Clients {
                         self.last_seen[key] = version;
                     }
                     (entry.act, entry.returned, entry.is_certain) = (act, Some(self.time), true);
-                    self.know(asked, Some(Outcome::Certain));
+                    self.know(asked, true);
                 }
                 Told::Nothing => {
                     self.tally.failed += 1;
                     self.histories[key][at] = None;
-                    self.know(asked, None);
+                    self.know(asked, false);
                 }
             }
         }

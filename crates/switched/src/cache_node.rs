@@ -225,11 +225,15 @@ impl CacheNode {
     fn forget_who_has_gone(&mut self) {
         let is_there = |backend: &NodeId| self.backends.contains(backend) || self.charge.contains(backend);
         let gone: BTreeSet<NodeId> = self.sources.keys().copied().filter(|backend| !is_there(backend)).collect();
-        for backend in &gone {
-            let last = self.sources.remove(backend).map(|initiator| initiator.opening().next());
-            self.gone.extend(last.map(|next| (*backend, next)));
+        let mut void = BTreeSet::new();
+        for backend in gone {
+            let Some(initiator) = self.sources.remove(&backend) else { continue };
+            self.gone.insert(backend, initiator.opening().next());
+            if initiator.is_open() {
+                void.insert(backend);
+            }
         }
-        self.forget(gone);
+        self.forget(void);
     }
 
     /// This is a backend.

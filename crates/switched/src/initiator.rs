@@ -81,6 +81,11 @@ impl Initiator {
         self.opening
     }
 
+    /// Whether there is a session that is not known to be void.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
     /// The session, if it may be gone by at `now`.
     pub(crate) fn valid(&mut self, now: Moment) -> Option<&mut Open> {
         let lives_on = self.mutant == Some(Mutant::R6Lapse);
