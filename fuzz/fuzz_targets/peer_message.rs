@@ -9,7 +9,7 @@ use guira_cluster::messages;
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::store::{Found, Written};
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::NodeId;
+use guira_routing::{NodeId, PartitionId};
 use guira_switched::{
     Body, CacheMode, Committed, Happened, Life, Member, Message, Outbox, Role, Scanned, Shares, StaticFile, StoreCall,
     backend::{self, Backend},
@@ -27,8 +27,8 @@ const OTHER_BACKEND: NodeId = NodeId(5);
 /// In which the other backend gives something.
 const SESSION: SessionId = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
 
-/// Partitions that the backend is to give away.
-const GIVEN: usize = 100;
+/// Partitions that the backend is to give away, and that it is given.
+const GIVEN: usize = 10;
 
 static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
     let here = |port: u16| ([127, 0, 0, 1], port).into();
@@ -51,6 +51,10 @@ static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
     let wanted = shares.map.with_owner(shares.map.partitions_of(BACKEND).take(GIVEN), OTHER_BACKEND);
     (file, Shares { wanted: wanted.into(), ..shares })
 });
+
+/// Those that it is given.
+static TAKEN: LazyLock<Vec<PartitionId>> =
+    LazyLock::new(|| CLUSTER.1.map.partitions_of(OTHER_BACKEND).take(GIVEN).collect());
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (file, shares) = &*CLUSTER;
@@ -108,7 +112,7 @@ fn begin_to_give(backend: &mut Backend, now: &mut Moment, shares: &Shares, out: 
     backend.step(*now, backend::Happened::Tick, out);
     settle(backend, *now, out);
     let open = Message::Open { opening: SESSION.opening, at: *now, in_charge: false };
-    let partitions = shares.map.partitions_of(OTHER_BACKEND).take(GIVEN).collect();
+    let partitions = TAKEN.clone();
     let begin = Body::Begin { partitions, revision: shares.revision, flush_at_unix_s: 0 };
     let begin = Message::Given { session: SESSION, ack: Seq(0), seq: Seq(1), body: Some(begin) };
     out.clear();

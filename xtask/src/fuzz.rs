@@ -14,6 +14,9 @@ use crate::{
 /// section 6).
 const SESSION_RUNS: u64 = 1_000_000;
 const SESSION_TARGETS: [&str; 2] = ["parse_text", "parse_meta"];
+/// Executions of the one that has four cores of a cluster begin for each input: a thousand a second.
+const CORES_RUNS: u64 = 100_000;
+const CORES_TARGET: &str = "peer_message";
 /// Executions of each other one: together they take a minute.
 const RUNS: u64 = 200_000;
 /// CI repeats itself: what it found yesterday it finds today. A longer search takes `--runs` and grows `fuzz/corpus`.
@@ -38,7 +41,11 @@ pub fn fuzz(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
 }
 
 fn runs_in_ci(target: &str) -> u64 {
-    if SESSION_TARGETS.contains(&target) { SESSION_RUNS } else { RUNS }
+    match target {
+        CORES_TARGET => CORES_RUNS,
+        _ if SESSION_TARGETS.contains(&target) => SESSION_RUNS,
+        _ => RUNS,
+    }
 }
 
 /// The number of runs, if one is given, and the targets named.
