@@ -110,9 +110,9 @@ pub(crate) enum Wish {
         operation: Operation<'static>,
         value: Vec<u8>,
     },
-    /// All that is there then is to be gone; what has passed is now.
-    Flush(Time),
-    /// The same, later, and what that is called.
+    /// All that is there is to be gone.
+    Flush,
+    /// All that is there then, and what that is called.
     FlushLater(FlushNumber, Time),
 }
 
@@ -170,7 +170,7 @@ impl Clients {
                 let at = Time(cluster_time.0 + rng.random_range(2..5));
                 return self.flush_later(client, at);
             }
-            drawn if drawn < flushes_per_mille => return (self.flush(client), Wish::Flush(Time::default())),
+            drawn if drawn < flushes_per_mille => return (self.flush(client), Wish::Flush),
             0..700 if rng.random_range(0..700) < 500 => {
                 // As `mg` asks, or `get`.
                 if rng.random_bool(0.2) {

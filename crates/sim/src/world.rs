@@ -274,9 +274,8 @@ impl World {
             Input::Ask(id, wish) => {
                 if let Core::Gateway(core) = core {
                     match wish {
-                        Wish::Flush(at) | Wish::FlushLater(_, at) => {
-                            core.step(now, gateway::Happened::Flush(*id, *at), out);
-                        }
+                        Wish::Flush => core.step(now, gateway::Happened::Flush(*id, Time::default()), out),
+                        Wish::FlushLater(_, at) => core.step(now, gateway::Happened::Flush(*id, *at), out),
                         Wish::Operation { key, operation, value } => {
                             let name = key.name();
                             let key = Key::new(&name).expect("a short name");

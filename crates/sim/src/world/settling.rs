@@ -1,6 +1,6 @@
 //! The end of a round: nothing goes wrong any more, and all has to go on.
 
-use guira_item::{Span, Time};
+use guira_item::Span;
 use guira_routing::NodeId;
 use guira_switched::Shares;
 
@@ -94,7 +94,7 @@ impl World {
                 for _ in 0..FLUSHES_MAX {
                     let before = self.clients.tally;
                     let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));
-                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush(Time::default()))));
+                    self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::Flush)));
                     self.run_until(self.now + within)?;
                     if !self.clients.tally.has_more_failures(before) {
                         return Ok(());

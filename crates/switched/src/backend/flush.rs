@@ -45,7 +45,7 @@ pub(super) struct StateWork {
 #[derive(Clone, Debug, Serialize)]
 struct UnderWay {
     state: StoreState,
-    /// It has another time than the state, for these.
+    /// The time in it is somebody's wish.
     wish: Option<Wish>,
 }
 
