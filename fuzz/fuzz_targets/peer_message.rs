@@ -39,7 +39,7 @@ static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
         burst_load_min: 0.0,
         members: vec![
             member(CONTROLLER, Role::Controller),
-            member(CACHE, Role::Cache),
+            member(CACHE, Role::CACHE),
             member(BACKEND, Role::backend(Some(CACHE.0))),
             member(OTHER_BACKEND, Role::backend(Some(CACHE.0))),
             member(GATEWAY, Role::Gateway { listen: here(11211), cache_mode: CacheMode::default() }),

@@ -15,7 +15,7 @@ use guira_item::{Answer, Request, Time};
 use guira_routing::NodeId;
 use guira_switched::{
     StaticFile,
-    host::{Caller, GatewayHost},
+    host::{Caller, GatewayHost, MemberHost},
 };
 
 use crate::{

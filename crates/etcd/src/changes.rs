@@ -4,6 +4,8 @@
 //! cache, and the share of one that goes is others'. A number is one process's for good, which its address says: one that has gone may go on for a lease,
 //! and others wait for that, until they hear of this number again. Who stands by for a backend goes before that does, or takes its place.
 
+use std::net::SocketAddr;
+
 use guira_routing::{NodeId, PartitionMap};
 use guira_switched::{BackendRole, Member, Role, StaticFile};
 
@@ -23,7 +25,7 @@ pub enum Removal {
 fn check_role(member: &Member) -> Result<(), String> {
     match member.role {
         Role::Controller => Err(format!("member {}: the controller does not come and go yet", member.id)),
-        Role::Backend(_) | Role::Cache | Role::Gateway { .. } => Ok(()),
+        Role::Backend(_) | Role::Cache { .. } | Role::Gateway { .. } => Ok(()),
     }
 }
 
@@ -50,10 +52,33 @@ fn check_coming(file: &StaticFile, id: u16, backend: &BackendRole) -> Result<(),
     }
 }
 
-/// Whether a member is still who it was: where it was, and of the role that it had.
+/// Whether a member is still who it was: where it was, of the role that it had, and with as many parts.
 pub(crate) fn is_the_same(member: &Member, before: &Member) -> bool {
-    let place = |member: &Member| (member.address.ip().to_canonical(), member.address.port());
-    (place(member), member.role.name()) == (place(before), before.role.name())
+    let what = |member: &Member| (canonical(member.address), member.role.name(), member.parts());
+    what(member) == what(before)
+}
+
+/// One form for an address: IPv4's may be written as IPv6's.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Whether two members have a number or an address in common.
+fn check_apart(member: &Member, other: &Member) -> Result<(), String> {
+    for (NodeId(id), address) in member.places() {
+        for (NodeId(its), at) in other.places() {
+            if id == its && id == member.id && its == other.id {
+                return Err(format!("member {id} is there already"));
+            }
+            if id == its {
+                return Err(format!("member {}: number {id} is one of member {}'s", member.id, other.id));
+            }
+            if canonical(address) == canonical(at) {
+                return Err(format!("member {}: {address} is where member {} is", member.id, other.id));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether one may become the other.
@@ -81,22 +106,28 @@ pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), Strin
             *leaving = false;
             continue;
         }
-        let ip = member.address.ip().to_canonical();
-        for other in &file.members {
-            if other.id == member.id {
-                return Err(format!("member {} is there already", member.id));
-            }
-            if other.address.ip().to_canonical() == ip && other.address.port() == member.address.port() {
-                return Err(format!("member {}: {} is where member {} is", member.id, member.address, other.id));
-            }
-        }
+        file.members.iter().try_for_each(|other| check_apart(member, other))?;
         if let Some(at) = file.former.iter().position(|former| former.id == member.id) {
             let Member { address, role, .. } = &file.former[at];
-            if (*address, role.name()) != (member.address, member.role.name()) {
-                let role = role.name();
-                return Err(format!("member {} was a {role} at {address}: give another one another number", member.id));
+            if !is_the_same(member, &file.former[at]) {
+                let what = match (role, &member.role) {
+                    (Role::Cache { threads }, Role::Cache { threads: other }) if threads != other => {
+                        format!("cache of {threads} threads")
+                    }
+                    (role, _) => role.name().to_owned(),
+                };
+                return Err(format!("member {} was a {what} at {address}: give another one another number", member.id));
             }
             file.former.remove(at);
+        }
+        for former in &file.former {
+            let its = |(number, _): &(NodeId, SocketAddr)| former.places().any(|(its, _)| its == *number);
+            if let Some((NodeId(number), _)) = member.places().find(its) {
+                return Err(format!(
+                    "member {}: number {number} was member {}'s: give it others",
+                    member.id, former.id
+                ));
+            }
         }
         let mut member = member.clone();
         if let Role::Backend(backend) = &mut member.role
@@ -107,7 +138,7 @@ pub(crate) fn add(file: &mut StaticFile, members: &[Member]) -> Result<(), Strin
         }
         file.members.push(member);
     }
-    if members.iter().any(|member| matches!(member.role, Role::Cache | Role::Backend(_))) {
+    if members.iter().any(|member| matches!(member.role, Role::Cache { .. } | Role::Backend(_))) {
         file.spread_homes();
     }
     Ok(())
@@ -152,6 +183,8 @@ pub(crate) fn remove(file: &mut StaticFile, map: &PartitionMap, ids: &[u16]) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZero;
+
     use guira_switched::CacheMode;
 
     use super::*;
@@ -170,7 +203,7 @@ mod tests {
 
     fn cluster(caches: &[u16], homes: &[Option<u16>]) -> StaticFile {
         let mut members = vec![member(1, Role::Controller), gateway(10_000)];
-        members.extend(caches.iter().map(|id| member(*id, Role::Cache)));
+        members.extend(caches.iter().map(|id| member(*id, Role::CACHE)));
         members.extend(homes.iter().zip(1_000..).map(|(cache, id)| backend(id, *cache)));
         let file = StaticFile { secret: "0123456789abcdef".into(), members, ..StaticFile::default() };
         file.check().expect("a cluster");
@@ -193,7 +226,7 @@ mod tests {
         remove(&mut file, &over(&[1_000]), &[100]).expect("it goes");
         file.check().expect("a cluster");
         assert_eq!(homes(&file), [b, c, c, b, b, c]);
-        add(&mut file, &[member(100, Role::Cache)]).expect("it comes");
+        add(&mut file, &[member(100, Role::CACHE)]).expect("it comes");
         assert_eq!(homes(&file), [b, c, c, b, a, a]);
         remove(&mut file, &over(&[1_000]), &[100, 101, 102]).expect("they go");
         file.check().expect("a cluster");
@@ -204,14 +237,44 @@ mod tests {
     fn a_number_is_given_to_nobody_else() {
         let mut file = cluster(&[100, 101], &[Some(100)]);
         remove(&mut file, &over(&[1_000]), &[100]).expect("it goes");
-        let elsewhere = Member { address: ([127, 0, 0, 1], 9).into(), ..member(100, Role::Cache) };
+        let elsewhere = Member { address: ([127, 0, 0, 1], 9).into(), ..member(100, Role::CACHE) };
         let told = add(&mut file, &[elsewhere]).expect_err("it is somewhere else");
         assert_eq!(told, "member 100 was a cache at 127.0.0.1:100: give another one another number");
-        let other = Member { address: member(100, Role::Cache).address, ..gateway(100) };
+        let other = Member { address: member(100, Role::CACHE).address, ..gateway(100) };
         assert!(add(&mut file, &[other]).is_err());
-        assert_eq!(file.former, [member(100, Role::Cache)]);
-        add(&mut file, &[member(100, Role::Cache)]).expect("it is back");
+        assert_eq!(file.former, [member(100, Role::CACHE)]);
+        add(&mut file, &[member(100, Role::CACHE)]).expect("it is back");
         assert_eq!((file.former.len(), file.caches().len()), (0, 2));
+    }
+
+    #[test]
+    fn the_numbers_of_threads_are_given_to_nobody_else_either() {
+        let cache = |id, threads| member(id, Role::Cache { threads: NonZero::new(threads).expect("not none") });
+        let mut file = cluster(&[100], &[Some(100)]);
+        add(&mut file, &[cache(200, 4)]).expect("it comes");
+        file.check().expect("a cluster");
+        for (another, says) in [
+            (member(202, Role::CACHE), "member 202: number 202 is one of member 200's"),
+            (cache(198, 3), "member 198: number 200 is one of member 200's"),
+            (
+                Member { address: ([127, 0, 0, 1], 203).into(), ..gateway(7) },
+                "member 7: 127.0.0.1:203 is where member 200 is",
+            ),
+            (
+                Member { address: ([127, 0, 0, 1], 99).into(), ..cache(7, 2) },
+                "member 7: 127.0.0.1:100 is where member 100 is",
+            ),
+        ] {
+            assert_eq!(add(&mut file.clone(), &[another]), Err(says.into()));
+        }
+        remove(&mut file, &over(&[1_000]), &[200]).expect("it goes");
+        let told = add(&mut file, &[member(203, Role::CACHE)]).expect_err("it was another's");
+        assert_eq!(told, "member 203: number 203 was member 200's: give it others");
+        let told = add(&mut file, &[cache(200, 3)]).expect_err("it had other threads");
+        assert_eq!(told, "member 200 was a cache of 4 threads at 127.0.0.1:200: give another one another number");
+        add(&mut file, &[cache(200, 4)]).expect("it is back");
+        assert_eq!((file.former.len(), file.caches().parts_len()), (0, 5));
+        assert!(!is_the_same(&cache(200, 4), &cache(200, 2)), "a process that runs is told that it is another");
     }
 
     #[test]
@@ -295,7 +358,7 @@ mod tests {
     #[test]
     fn what_is_not_done_is_said_in_a_line() {
         let elsewhere = |address: &str, member: Member| Member { address: address.parse().expect("one"), ..member };
-        let cache = |id| member(id, Role::Cache);
+        let cache = |id| member(id, Role::CACHE);
         for (members, says) in [
             (vec![cache(100)], "member 100 is there already"),
             (vec![cache(101), cache(101)], "member 101 is there already"),

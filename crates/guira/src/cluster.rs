@@ -16,6 +16,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder},
     io::{self, Read, Write as _},
+    iter,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     num::NonZero,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
@@ -95,6 +96,9 @@ struct Up {
     /// Cache nodes, which have copies of the hottest
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(0..=256))]
     caches: u16,
+    /// Threads of each cache node, each with its part of the copies
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(Member::CACHE_THREADS_MAX)))]
+    cache_threads: u16,
     /// Where clients find it
     #[arg(short, long, default_value = "127.0.0.1")]
     listen: IpAddr,
@@ -267,6 +271,10 @@ impl Up {
         if let Some(limit) = self.store_limit.filter(|limit| Limit::new(*limit).is_none()) {
             return Err(format!("--store-limit {limit}: from 1 to {}", Limit::MAX));
         }
+        let (most, threads) = (FIRST_BACKEND - FIRST_CACHE, u32::from(self.caches) * u32::from(self.cache_threads));
+        if threads > most.into() {
+            return Err(format!("--cache-threads {}: {most} at most, of all cache nodes together", self.cache_threads));
+        }
         let ports_left = usize::from(u16::MAX - self.port) + 1;
         if self.cache_mode.len() > GATEWAYS_MAX.min(ports_left) {
             return Err(format!("--cache-mode: {GATEWAYS_MAX} at most, and a port for each from --port on"));
@@ -312,19 +320,16 @@ impl Up {
             Some(earlier) => earlier.secret,
             None => draw_secret().map_err(|error| format!("cannot draw a secret: {error}"))?,
         };
-        let caches = FIRST_CACHE..FIRST_CACHE + self.caches;
+        let threads = NonZero::new(self.cache_threads).unwrap_or(NonZero::<u16>::MIN);
+        let caches = (FIRST_CACHE..FIRST_BACKEND).step_by(threads.get().into()).take(self.caches.into());
         let backends = FIRST_BACKEND..FIRST_BACKEND + self.backends;
-        let count = 1 + caches.len() + backends.len() + self.cache_mode.len();
         let listens = self.gateways().map(|(_, address, _)| address).chain(self.rest.address());
         let listens: Vec<u16> = listens.map(|address| address.port()).collect();
-        let mut addresses = free_addresses(count, &listens).map_err(|error| format!("no ports: {error}"))?.into_iter();
-        let mut member = |id, role| {
-            let address = addresses.next().expect("as many as there are members");
-            Member { id, address, role }
-        };
+        let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let member = |id, role| Member { id, address: nowhere, role };
         let mut members = vec![member(CONTROLLER, Role::Controller)];
-        members.extend(caches.clone().map(|id| member(id, Role::Cache)));
-        let cache_of = |backend: u16| backend.checked_rem(self.caches).map(|at| FIRST_CACHE + at);
+        members.extend(caches.map(|id| member(id, Role::Cache { threads })));
+        let cache_of = |backend: u16| backend.checked_rem(self.caches).map(|at| FIRST_CACHE + at * threads.get());
         members.extend(backends.enumerate().map(|(number, id)| {
             let store = match self.store.as_str() {
                 "memory" => "memory".to_owned(),
@@ -343,6 +348,7 @@ impl Up {
         }));
         let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });
         members.extend(self.gateways().map(gateway));
+        give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;
         let size = &self.max_item_size;
         let item_len_max = size_bytes(size).filter(|len| (ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(len));
         let item_len_max = item_len_max.ok_or_else(|| format!("-I {size}: from 1k to 16m"))?;
@@ -425,23 +431,51 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "guira: {line}");
 }
 
-/// Ports that are tried in vain at most: those that are free for datagrams and not for streams.
+/// Ports that are tried in vain at most: those that are free for datagrams and not for streams, or with one behind them that is not.
 const PORTS_MISSED_MAX: usize = 1_000;
 
-/// As many addresses on this machine as nobody has now, for datagrams and for streams, on other ports than the clients'.
-fn free_addresses(count: usize, clients: &[u16]) -> io::Result<Vec<SocketAddr>> {
+/// Gives members addresses on this machine that nobody has now, for datagrams and for streams, on other ports than the clients'.
+fn give_addresses(members: &mut [Member], clients: &[u16]) -> io::Result<()> {
     // Held until all are there, so that none comes twice.
-    let (mut held, mut missed) = (Vec::new(), Vec::new());
-    while held.len() < count {
-        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = datagrams.local_addr()?;
-        match TcpListener::bind(address) {
-            Ok(streams) if !clients.contains(&address.port()) => held.push((address, datagrams, streams)),
-            Err(error) if missed.len() == PORTS_MISSED_MAX => return Err(error),
-            Ok(_) | Err(_) => missed.push(datagrams),
-        }
+    let (mut held, mut missed) = (Vec::new(), 0);
+    for member in members {
+        member.address = loop {
+            match hold_all(member, clients) {
+                Ok((address, sockets)) => {
+                    held.extend(sockets);
+                    break address;
+                }
+                Err(error) if missed == PORTS_MISSED_MAX => return Err(error),
+                Err(_) => missed += 1,
+            }
+        };
     }
-    Ok(held.into_iter().map(|(address, ..)| address).collect())
+    Ok(())
+}
+
+/// A port that nobody else is given meanwhile.
+type Held = (UdpSocket, TcpListener);
+
+/// Ports for a member on this machine, side by side, from the one of the address on.
+fn hold_all(member: &Member, clients: &[u16]) -> io::Result<(SocketAddr, Vec<Held>)> {
+    let (address, first) = hold((Ipv4Addr::LOCALHOST, 0).into(), clients)?;
+    let placed = Member { address, ..member.clone() };
+    let others = placed.places().skip(1).map(|(_, address)| hold(address, clients).map(|(_, held)| held));
+    let held = iter::once(Ok(first)).chain(others).collect::<io::Result<Vec<_>>>()?;
+    if held.len() < usize::from(member.parts().get()) {
+        // Beyond the last port.
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    Ok((address, held))
+}
+
+fn hold(address: SocketAddr, clients: &[u16]) -> io::Result<(SocketAddr, Held)> {
+    let datagrams = UdpSocket::bind(address)?;
+    let address = datagrams.local_addr()?;
+    if clients.contains(&address.port()) {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    Ok((address, (datagrams, TcpListener::bind(address)?)))
 }
 
 fn draw_secret() -> io::Result<String> {

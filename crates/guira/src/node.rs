@@ -25,7 +25,7 @@ use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
-    host::{CacheHost, ControllerHost, GatewayHost, GatewayService, Host, Machine, ServiceConfig},
+    host::{CacheHost, ControllerHost, GatewayHost, GatewayService, MemberHost, ServiceConfig},
 };
 use serde_json::{Value, json};
 
@@ -151,11 +151,11 @@ impl Kept {
     }
 
     /// Has a member say that it is alive, and hear of who is there; what is said last is why it is to end.
-    fn follow<M: Machine>(
+    fn follow(
         self,
         me: &Member,
         life: Life,
-        host: &Arc<Host<M>>,
+        host: &Arc<impl MemberHost>,
         ends: &Arc<Ends>,
     ) -> Result<Following, String> {
         let host = Arc::downgrade(host);
@@ -277,10 +277,13 @@ impl Start<'_> {
     }
 
     fn transport(&self, kept: Option<&Kept>) -> Result<Transport, String> {
-        let members = self.members(kept)?;
-        let sealer = Sealer::new(&self.file.secret(), self.me());
-        let address = self.member.address;
-        Transport::bind(address, sealer, members).map_err(|error| format!("cannot bind {address}: {error}"))
+        self.bind(self.me(), self.member.address, &self.members(kept)?)
+    }
+
+    /// Binds the sockets of the member, or of a part of it.
+    fn bind(&self, part: NodeId, address: SocketAddr, members: &Arc<Members>) -> Result<Transport, String> {
+        let sealer = Sealer::new(&self.file.secret(), part);
+        Transport::bind(address, sealer, Arc::clone(members)).map_err(|error| format!("cannot bind {address}: {error}"))
     }
 
     fn run(&self, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
@@ -296,7 +299,7 @@ impl Start<'_> {
                 let config = self.file.controller_config(life);
                 let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(&ended_by(signals)?, host, (kept, life), |host| {
+                self.serve(&ended_by(signals)?, host, (kept, life), |host: &ControllerHost| {
                     host.status().map(|status| {
                         json!({
                             "rules": status.rules,
@@ -307,18 +310,28 @@ impl Start<'_> {
                     })
                 })
             }
-            Role::Cache => {
-                let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
-                let config = self.file.cache_config(self.me(), &shares, life);
-                let host = CacheHost::start(transport, config).map_err(cannot)?;
-                self.serve(&ended_by(signals)?, host, (kept, life), |host| {
+            Role::Cache { .. } => {
+                let members = self.members(kept.as_ref())?;
+                let bound = self.member.places().map(|(part, at)| Ok((part, self.bind(part, at, &members)?)));
+                let bound = bound.collect::<Result<Vec<_>, String>>()?;
+                let life = self.life()?;
+                let parts = bound.into_iter().map(|(part, bound)| (bound, self.file.cache_config(part, &shares, life)));
+                let host = CacheHost::start(parts).map_err(cannot)?;
+                self.serve(&ended_by(signals)?, host, (kept, life), |host: &CacheHost| {
                     let hottest: Vec<Value> = host
                         .hottest(HOTTEST)
                         .into_iter()
                         .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
                         .collect();
+                    let loads: Vec<Value> = host
+                        .parts()
+                        .flatten()
+                        .map(|part| json!({ "hits": part.counts.hits, "items": part.items, "misses": part.counts.misses }))
+                        .collect();
                     host.status().map(|status| {
                         json!({
+                            "threads": loads.len(),
+                            "parts": loads,
                             "backends": status.backends,
                             "items": status.items,
                             "hits": status.counts.hits,
@@ -404,25 +417,25 @@ impl Start<'_> {
     }
 
     /// Serves until a signal comes, or the member is to end.
-    fn serve<M: Machine>(
+    fn serve<H: MemberHost>(
         &self,
         ended: &Receiver<()>,
-        host: impl Into<Arc<Host<M>>>,
+        host: impl Into<Arc<H>>,
         kept: (Option<Kept>, Life),
-        status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
+        status: impl Fn(&H) -> Option<Value> + Send + 'static,
     ) -> Result<(), String> {
         self.serve_with(ended, host, kept, |_, _| {}, || None, status)
     }
 
     /// The same; `begun` is called once it follows who is there, and `why` says again and again why it is to end, if it is.
-    fn serve_with<M: Machine>(
+    fn serve_with<H: MemberHost>(
         &self,
         ended: &Receiver<()>,
-        host: impl Into<Arc<Host<M>>>,
+        host: impl Into<Arc<H>>,
         (kept, life): (Option<Kept>, Life),
-        begun: impl FnOnce(&Arc<Host<M>>, &Following),
+        begun: impl FnOnce(&Arc<H>, &Following),
         why: impl Fn() -> Option<String>,
-        status: impl Fn(&Host<M>) -> Option<Value> + Send + 'static,
+        status: impl Fn(&H) -> Option<Value> + Send + 'static,
     ) -> Result<(), String> {
         let host = host.into();
         let ends = Arc::new(Ends::default());

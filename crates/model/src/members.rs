@@ -138,7 +138,7 @@ impl Scenario {
             choices: RuleChoices::Two,
         };
         View {
-            caches: CACHES[gone..self.caches].into(),
+            caches: CACHES[gone..self.caches].iter().copied().collect(),
             gateways: self.names_of_gateways().collect(),
             backends: BACKENDS[..self.backends()].into(),
             shares,
@@ -176,7 +176,7 @@ impl Scenario {
         let config = BackendConfig {
             me,
             incarnation: incarnation(life),
-            caches: CACHES[gone..self.caches].into(),
+            caches: CACHES[gone..self.caches].iter().copied().collect(),
             // Where partitions move, members come and go.
             caches_change: self.faults.departures > 0 || self.moves > 0,
             shares,
@@ -227,6 +227,7 @@ impl Scenario {
             controller: CONTROLLER,
             routes_max: KEYS.len(),
             cache_mode: CacheMode::Switched,
+            caches: CACHES[..self.caches].iter().copied().collect(),
             cache_of: BTreeMap::new(),
             drift: Drift::default(),
             resend_after: Span::from_ms(20),

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! GET /v1/status                counts, what waits, the table and its budget
-//! GET /v1/caches                cache nodes: session, load, the backends in their charge
+//! GET /v1/caches                cache nodes: session, load, the backends in their charge, their parts if there are several
 //! GET /v1/backends              backends: home, owner, load
-//! GET /v1/rules?limit=N&after=HASH      rules by their hashes, page by page
+//! GET /v1/rules?limit=N&after=HASH      rules by their hashes, page by page; they lead to parts, of which a node's first has its number
 //! GET /v1/rules/{hash}          the rule of a hash
 //! PUT /v1/backends/{id}/cache   {"cache": ID}: move it there
 //! ```

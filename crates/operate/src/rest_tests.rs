@@ -7,7 +7,7 @@ use std::{
 
 use guira_item::Span;
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget, RuleChoices};
-use guira_switched::controller::{BackendReport, CacheReport, ControllerCounts, MoveError, RULES_AT_ONCE};
+use guira_switched::controller::{BackendReport, CacheReport, ControllerCounts, MoveError, PartReport, RULES_AT_ONCE};
 use serde_json::{Value, json};
 
 use super::*;
@@ -62,11 +62,12 @@ impl Operated for Arc<Fake> {
     fn caches(&self) -> Option<Vec<CacheReport>> {
         let there = CacheReport {
             cache: NodeId(100),
-            has_session: true,
             load_per_s: Some(12.0),
             charge: vec![(NodeId(1_000), 11.0)],
+            parts: vec![PartReport { part: NodeId(100), has_session: true, load_per_s: Some(12.0) }],
         };
-        let silent = CacheReport { cache: NodeId(101), has_session: false, load_per_s: None, charge: Vec::new() };
+        let part = PartReport { part: NodeId(101), has_session: false, load_per_s: None };
+        let silent = CacheReport { cache: part.part, load_per_s: None, charge: Vec::new(), parts: vec![part] };
         self.say("caches", vec![there, silent])
     }
 

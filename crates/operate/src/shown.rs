@@ -1,7 +1,7 @@
 //! What is shown, as JSON: nodes by their numbers, hashes as 16 hexadecimal digits, loads in whole reads a second.
 
 use guira_routing::{Choices, KeyHash, NodeId};
-use guira_switched::controller::{BackendReport, CacheReport};
+use guira_switched::controller::{BackendReport, CacheReport, PartReport};
 use serde::{Deserialize, Serialize};
 
 use crate::Overview;
@@ -66,6 +66,17 @@ struct Cache {
     #[serde(skip_serializing_if = "Option::is_none")]
     load_per_s: Option<u64>,
     backends: Vec<Charged>,
+    /// Of a cache node of several threads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    id: u16,
+    has_session: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load_per_s: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -77,11 +88,17 @@ struct Charged {
 impl From<Vec<CacheReport>> for Caches {
     fn from(reports: Vec<CacheReport>) -> Self {
         let charged = |(backend, load): (NodeId, f64)| Charged { id: backend.0, load_per_s: whole(load) };
-        let cache = |report: CacheReport| Cache {
-            id: report.cache.0,
+        let part = |report: &PartReport| Part {
+            id: report.part.0,
             has_session: report.has_session,
             load_per_s: report.load_per_s.map(whole),
+        };
+        let cache = |report: CacheReport| Cache {
+            id: report.cache.0,
+            has_session: report.has_session(),
+            load_per_s: report.load_per_s.map(whole),
             backends: report.charge.into_iter().map(charged).collect(),
+            parts: if report.parts.len() > 1 { report.parts.iter().map(part).collect() } else { Vec::new() },
         };
         Self { caches: reports.into_iter().map(cache).collect() }
     }
@@ -175,7 +192,25 @@ fn whole(load: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_cache_node_of_several_threads_shows_what_rules_lead_to() {
+        let part = |part, load_per_s: Option<f64>| PartReport {
+            part: NodeId(part),
+            has_session: load_per_s.is_some(),
+            load_per_s,
+        };
+        let parts = vec![part(100, Some(7.0)), part(101, None)];
+        let report = CacheReport { cache: NodeId(100), load_per_s: Some(7.0), charge: Vec::new(), parts };
+        let shown = serde_json::to_value(Caches::from(vec![report])).expect("JSON");
+        let parts =
+            [json!({"id": 100, "has_session": true, "load_per_s": 7}), json!({"id": 101, "has_session": false})];
+        let whole = json!({"id": 100, "has_session": false, "load_per_s": 7, "backends": [], "parts": parts});
+        assert_eq!(shown, json!({"caches": [whole]}), "it is not whole while a part is silent");
+    }
 
     #[test]
     fn hashes_are_sixteen_digits() {

@@ -16,7 +16,7 @@ use guira_operate::{Access, Bound, Limits};
 use guira_routing::NodeId;
 use guira_switched::{
     CacheMode, Life, Member, Role, StaticFile,
-    host::{CacheHost, ControllerHost},
+    host::{CacheHost, ControllerHost, MemberHost},
 };
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ fn cluster() -> (StaticFile, Vec<Transport>) {
     let gateway = Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() };
     let roles = [
         (CONTROLLER, Role::Controller),
-        (THERE, Role::Cache),
-        (SILENT, Role::Cache),
+        (THERE, Role::CACHE),
+        (SILENT, Role::CACHE),
         (1_000, backend(THERE)),
         (1_001, backend(SILENT)),
         (10_000, gateway),
@@ -109,7 +109,8 @@ fn a_backend_of_a_silent_cache_node_goes_to_the_one_that_is_there() {
     assert_eq!(ask(address, "PUT /v1/backends/1002/cache", r#"{"cache": 100}"#).0, 404);
 
     let shares = file.shares().expect("backends");
-    let cache = CacheHost::start(next(), file.cache_config(NodeId(THERE), &shares, life())).expect("a thread");
+    let config = file.cache_config(NodeId(THERE), &shares, life());
+    let cache = CacheHost::start([(next(), config)]).expect("a thread");
     wait_for(address, "PUT /v1/backends/1001/cache", r#"{"cache": 100}"#, |status, _| status == 202);
     assert_eq!(ask(address, "PUT /v1/backends/1000/cache", r#"{"cache": 101}"#).0, 409);
     let both = json!({"caches": [

@@ -9,11 +9,13 @@
 //!            |    RulePlan        which rules are wanted, and which update is made next
 //!            |
 //!            +--> PartitionMap    if it is not: which backend has it
+//!            +--> CacheNodes      which part of a cache node it is of, there
 //! ```
 //! No input or output, no clock and no randomness of its own: moments and seeds are given. So a run repeats itself, and all who know the
 //! backends and the seed know who owns a key. Memory is bounded by the rules and backends that there may be.
 #![forbid(unsafe_code)]
 
+mod cache_nodes;
 mod choices;
 mod hash;
 mod node;
@@ -22,6 +24,7 @@ mod route_table;
 mod rule_plan;
 mod rule_sink;
 
+pub use cache_nodes::CacheNodes;
 pub use choices::Choices;
 pub use hash::{HashSeed, KeyHash};
 pub use node::NodeId;

@@ -42,6 +42,8 @@ mod tests;
 mod timeline;
 mod warming;
 
+use std::num::NonZero;
+
 use guira_item::Span;
 pub use guira_loadgen::changing::Pattern;
 use guira_switched::{CacheMode, backend::Reports};
@@ -108,11 +110,13 @@ pub struct LoadScenario {
     pub backends: u16,
     /// Cache nodes; each has its share of the backends.
     pub caches: u16,
+    /// Parts of each.
+    pub cache_threads: NonZero<u16>,
     /// Their loads are made even: some have keys of others (two choices), and backends change theirs.
     pub balances: bool,
     /// Requests a second that a backend can do.
     pub backend_per_s: f64,
-    /// Requests a second that a cache node can do.
+    /// Requests a second that a cache node can do, with all of its parts.
     pub cache_per_s: f64,
     /// Items of all cache nodes together.
     pub cache_items: usize,
@@ -142,7 +146,7 @@ pub struct LoadScenario {
     pub hop: Span,
     /// Requests that wait at a backend at most.
     pub backend_queue_len_max: usize,
-    /// Requests that wait at a cache node at most.
+    /// Requests that wait at a part of a cache node at most.
     pub cache_queue_len_max: usize,
     /// The cache is filled with the hottest keys first.
     pub warms: bool,
@@ -164,6 +168,7 @@ impl Default for LoadScenario {
             cache_mode: CacheMode::Switched,
             backends: 128,
             caches: 1,
+            cache_threads: NonZero::<u16>::MIN,
             balances: true,
             backend_per_s: 100e3,
             cache_per_s: 14e6,

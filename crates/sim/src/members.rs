@@ -1,13 +1,14 @@
 //! Who is in a simulated cluster, and what each begins a life as.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guira_cluster::{Incarnation, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices};
+use guira_routing::{CacheNodes, HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices};
 use guira_switched::{
     Commit, Committed, Drift, ITEM_LEN_DEFAULT, Mutant, Revision, ScanBounds, Shares, View,
     backend::{Backend, BackendConfig, GivingConfig, HotConfig},
@@ -44,9 +45,25 @@ pub(crate) fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(1))
 }
 
+/// So many cache nodes of so many parts, whose numbers follow each other.
+pub(crate) fn cache_nodes(nodes: u16, threads: NonZero<u16>) -> CacheNodes {
+    let firsts = (FIRST_CACHE..).step_by(threads.get().into());
+    firsts.take(nodes.into()).map(|first| (NodeId(first), threads)).collect()
+}
+
 impl Scenario {
     pub(crate) fn hash_of(&self) -> fn(&[u8]) -> KeyHash {
         if self.hashes_collide { colliding_hash_of } else { hash_of }
+    }
+
+    /// All cache nodes.
+    pub(crate) fn cache_nodes(&self) -> CacheNodes {
+        cache_nodes(self.caches, self.cache_threads)
+    }
+
+    /// These, with their parts.
+    pub(crate) fn cache_nodes_of(&self, nodes: impl IntoIterator<Item = NodeId>) -> CacheNodes {
+        nodes.into_iter().map(|node| (node, self.cache_threads)).collect()
     }
 
     /// A like share for each backend.
@@ -69,9 +86,15 @@ fn colliding_hash_of(key: &[u8]) -> KeyHash {
 impl World {
     /// All nodes.
     pub(crate) fn names(&self) -> Vec<NodeId> {
-        let Scenario { backends, standbys, caches, gateways, .. } = self.scenario;
-        let (caches, backends) = (of_kind(FIRST_CACHE, caches), of_kind(FIRST_BACKEND, backends + standbys));
-        [vec![CONTROLLER], caches, backends, of_kind(FIRST_GATEWAY, gateways)].concat()
+        let Scenario { backends, standbys, gateways, .. } = self.scenario;
+        let (caches, backends) = (self.scenario.cache_nodes(), of_kind(FIRST_BACKEND, backends + standbys));
+        [vec![CONTROLLER], caches.parts().collect(), backends, of_kind(FIRST_GATEWAY, gateways)].concat()
+    }
+
+    /// Who ends with a node: the parts of a cache node are threads of one process.
+    pub(crate) fn process_of(&self, name: NodeId) -> Vec<NodeId> {
+        let caches = self.scenario.cache_nodes();
+        caches.node_of(name).map_or(vec![name], |node| caches.parts_of(node).collect())
     }
 
     /// What a node is in a life that begins `now`, by its own clock, and at `unix`.
@@ -94,6 +117,7 @@ impl World {
                 controller: CONTROLLER,
                 routes_max: 1_000,
                 cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
+                caches,
                 cache_of,
                 drift,
                 resend_after: Span::from_ms(20),
@@ -142,13 +166,13 @@ impl World {
                     incarnation,
                     charge: cache_of
                         .into_iter()
-                        .filter(|(_, home)| *home == name)
+                        .filter(|(_, home)| Some(*home) == caches.node_of(name))
                         .map(|(backend, _)| backend)
                         .collect(),
                     controller: CONTROLLER,
                     partitions,
                     hash_of,
-                    items_max: scenario.items_max,
+                    items_max: scenario.items_max.div_ceil(scenario.cache_threads.get().into()),
                     bytes_max: scenario.values_len_max,
                     drift,
                     clock,
@@ -179,17 +203,18 @@ impl World {
 
     /// A cache node or a gateway comes or goes, unless it is the last one; each node hears of it sooner or later.
     pub(crate) fn change_members(&mut self) {
-        let Scenario { caches, gateways, backends, backends_change, .. } = self.scenario;
+        let Scenario { gateways, backends, backends_change, .. } = self.scenario;
         // By their places: whoever has them.
         let backends = if backends_change { of_kind(FIRST_BACKEND, backends) } else { Vec::new() };
-        let all = [of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), backends].concat();
+        let caches = self.scenario.cache_nodes().nodes().collect();
+        let all = [caches, of_kind(FIRST_GATEWAY, gateways), backends].concat();
         let name = all[self.rng.random_range(0..all.len())];
         self.change(name);
     }
 
     /// It comes if it is not there, and goes if it is: of a backend that is whether it is to have its share.
     pub(crate) fn change(&mut self, name: NodeId) {
-        let View { mut caches, mut gateways, shares, .. } = self.view().clone();
+        let View { caches, mut gateways, shares, .. } = self.view().clone();
         if (FIRST_BACKEND..FIRST_GATEWAY).contains(&name.0) {
             let has_share = |place: &NodeId| shares.wanted.backends().contains(&self.places[place]);
             let changed = self.places.keys().copied().filter(|place| has_share(place) != (*place == name));
@@ -199,7 +224,9 @@ impl World {
             }
             return;
         }
-        let kind = if name.0 < FIRST_BACKEND { &mut caches } else { &mut gateways };
+        let is_cache = name.0 < FIRST_BACKEND;
+        let mut caches: Vec<NodeId> = caches.nodes().collect();
+        let kind = if is_cache { &mut caches } else { &mut gateways };
         let comes = !kind.contains(&name);
         if comes {
             kind.push(name);
@@ -207,6 +234,7 @@ impl World {
             kind.retain(|other| *other != name);
         }
         if !kind.is_empty() {
+            let caches = self.scenario.cache_nodes_of(caches);
             self.set_view(view_of(&self.scenario, &self.places, caches, gateways, shares), Span::from_s(3));
             if !comes && self.rng.random_bool(0.5) {
                 // It was a mistake.
@@ -215,18 +243,18 @@ impl World {
             }
             if comes {
                 let after = self.span(Span::default(), Span::from_s(2));
-                self.come(after, Coming::Restart(name));
+                self.process_of(name).into_iter().for_each(|part| self.come(after, Coming::Restart(part)));
             }
         }
     }
 
     /// All nodes are there.
     pub(crate) fn full_view(&self) -> View {
-        let Scenario { caches, gateways, .. } = self.scenario;
+        let (caches, gateways) = (self.scenario.cache_nodes(), of_kind(FIRST_GATEWAY, self.scenario.gateways));
         let places: Vec<NodeId> = self.places.keys().copied().collect();
         let wanted = self.dealt_out_to(&places).expect("there are some places").into();
         let shares = Shares { wanted, ..self.view().shares.clone() };
-        view_of(&self.scenario, &self.places, of_kind(FIRST_CACHE, caches), of_kind(FIRST_GATEWAY, gateways), shares)
+        view_of(&self.scenario, &self.places, caches, gateways, shares)
     }
 
     /// A backend has given partitions away: they are in the map, if both are still in those lives and they are its own.
@@ -259,14 +287,14 @@ impl World {
 pub(crate) fn view_of(
     scenario: &Scenario,
     places: &BTreeMap<NodeId, NodeId>,
-    mut caches: Vec<NodeId>,
+    caches: CacheNodes,
     mut gateways: Vec<NodeId>,
     shares: Shares,
 ) -> View {
-    caches.sort_unstable();
     gateways.sort_unstable();
-    let home = |(at, backend): (usize, &NodeId)| (*backend, caches[at % caches.len()]);
-    let cache_of: BTreeMap<_, _> = places.values().enumerate().map(home).collect();
+    let homes = caches.nodes().cycle();
+    let home = |(backend, cache): (&NodeId, NodeId)| (*backend, cache);
+    let cache_of: BTreeMap<_, _> = places.values().zip(homes).map(home).collect();
     let backends = cache_of.keys().copied().collect();
     let budget = RuleBudget {
         updates_per_s: 400,

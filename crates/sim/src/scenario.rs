@@ -1,6 +1,7 @@
 //! What is simulated, and what comes of it.
 
 use std::fmt;
+use std::num::NonZero;
 
 use guira_cluster::LinkBounds;
 use guira_history::{Event, Violation, check};
@@ -20,6 +21,8 @@ pub struct Scenario {
     pub backends: u16,
     /// Cache nodes; each has its share of the backends.
     pub caches: u16,
+    /// Parts of each.
+    pub cache_threads: NonZero<u16>,
     /// Cache nodes' loads are made even: some have keys of others, and backends change theirs.
     pub balances: bool,
     /// Gateways.
@@ -32,7 +35,7 @@ pub struct Scenario {
     pub keys: usize,
     /// Operations of all clients together, about.
     pub operations_per_s: u64,
-    /// Items that a cache node may have.
+    /// Items that a cache node may have: all of its parts together.
     pub items_max: usize,
     /// Bytes of the values of every other key; with 0 all are short.
     pub value_len: usize,
@@ -69,6 +72,7 @@ impl Default for Scenario {
         Self {
             backends: 3,
             caches: 2,
+            cache_threads: NonZero::<u16>::MIN,
             balances: true,
             gateways: 2,
             cache_modes: &[CacheMode::Switched],
@@ -94,7 +98,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 14] = [
+pub const SCENARIOS: [&str; 15] = [
     "usual",
     "stormy",
     "busy",
@@ -104,6 +108,7 @@ pub const SCENARIOS: [&str; 14] = [
     "large",
     "moving",
     "moving-aside",
+    "threads",
     "giving",
     "giving-busy",
     "replacing",
@@ -131,7 +136,12 @@ impl Scenario {
                 Some(Self { cache_modes, balances: false, ..usual })
             }
             // Cache nodes and gateways come and go, faults or not.
-            "moving-aside" => Some(Self { members_change_every: Some(Span::from_s(6)), ..Self::named("aside")? }),
+            "moving-aside" => {
+                let cache_threads = NonZero::new(2)?;
+                Some(Self { members_change_every: Some(Span::from_s(6)), cache_threads, ..Self::named("aside")? })
+            }
+            // Cache nodes of several parts each, that come and go.
+            "threads" => Some(Self { cache_threads: NonZero::new(3)?, items_max: 9, ..Self::named("moving")? }),
             // Backends come and go, too, and partitions with them.
             "giving" => Some(Self {
                 backends_change: true,

@@ -84,7 +84,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(scenario: Scenario, seed: u64) -> Self {
         let shares = Shares::fixed(scenario.partitions());
-        let (caches, gateways) = (of_kind(FIRST_CACHE, scenario.caches), of_kind(FIRST_GATEWAY, scenario.gateways));
+        let (caches, gateways) = (scenario.cache_nodes(), of_kind(FIRST_GATEWAY, scenario.gateways));
         let places = of_kind(FIRST_BACKEND, scenario.backends).into_iter().map(|backend| (backend, backend)).collect();
         let mut world = Self {
             views: vec![view_of(&scenario, &places, caches, gateways, shares)],
@@ -151,7 +151,7 @@ impl World {
     fn is_there(&self, name: NodeId, view: usize) -> bool {
         let View { caches, gateways, backends, .. } = &self.views[view];
         match name.0 {
-            FIRST_CACHE..FIRST_BACKEND => caches.contains(&name),
+            FIRST_CACHE..FIRST_BACKEND => caches.is_part(name),
             FIRST_BACKEND..FIRST_GATEWAY => backends.contains(&name),
             FIRST_GATEWAY.. => gateways.contains(&name),
             _ => true,
@@ -189,8 +189,14 @@ impl World {
         self.step(name, Input::Tick);
     }
 
-    /// A node crashes.
+    /// A node crashes, with all that is of one process with it.
     pub(crate) fn crash(&mut self, name: NodeId, down_for: Span, loses_clock: bool) {
+        for name in self.process_of(name) {
+            self.crash_alone(name, down_for, loses_clock);
+        }
+    }
+
+    fn crash_alone(&mut self, name: NodeId, down_for: Span, loses_clock: bool) {
         let node = self.nodes.get_mut(&name).expect("one of all");
         let Some(core) = node.core.take() else { return };
         self.count(&core);

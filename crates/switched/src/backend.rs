@@ -40,7 +40,7 @@ use guira_item::{
     Moment, Span,
     store::{Found, StoreError, StoreState, Written},
 };
-use guira_routing::{KeyHash, NodeId, PartitionId};
+use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionId};
 use hot::HotKeys;
 pub use hot::{HotConfig, Reports};
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub struct BackendConfig {
     /// How a key is hashed for routing.
     pub hash_of: fn(&[u8]) -> KeyHash,
     /// Who may cache its keys. The same in every life, or a lease has passed in between, unless they change.
-    pub caches: Vec<NodeId>,
+    pub caches: CacheNodes,
     /// Cache nodes and gateways change ([`Happened::View`]): one that begins waits for a whole lease, for who had one may be nobody any more.
     pub caches_change: bool,
     /// Who may ask.
@@ -173,6 +173,7 @@ pub struct Backend {
     last_version: u64,
     keys: HashMap<Box<[u8]>, Work>,
     clients: BTreeMap<NodeId, Client>,
+    /// By part.
     caches: BTreeMap<NodeId, CachePeer>,
     /// The last session that each cache node had begun that has gone: none is there twice.
     gone: BTreeMap<NodeId, Opening>,
@@ -218,15 +219,14 @@ impl Backend {
         let others = map.backends().iter().chain(wanted.backends()).copied();
         let others: BTreeSet<NodeId> = others.filter(|other| *other != config.me && config.caches_change).collect();
         // Where cache nodes change it is time alone that tells: who had a lease may be in no view.
-        let heard_from = if config.caches_change { &[][..] } else { &config.caches };
-        let unheard = heard_from.iter().copied().collect();
+        let unheard = config.caches.parts().filter(|_| !config.caches_change).collect();
         Self {
             state: StoreState { flush_at_unix_s, ..state },
             state_work: StateWork::default(),
             last_version: state.versions_reserved,
             keys: HashMap::new(),
             clients: BTreeMap::new(),
-            caches: config.caches.iter().map(|cache| (*cache, CachePeer::default())).collect(),
+            caches: config.caches.parts().map(|cache| (cache, CachePeer::default())).collect(),
             gone: BTreeMap::new(),
             hot: HotKeys::new(&config.hot, now),
             giving: Giving::beginning(now, config.incarnation, others),
@@ -361,11 +361,11 @@ impl Backend {
         self.config.gateways.clone_from(&view.gateways);
         let gone = self.clients.iter_mut().filter(|(gateway, _)| !view.gateways.contains(gateway));
         gone.for_each(|(_, client)| client.leave());
-        for cache in &view.caches {
-            let last_opening = self.gone.remove(cache).unwrap_or_default();
-            self.caches.entry(*cache).or_insert_with(|| CachePeer::after(last_opening));
+        for cache in view.caches.parts() {
+            let last_opening = self.gone.remove(&cache).unwrap_or_default();
+            self.caches.entry(cache).or_insert_with(|| CachePeer::after(last_opening));
         }
-        let gone = self.caches.iter_mut().filter(|(cache, _)| !view.caches.contains(cache));
+        let gone = self.caches.iter_mut().filter(|(cache, _)| !view.caches.is_part(**cache));
         gone.for_each(|(_, peer)| peer.end());
     }
 

@@ -1,4 +1,4 @@
-//! A cache node: items of hot keys, from the backends in its charge.
+//! A cache node, or one of the parts that it is made of ([`CacheNodes`](guira_routing::CacheNodes)): items of hot keys, from the backends in its charge.
 //!
 //! ```text
 //! Request --> item, under a valid lease? --> Reply
@@ -17,6 +17,7 @@ mod items;
 mod sharing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use guira_cluster::{Frame, Incarnation, NodeClock, Opening, SessionId};
@@ -32,10 +33,10 @@ use crate::{
 };
 use items::{Cached, Items, Leaving};
 
-/// What a cache node is.
+/// What a cache node is, or a part of one.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
-    /// Its name.
+    /// Its name, or the part's.
     pub me: NodeId,
     /// This life's number.
     pub incarnation: Incarnation,
@@ -71,10 +72,10 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// How many exchanges a cache node may make, of `caches` behind a switch that takes so many updates a second: three quarters of the switch's
-    /// time. The rest is for bursts, which wait for no leave.
-    pub fn exchanges(updates_per_s: u32, caches: usize) -> f64 {
-        f64::from(updates_per_s) * 3.0 / 8.0 / caches.max(1) as f64
+    /// How many exchanges one may make, of so many parts of cache nodes behind a switch that takes so many updates a second: three quarters of the
+    /// switch's time. The rest is for bursts, which wait for no leave.
+    pub fn exchanges(updates_per_s: u32, parts: usize) -> f64 {
+        f64::from(updates_per_s) * 3.0 / 8.0 / parts.max(1) as f64
     }
 }
 
@@ -115,6 +116,21 @@ pub struct CacheCounts {
     pub voided: u64,
     /// Messages that mean nothing here.
     pub ignored: u64,
+}
+
+/// Those of another part of the same node.
+impl AddAssign for CacheCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { hits, misses, admitted, evicted, updated, held, voided, ignored } = other;
+        self.hits += hits;
+        self.misses += misses;
+        self.admitted += admitted;
+        self.evicted += evicted;
+        self.updated += updated;
+        self.held += held;
+        self.voided += voided;
+        self.ignored += ignored;
+    }
 }
 
 /// A cache node.
@@ -215,7 +231,8 @@ impl CacheNode {
         view.shares.map.backends().iter().for_each(|backend| self.know(*backend));
         if view.homes.is_empty() {
             // The controller says nothing of it.
-            let its = view.cache_of.iter().filter(|(_, cache)| **cache == self.config.me);
+            let node = view.caches.node_of(self.config.me);
+            let its = view.cache_of.iter().filter(|(_, cache)| Some(**cache) == node);
             self.take_charge(now, its.map(|(backend, _)| *backend).collect());
         }
         self.forget_who_has_gone();
@@ -587,6 +604,11 @@ impl CacheNode {
     pub fn wake_at(&self) -> Option<Moment> {
         let sources = self.sources.values().map(Initiator::wake_at);
         sources.chain([self.controller.wake_at(), self.segment_from + self.config.segment]).min()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> NodeId {
+        self.config.me
     }
 
     /// Numbers.

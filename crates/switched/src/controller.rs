@@ -12,13 +12,13 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use guira_cluster::{Frame, Incarnation, Link, Opening, SessionId};
 use guira_item::{Moment, Span};
-use guira_routing::{BudgetError, Choices, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
+use guira_routing::{BudgetError, CacheNodes, Choices, KeyHash, Load, NodeId, RuleBudget, RulePlan, RuleUpdate};
 
 use crate::{Body, Happened, Message, Outbox, View, told};
 use balance::{Balance, Order};
 
 pub use balance::MoveError;
-pub use report::{BackendReport, CacheReport};
+pub use report::{BackendReport, CacheReport, PartReport};
 
 /// Rules that are told at once, at most: they are copied on the controller's thread.
 pub const RULES_AT_ONCE: usize = 1_000;
@@ -34,7 +34,7 @@ pub struct ControllerConfig {
     /// This life's number.
     pub incarnation: Incarnation,
     /// Who wants rules.
-    pub caches: Vec<NodeId>,
+    pub caches: CacheNodes,
     /// Who routes.
     pub gateways: Vec<NodeId>,
     /// What the switch takes.
@@ -44,7 +44,7 @@ pub struct ControllerConfig {
     /// The cache nodes of backends, if nothing speaks against them: these are in charge of them at first. For other backends, and if there are none,
     /// nothing is ever said of who is in charge, or of loads.
     pub homes: BTreeMap<NodeId, NodeId>,
-    /// Reads a second of a cache node, on average, below which loads need not be even.
+    /// Reads a second of a part of a cache node, on average, below which loads need not be even.
     pub balance_load_min: f64,
 }
 
@@ -93,7 +93,7 @@ impl Controller {
         let homes = std::mem::take(&mut config.homes);
         Ok(Self {
             plan: RulePlan::new(config.budget)?,
-            balance: Balance::new(homes, config.balance_load_min),
+            balance: Balance::new(homes, config.caches.clone(), config.balance_load_min),
             table: BTreeMap::new(),
             peers: BTreeMap::new(),
             last_openings: BTreeMap::new(),
@@ -125,7 +125,7 @@ impl Controller {
         self.config.gateways.clone_from(&view.gateways);
         self.config.budget = view.budget;
         self.plan.set_table_len_max(view.budget.table_len_max);
-        let is_there = |node: &NodeId| view.caches.contains(node) || view.gateways.contains(node);
+        let is_there = |node: &NodeId| view.caches.is_part(*node) || view.gateways.contains(node);
         let gone: Vec<NodeId> = self.peers.keys().copied().filter(|node| !is_there(node)).collect();
         for node in gone {
             self.forget(now, node);
@@ -138,7 +138,7 @@ impl Controller {
     }
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
-        if !self.is_gateway(from) && !self.config.caches.contains(&from) {
+        if !self.is_gateway(from) && !self.config.caches.is_part(from) {
             self.counts.ignored += 1;
             return;
         }
@@ -306,18 +306,21 @@ impl Controller {
 
     /// The cache nodes.
     pub fn caches(&self) -> Vec<CacheReport> {
-        let report = |cache: &NodeId| {
-            let told = self.balance.told_by(*cache);
+        let of_part = |part| PartReport {
+            part,
+            has_session: self.peers.contains_key(&part),
+            load_per_s: self.balance.load_of(part),
+        };
+        let report = |cache| {
+            let told = self.balance.told_by(cache);
             CacheReport {
-                cache: *cache,
-                has_session: self.peers.contains_key(cache),
-                load_per_s: told.map(|(load, _)| load),
-                charge: told
-                    .map(|(_, charge)| charge.iter().map(|(id, load)| (*id, *load)).collect())
-                    .unwrap_or_default(),
+                cache,
+                load_per_s: told.as_ref().map(|told| told.load),
+                charge: told.map(|told| told.charge.into_iter().collect()).unwrap_or_default(),
+                parts: self.config.caches.parts_of(cache).map(of_part).collect(),
             }
         };
-        self.config.caches.iter().map(report).collect()
+        self.config.caches.nodes().map(report).collect()
     }
 
     /// The backends whose cache node may change.
@@ -342,7 +345,7 @@ impl Controller {
     /// # Errors
     /// One of them is unknown, or the cache node is silent.
     pub fn move_backend(&mut self, now: Moment, backend: NodeId, cache: NodeId) -> Result<(), MoveError> {
-        if !self.config.caches.contains(&cache) {
+        if !self.config.caches.is_node(cache) {
             return Err(MoveError::UnknownCache(cache));
         }
         let orders = self.balance.move_to(backend, cache)?;

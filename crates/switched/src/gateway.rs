@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Key, Moment, Operation, Span, Time};
-use guira_routing::{Choices, KeyHash, NodeId, RouteTable, RuleSink};
+use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, RuleSink};
 use serde::Serialize;
 
 use crate::{
@@ -50,7 +50,9 @@ pub struct GatewayConfig {
     pub routes_max: usize,
     /// Who is asked first for what is only read.
     pub cache_mode: CacheMode,
-    /// The cache nodes of backends, for the modes that go by these.
+    /// The cache nodes.
+    pub caches: CacheNodes,
+    /// Those of backends, for the modes that go by these.
     pub cache_of: BTreeMap<NodeId, NodeId>,
     /// The bound on clocks.
     pub drift: Drift,
@@ -194,8 +196,9 @@ impl Gateway {
         for backend in self.config.shares.map.backends() {
             self.upstreams.entry(*backend).or_insert_with(|| Upstream::new(opening));
         }
+        self.config.caches.clone_from(&view.caches);
         self.config.cache_of.clone_from(&view.cache_of);
-        self.suspects.retain(|cache, _| view.caches.contains(cache));
+        self.suspects.retain(|cache, _| view.caches.is_part(*cache));
         if self.routes.len_max() != view.budget.table_len_max {
             self.routes.set_len_max(view.budget.table_len_max);
             // There may have been no room for some rules: all come again.
@@ -251,7 +254,8 @@ impl Gateway {
         let choices = match self.config.cache_mode {
             CacheMode::Switched => self.routes.lookup(hash),
             CacheMode::LookAside | CacheMode::LookThrough => {
-                self.config.cache_of.get(&backend).copied().map(Choices::from)
+                let node = self.config.cache_of.get(&backend);
+                node.and_then(|node| self.config.caches.part_for(*node, hash)).map(Choices::from)
             }
             CacheMode::None => None,
         }?;

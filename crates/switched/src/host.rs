@@ -33,7 +33,7 @@ use guira_routing::NodeId;
 use crate::{Message, Outbox, View};
 
 pub use backend::{BackendHost, BackendMachine, BackendStatus, BackendTold, Completed};
-pub use cache::{CacheHost, CacheStatus};
+pub use cache::{CacheHost, CacheStatus, PartStatus};
 pub use caller::{Caller, CallerBounds};
 pub use controller::{ControllerHost, ControllerStatus, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
@@ -135,25 +135,36 @@ impl<M: Machine> Host<M> {
         self.driver.post(Local::Look(look)).ok()?;
         see.recv().ok()
     }
+}
 
+/// The threads of a member's cores: one, or of a cache node one for each of its parts.
+pub trait MemberHost: Send + Sync + 'static {
     /// Says who there is from now on.
     ///
     /// # Errors
     /// It has ended.
-    pub fn set_view(&self, members: Arc<Members>, view: View) -> Result<(), Ended> {
-        self.driver.post(Local::View(members, Box::new(view))).map_err(|_| Ended)
-    }
+    fn set_view(&self, members: Arc<Members>, view: View) -> Result<(), Ended>;
 
-    /// Whether its thread has not ended.
-    pub fn runs(&self) -> bool {
-        self.driver.runs()
-    }
+    /// Whether none of its threads has ended.
+    fn runs(&self) -> bool;
 
     /// Stops it, and waits for its end.
     ///
     /// # Errors
     /// It had ended by itself.
-    pub fn stop(self) -> Result<(), DriverError> {
+    fn stop(self) -> Result<(), DriverError>;
+}
+
+impl<M: Machine> MemberHost for Host<M> {
+    fn set_view(&self, members: Arc<Members>, view: View) -> Result<(), Ended> {
+        self.driver.post(Local::View(members, Box::new(view))).map_err(|_| Ended)
+    }
+
+    fn runs(&self) -> bool {
+        self.driver.runs()
+    }
+
+    fn stop(self) -> Result<(), DriverError> {
         self.driver.stop()
     }
 }

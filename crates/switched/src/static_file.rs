@@ -15,6 +15,7 @@
 //! id = 100
 //! role = "cache"
 //! address = "10.0.0.2:7000"
+//! threads = 4                    # as many numbers and ports, from these on
 //!
 //! [[member]]
 //! id = 1000
@@ -41,7 +42,9 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::{Span, store::Part};
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices};
+use guira_routing::{
+    CacheNodes, HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -84,9 +87,9 @@ pub struct StaticFile {
     pub answer_within_ms: u64,
     /// Bytes of a key and its value together, at most.
     pub item_len_max: usize,
-    /// Items of a cache node, at most.
+    /// Items of a cache node, at most, shared out over its threads.
     pub items_max: usize,
-    /// Megabytes of keys and values of a cache node, at most. An item that does not fit is not cached.
+    /// Megabytes of keys and values of a cache node, at most, shared out over its threads. An item that does not fit is not cached.
     pub cache_megabytes: usize,
     /// What backends tell of hot keys: `every-query`, `periodic`, `instant`, `both` or `none`.
     pub reports: ReportsName,
@@ -183,6 +186,8 @@ pub enum StaticFileError {
     Nobody(&'static str),
     /// A number or an address is used twice.
     Members(MembersError),
+    /// A cache node has more threads than it may, or than there are numbers or ports behind its own.
+    Threads(u16),
     /// The address of this member is one that datagrams cannot come from.
     Nowhere(u16),
     /// What has the keys cannot share them.
@@ -218,6 +223,11 @@ impl fmt::Display for StaticFileError {
             Self::Controllers(count) => write!(f, "{count} members are the controller: one has to be"),
             Self::Nobody(role) => write!(f, "no member is a {role}: at least one has to be"),
             Self::Members(error) => write!(f, "members: {error}"),
+            Self::Threads(id) => write!(
+                f,
+                "member {id}: threads: up to {}, and as many numbers and ports as that, from the member's own on",
+                Member::CACHE_THREADS_MAX
+            ),
             Self::Nowhere(id) => {
                 write!(f, "member {id}: its address has to be the one, with its port, that its datagrams come from")
             }
@@ -347,6 +357,11 @@ impl StaticFile {
         if let Some(nowhere) = self.members.iter().find(|member| is_nowhere(member.address)) {
             return Err(StaticFileError::Nowhere(nowhere.id));
         }
+        let has_places = |member: &Member| member.places().count() == usize::from(member.parts().get());
+        let has_too_many = |member: &&Member| member.parts().get() > Member::CACHE_THREADS_MAX || !has_places(member);
+        if let Some(member) = self.members.iter().find(has_too_many) {
+            return Err(StaticFileError::Threads(member.id));
+        }
         self.members()?;
         self.partitions()?;
         if self.staying().is_empty() {
@@ -356,7 +371,7 @@ impl StaticFile {
         let caches = self.caches();
         for Member { id, role, .. } in &self.members {
             if let Some(cache) = role.as_backend().and_then(|backend| backend.cache)
-                && !caches.contains(&NodeId(cache))
+                && !caches.is_node(NodeId(cache))
             {
                 return Err(StaticFileError::NoCache { backend: *id, cache });
             }
@@ -371,9 +386,10 @@ impl StaticFile {
         nodes
     }
 
-    /// The cache nodes, by number.
-    pub fn caches(&self) -> Vec<NodeId> {
-        self.of(|role| matches!(role, Role::Cache))
+    /// The cache nodes, with their parts.
+    pub fn caches(&self) -> CacheNodes {
+        let caches = self.members.iter().filter(|member| matches!(member.role, Role::Cache { .. }));
+        caches.map(|member| (NodeId(member.id), member.parts())).collect()
     }
 
     /// The backends, by number: without those that stand by.
@@ -415,8 +431,7 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError::Members`].
     pub fn members_in(&self, epoch: Epoch) -> Result<Members, StaticFileError> {
-        Members::new(epoch, self.members.iter().map(|member| (NodeId(member.id), member.address)))
-            .map_err(StaticFileError::Members)
+        Members::new(epoch, self.members.iter().flat_map(Member::places)).map_err(StaticFileError::Members)
     }
 
     /// Who has which keys, where that never changes, or has not yet.
@@ -463,7 +478,9 @@ impl StaticFile {
         let choices = RuleChoices::Two;
         let empty = RuleBudget { updates_per_s: self.rules_per_s, table_len_max: 0, deletion_delay, choices };
         // Room for all that may be cached, and for what is yet to be deleted.
-        let cached_max = self.items_max.saturating_mul(self.caches().len().max(1));
+        let caches = self.caches();
+        let items_max = |node| self.items_max_each(&caches, node).saturating_mul(caches.parts_of(node).count());
+        let cached_max = caches.nodes().map(items_max).sum::<usize>().max(self.items_max);
         RuleBudget { table_len_max: empty.buffer_len().saturating_add(cached_max), ..empty }
     }
 
@@ -486,7 +503,12 @@ impl StaticFile {
     }
 
     fn exchanges_per_s(&self) -> f64 {
-        CacheConfig::exchanges(self.rules_per_s, self.caches().len())
+        CacheConfig::exchanges(self.rules_per_s, self.caches().parts_len())
+    }
+
+    /// Items of each part of a cache node, at most.
+    fn items_max_each(&self, caches: &CacheNodes, node: NodeId) -> usize {
+        self.items_max.div_ceil(caches.parts_of(node).count().max(1))
     }
 
     /// What the controller is.
@@ -511,10 +533,12 @@ impl StaticFile {
         if self.of(goes_by_homes).is_empty() { self.cache_of() } else { BTreeMap::new() }
     }
 
-    /// What a cache node is.
+    /// What a cache node of one thread is, or a part of one.
     pub fn cache_config(&self, me: NodeId, shares: &Shares, life: Life) -> CacheConfig {
-        let hot = self.hot(life.seed);
-        let is_mine = |role: &Role| role.as_backend().is_some_and(|backend| backend.cache == Some(me.0));
+        let seed = life.seed.wrapping_add(me.0.into());
+        let (caches, hot) = (self.caches(), self.hot(seed));
+        let node = caches.node_of(me).unwrap_or(me);
+        let is_mine = |role: &Role| role.as_backend().is_some_and(|backend| backend.cache == Some(node.0));
         CacheConfig {
             me,
             incarnation: life.incarnation,
@@ -522,15 +546,15 @@ impl StaticFile {
             controller: self.controller(),
             partitions: Arc::clone(&shares.map),
             hash_of,
-            items_max: self.items_max,
-            bytes_max: self.cache_megabytes << 20,
+            items_max: self.items_max_each(&caches, node),
+            bytes_max: (self.cache_megabytes << 20) / caches.parts_of(node).count().max(1),
             drift: Drift::default(),
             clock: life.clock,
             segment: hot.segment,
             alpha: hot.alpha,
             threshold_rank: THRESHOLD_RANK,
             exchanges_per_s: self.exchanges_per_s(),
-            seed: life.seed,
+            seed,
             mutant: None,
         }
     }
@@ -580,6 +604,7 @@ impl StaticFile {
             controller: self.controller(),
             routes_max: self.budget().table_len_max,
             cache_mode,
+            caches: self.caches(),
             cache_of: self.cache_of(),
             drift: Drift::default(),
             resend_after: RESEND_AFTER,

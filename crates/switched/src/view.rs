@@ -5,15 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use guira_routing::{NodeId, RuleBudget};
+use guira_routing::{CacheNodes, NodeId, RuleBudget};
 
 use crate::Shares;
 
 /// Who is there, as of an epoch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
-    /// The cache nodes, by number.
-    pub caches: Vec<NodeId>,
+    /// The cache nodes.
+    pub caches: CacheNodes,
     /// The gateways, by number.
     pub gateways: Vec<NodeId>,
     /// The backends, by number: without those that stand by.

@@ -208,7 +208,8 @@ fn a_change_whose_answer_might_not_fit_waits_until_others_are_done_with() {
 
 #[test]
 fn an_item_of_a_larger_limit_is_given_to_no_cache_and_one_that_no_message_carries_fails() {
-    let mut setting = Setting::new(|config| (config.item_len_max, config.caches) = (1_000, vec![CACHE]));
+    let mut setting =
+        Setting::new(|config| (config.item_len_max, config.caches) = (1_000, [CACHE].into_iter().collect()));
     let record = |len| Record {
         flags: 0,
         expires_unix_s: 0,

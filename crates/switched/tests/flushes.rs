@@ -58,7 +58,7 @@ impl Setting {
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
         let mut members =
             vec![member(NodeId(1), Role::Controller), member(BACKEND, Role::backend(None)), member(GATEWAY, gateway)];
-        members.extend(caches.iter().map(|cache| member(*cache, Role::Cache)));
+        members.extend(caches.iter().map(|cache| member(*cache, Role::CACHE)));
         let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
         let clock = NodeClock::set(BEGINS, Duration::from_secs(BEGINS_UNIX_S));
         let life = Life { incarnation: SESSION.incarnation, clock, seed: 1 };

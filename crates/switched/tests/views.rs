@@ -24,7 +24,7 @@ const LEASE: Span = Span::from_s(1);
 fn file(members: &[NodeId]) -> StaticFile {
     let role = |node: &NodeId| match *node {
         CONTROLLER => Role::Controller,
-        CACHE => Role::Cache,
+        CACHE => Role::CACHE,
         BACKEND => Role::backend(None),
         _ => Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() },
     };

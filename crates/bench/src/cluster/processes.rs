@@ -136,7 +136,7 @@ impl Processes {
         let serves = |id: u16, role: &Role| match role {
             Role::Backend(_) => self.ask(id).get("serves").and_then(Value::as_bool) == Some(true),
             Role::Gateway { listen, .. } => pids.get(&id).is_some_and(|pid| listening::listens(*pid, listen.port())),
-            Role::Cache | Role::Controller => self.ask(id).is_object(),
+            Role::Cache { .. } | Role::Controller => self.ask(id).is_object(),
         };
         Ok(self.file.members.iter().all(|member| serves(member.id, &member.role)))
     }
@@ -204,7 +204,7 @@ impl Processes {
                 number.ok_or_else(|| BenchError::Invalid(format!("{role} {id} does not say how it is")))
             };
             match member.role {
-                Role::Cache => {
+                Role::Cache { .. } => {
                     let told = self.ask(id);
                     sample.hits += number(&told, "hits")?;
                     sample.passed_on += number(&told, "misses")?;
@@ -226,7 +226,7 @@ impl Processes {
     /// One of them is not up.
     pub fn kill_caches(&self) -> Result<(), BenchError> {
         let pids = self.pids()?;
-        for cache in self.file.caches() {
+        for cache in self.file.caches().nodes() {
             let pid = pids.get(&cache.0).and_then(|pid| Pid::from_raw(*pid as i32));
             let pid = pid.ok_or_else(|| BenchError::Invalid(format!("cache node {} is not up", cache.0)))?;
             kill_process(pid, Signal::KILL)

@@ -59,7 +59,7 @@ pub fn backend(id: u16, cache: Option<u16>) -> Member {
 }
 
 pub fn cache(id: u16) -> Member {
-    member(id, Role::Cache)
+    member(id, Role::CACHE)
 }
 
 pub fn gateway(id: u16) -> Member {

@@ -1,7 +1,7 @@
 //! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
 //!
 //! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), what operators do (`operators`), and
-//! who is in a cluster that etcd keeps: as they are told (`coordinated`), and as they serve (`comings`).
+//! who is in a cluster that etcd keeps: as they are told (`coordinated`), and as they serve (`comings`). Cache nodes of several threads: `threads`.
 
 mod comings;
 mod coordinated;
@@ -17,6 +17,7 @@ mod owners;
 mod relay;
 mod relayed;
 pub(crate) mod rising;
+mod threads;
 
 use std::{
     collections::BTreeMap,
@@ -368,6 +369,8 @@ fn what_cannot_be_is_said_in_a_line() {
     let port = taken.local_addr().expect("its number").port().to_string();
     assert!(said(&["up", "--port", &port]).contains("cannot listen on"));
     assert!(said(&["up", "--lease-ms", "1"]).contains("lease_ms"));
+    assert!(said(&["up", "--cache-threads", "0"]).contains("--cache-threads"));
+    assert!(said(&["up", "--caches", "4", "--cache-threads", "256"]).contains("900 at most"));
     assert!(said(&["up", "--cache-mode", "hardly"]).contains("write switched, look-aside"));
     assert!(said(&["up", "-I", "17m"]).contains("-I 17m: from 1k to 16m"));
     let node = |arguments: &[&str]| {

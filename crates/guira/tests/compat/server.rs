@@ -74,6 +74,14 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
+/// The first of so many ports, side by side, that nobody has now.
+pub fn free_ports(count: u16) -> u16 {
+    let is_free = |port: Option<u16>| port.is_some_and(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    let mut tries = std::iter::repeat_with(free_port).take(1_000);
+    let first = tries.find(|first| (0..count).all(|at| is_free(first.checked_add(at))));
+    first.expect("so many are free side by side")
+}
+
 /// A process that is killed with its handle; what it says is kept.
 pub struct Process {
     child: Child,

@@ -143,7 +143,7 @@ impl Cluster {
         }
         let Members { gateway, controller, caches, backends, partitions } = Members::new(&scenario);
         let backend_per_s = scenario.backend_per_s / scenario.scale;
-        let cache_per_s = scenario.cache_per_s / scenario.scale;
+        let cache_per_s = scenario.cache_per_s / f64::from(scenario.cache_threads.get()) / scenario.scale;
         let cache_stations = caches.iter().map(|_| Station::new(cache_per_s, scenario.cache_queue_len_max));
         let backend_stations = backends.iter().map(|_| Station::new(backend_per_s, scenario.backend_queue_len_max));
         Self {
@@ -175,7 +175,7 @@ impl Cluster {
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let caches = of_kind(FIRST_CACHE, self.scenario.caches);
+        let caches = self.scenario.cache_nodes().parts().collect::<Vec<_>>();
         [CONTROLLER, GATEWAY].into_iter().chain(caches).chain(of_kind(FIRST_BACKEND, self.scenario.backends))
     }
 

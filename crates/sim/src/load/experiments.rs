@@ -2,6 +2,8 @@
 //!
 //! What an experiment varies it varies around the scenario it is given, whose default is the paper's.
 
+use std::num::NonZero;
+
 use guira_item::Span;
 use guira_switched::{CacheMode, backend::Reports};
 
@@ -20,6 +22,7 @@ pub fn experiments() -> Vec<Experiment> {
         ("latency-misses", latency_misses),
         ("latency", latency),
         ("scaling", scaling),
+        ("cache-threads", cache_threads),
         ("hot-in", hot_in),
         ("rule-buffer", rule_buffer),
         ("hot-out", hot_out),
@@ -128,6 +131,25 @@ pub fn scaling(base: &LoadScenario) -> Vec<Row> {
         }
         for cache_mode in [CacheMode::LookAside, CacheMode::None] {
             rows.push(Row::run("scaling", &LoadScenario { cache_mode, ..scenario.clone() }));
+        }
+    }
+    rows
+}
+
+/// Beyond the paper: throughput by the threads of a cache node that does as much with all of them as with one, while these make their loads even and
+/// while they do not. One that is busy for half of its time: what it loses is what a single thread has too much of.
+pub fn cache_threads(base: &LoadScenario) -> Vec<Row> {
+    let hit_share = share_of_hottest(base.cache_items, base);
+    let hits_per_s = f64::from(base.backends) * base.backend_per_s * hit_share / (1.0 - hit_share);
+    let mut rows = Vec::new();
+    for threads in [1, 2, 4, 8, 16, 32] {
+        let cache_threads = NonZero::new(threads).expect("one at least");
+        for balances in [true, false] {
+            // Loads are even after some rounds of telling them.
+            let settle = base.settle.times(4);
+            let scenario =
+                LoadScenario { cache_threads, balances, settle, cache_per_s: 2.0 * hits_per_s, ..base.clone() };
+            rows.push(Row::run("cache-threads", &scenario));
         }
     }
     rows

@@ -28,7 +28,7 @@ struct Figure {
     sheet: fn(&[&Row]) -> Option<Sheet>,
 }
 
-const FIGURES: [Figure; 19] = [
+const FIGURES: [Figure; 20] = [
     Figure { name: "skew-backends", experiment: "skew", sheet: steady::backends },
     Figure { name: "skew", experiment: "skew", sheet: steady::skew },
     Figure { name: "skew-gain", experiment: "skew", sheet: steady::skew_gain },
@@ -40,6 +40,7 @@ const FIGURES: [Figure; 19] = [
     Figure { name: "latency", experiment: "latency", sheet: steady::latency },
     Figure { name: "scaling", experiment: "scaling", sheet: steady::scaling },
     Figure { name: "scaling-each", experiment: "scaling", sheet: steady::scaling_each },
+    Figure { name: "cache-threads", experiment: "cache-threads", sheet: steady::cache_threads },
     Figure { name: "hot-in", experiment: "hot-in", sheet: changes::hot_in },
     Figure { name: "hot-in-back", experiment: "hot-in", sheet: changes::hot_in_back },
     Figure { name: "hot-out", experiment: "hot-out", sheet: changes::hot_out },

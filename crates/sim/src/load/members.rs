@@ -7,7 +7,7 @@ use std::time::Duration;
 use guira_cluster::{Incarnation, LinkBounds, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
-use guira_routing::{NodeId, PartitionMap, RuleBudget, RuleChoices};
+use guira_routing::{CacheNodes, NodeId, PartitionMap, RuleBudget, RuleChoices};
 use guira_switched::{
     Drift, Shares,
     backend::{Backend, BackendConfig, GivingConfig, HotConfig},
@@ -17,7 +17,7 @@ use guira_switched::{
 };
 
 use super::{LoadScenario, RuleOrder};
-use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind};
+use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, cache_nodes, hash_of, of_kind};
 
 pub(super) const GATEWAY: NodeId = NodeId(2);
 
@@ -64,6 +64,12 @@ impl Core {
     }
 }
 
+impl LoadScenario {
+    pub(super) fn cache_nodes(&self) -> CacheNodes {
+        cache_nodes(self.caches, self.cache_threads)
+    }
+}
+
 /// All of them.
 pub(super) struct Members {
     pub(super) gateway: Gateway,
@@ -76,10 +82,11 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn new(scenario: &LoadScenario) -> Self {
         let backends = of_kind(FIRST_BACKEND, scenario.backends);
-        let caches = of_kind(FIRST_CACHE, scenario.caches);
+        let caches = scenario.cache_nodes();
+        let nodes: Vec<NodeId> = caches.nodes().collect();
         let partitions = Arc::new(PartitionMap::over(&backends).expect("there are some backends, and not too many"));
         let budget = budget(scenario);
-        let home = |at: usize| caches.get(at % caches.len().max(1)).copied();
+        let home = |at: usize| nodes.get(at % nodes.len().max(1)).copied();
         let of = |(at, backend): (usize, &NodeId)| Some((*backend, home(at)?));
         let cache_of: BTreeMap<NodeId, NodeId> = backends.iter().enumerate().filter_map(of).collect();
         let controller = Controller::new(ControllerConfig {
@@ -92,17 +99,20 @@ impl Members {
             homes: if scenario.balances { cache_of.clone() } else { BTreeMap::new() },
             balance_load_min: 0.0,
         });
-        let sources = |at: usize| backends.iter().copied().skip(at).step_by(caches.len()).collect();
-        let cache = |(at, me): (usize, &NodeId)| cache(scenario, at, *me, sources(at), Arc::clone(&partitions));
+        let cache = |(at, part): (usize, NodeId)| {
+            let node = caches.node_of(part);
+            let charge = cache_of.iter().filter(|(_, home)| Some(**home) == node).map(|(backend, _)| *backend);
+            cache(scenario, at, part, charge.collect(), Arc::clone(&partitions))
+        };
         Self {
-            gateway: gateway(scenario, Arc::clone(&partitions), cache_of, budget.table_len_max),
             controller: controller.expect("some rules a second, and room for them"),
-            caches: caches.iter().enumerate().map(cache).collect(),
+            caches: caches.parts().enumerate().map(cache).collect(),
             backends: backends
                 .iter()
                 .enumerate()
                 .map(|(at, me)| backend(scenario, &partitions, at, *me, &caches))
                 .collect(),
+            gateway: gateway(scenario, Arc::clone(&partitions), caches, cache_of, budget.table_len_max),
             partitions,
         }
     }
@@ -122,6 +132,7 @@ fn budget(scenario: &LoadScenario) -> RuleBudget {
 fn gateway(
     scenario: &LoadScenario,
     partitions: Arc<PartitionMap>,
+    caches: CacheNodes,
     cache_of: BTreeMap<NodeId, NodeId>,
     routes_max: usize,
 ) -> Gateway {
@@ -136,6 +147,7 @@ fn gateway(
         controller: CONTROLLER,
         routes_max,
         cache_mode: scenario.cache_mode,
+        caches,
         cache_of,
         drift: DRIFT,
         // Later than that: so nothing is asked for twice.
@@ -153,13 +165,13 @@ fn backend(
     partitions: &Arc<PartitionMap>,
     at: usize,
     me: NodeId,
-    caches: &[NodeId],
+    caches: &CacheNodes,
 ) -> Backend {
     let usual = HotConfig::default();
     let config = BackendConfig {
         me,
         incarnation: INCARNATION,
-        caches: caches.into(),
+        caches: caches.clone(),
         caches_change: false,
         shares: Shares::fixed(Arc::clone(partitions)),
         giving: GivingConfig::default(),
@@ -199,7 +211,7 @@ fn cache(
         controller: CONTROLLER,
         partitions,
         hash_of,
-        items_max: scenario.cache_items / usize::from(scenario.caches),
+        items_max: scenario.cache_items / scenario.cache_nodes().parts_len(),
         bytes_max: usize::MAX / 16,
         drift: DRIFT,
         clock: NodeClock::set(BEGINS, BEGINS_UNIX),
@@ -207,7 +219,7 @@ fn cache(
         alpha: Alpha::new(0.5).expect("between 0 and 1"),
         threshold_rank: 0.1,
         exchanges_per_s: match scenario.rule_order {
-            RuleOrder::HottestFirst => CacheConfig::exchanges(scenario.rules_per_s, scenario.caches.into()),
+            RuleOrder::HottestFirst => CacheConfig::exchanges(scenario.rules_per_s, scenario.cache_nodes().parts_len()),
             RuleOrder::AsTheyCome => UNBOUNDED_PER_S,
         },
         seed: scenario.seed.wrapping_add(at as u64),

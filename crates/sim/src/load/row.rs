@@ -21,10 +21,13 @@ pub struct Row {
     pub backend_per_s: f64,
     /// Cache nodes.
     pub caches: u16,
+    /// Parts of each.
+    #[serde(default = "one")]
+    pub cache_threads: u16,
     /// Their loads are made even: some have keys of others, and backends change theirs.
     #[serde(default)]
     pub balances: bool,
-    /// What each can do, requests a second.
+    /// What each can do with all of its parts, requests a second.
     pub cache_per_s: f64,
     /// Items of all cache nodes together.
     pub cache_items: usize,
@@ -54,6 +57,11 @@ pub struct Row {
     pub seed: u64,
     /// What came of it.
     pub report: LoadReport,
+}
+
+/// Rows were kept before there were others.
+fn one() -> u16 {
+    1
 }
 
 /// A [`Change`], in seconds.
@@ -86,6 +94,7 @@ impl Row {
             backends: scenario.backends,
             backend_per_s: scenario.backend_per_s,
             caches: if is_cached { scenario.caches } else { 0 },
+            cache_threads: scenario.cache_threads.get(),
             balances: is_cached && scenario.balances,
             cache_per_s: scenario.cache_per_s,
             cache_items: if is_cached { scenario.cache_items } else { 0 },
@@ -147,6 +156,7 @@ pub(super) mod example {
             backends: 2,
             backend_per_s: 4.0,
             caches: 1,
+            cache_threads: 1,
             balances: true,
             cache_per_s: 100.0,
             cache_items: 10,

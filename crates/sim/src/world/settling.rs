@@ -46,11 +46,18 @@ impl World {
         }
         self.expect_no_flush_to_come()?;
         self.read_all(WITHIN)?;
-        let charges = self.nodes.values().filter_map(|node| match &node.core {
-            Some(Core::Cache(core)) => Some(core.charge()),
-            _ => None,
-        });
-        let charged: usize = charges.sum();
+        let charge = |part: NodeId| match &self.nodes[&part].core {
+            Some(Core::Cache(core)) => core.charge(),
+            _ => 0,
+        };
+        let caches = self.scenario.cache_nodes();
+        for node in caches.nodes() {
+            let charges: Vec<usize> = caches.parts_of(node).map(charge).collect();
+            if charges.iter().any(|charge| *charge != charges[0]) {
+                return Err(Failure::Stuck(format!("parts of {node:?} are in charge of {charges:?} backends")));
+            }
+        }
+        let charged: usize = caches.nodes().map(charge).sum();
         if charged != usize::from(self.scenario.backends) {
             return Err(Failure::Stuck(format!("cache nodes are in charge of {charged} backends")));
         }

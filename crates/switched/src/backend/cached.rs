@@ -5,7 +5,7 @@
 //! has waited for a part of one; a lease is counted from after it was granted (R1).
 //!
 //! Any number of cache nodes may have a key. Those whose sessions are in charge of this backend are told who is hot: one, but for moments in which
-//! that changes.
+//! that changes. Each part of a cache node ([`CacheNodes`](guira_routing::CacheNodes)) has a session of its own, and is told of the keys that are its part.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const DECLINED_MAX: usize = 1_000;
 /// Parts of a lease: an update that has waited for one of them keeps the lease from going on.
 const INTERVALS: u64 = 4;
 
-/// What is known of one cache node.
+/// What is known of one part of a cache node.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct CachePeer {
     last_opening: Opening,
@@ -120,7 +120,7 @@ impl Backend {
         out: &mut Outbox,
     ) {
         let is_busy = self.start.is_some() || self.state_work.is_flushing();
-        let has_gone = !self.config.caches.contains(&from);
+        let has_gone = !self.config.caches.is_part(from);
         let Some(peer) = self.caches.get_mut(&from).filter(|_| !is_busy && !has_gone) else { return };
         let incarnation = self.config.incarnation;
         let session = SessionId { incarnation, opening };
@@ -231,22 +231,29 @@ impl Backend {
     }
 
     /// A cache node has too much to do because of a key, or is no longer in charge: another is told of it too, the one in charge or one of the others by
-    /// a hash of its own (DistCache, FAST 2019), behind what is on its way for the key. One that several have already goes to nobody.
+    /// a hash of its own (DistCache, FAST 2019), behind what is on its way for the key; where there is no other, another part of the same. A key that
+    /// several have already goes to nobody.
     fn on_spread(&mut self, now: Moment, from: NodeId, loaded: &Loaded, out: &mut Outbox) {
         let Loaded { key: KeyBytes(bytes), per_s } = loaded;
         let Ok(key) = Key::new(bytes) else {
             self.counts.ignored += 1;
             return;
         };
+        let (nodes, hash) = (&self.config.caches, (self.config.hash_of)(bytes));
         let drawn_to = |NodeId(cache)| KeyHash::of(bytes, HashSeed(cache.into()));
-        let others = self.caches.iter().filter(|(cache, _)| **cache != from);
-        let others = others.filter(|(_, peer)| !peer.declined.contains(&**bytes));
-        let others = others.filter_map(|(cache, peer)| Some((*cache, peer.live.as_ref()?.in_charge)));
-        let next = others.max_by_key(|(cache, in_charge)| (*in_charge, drawn_to(*cache)));
+        let is_elsewhere = |part: NodeId| nodes.node_of(part) != nodes.node_of(from);
+        let others = self.caches.iter().filter(|(part, peer)| {
+            let may_have_it = if is_elsewhere(**part) { nodes.is_part_for(**part, hash) } else { **part != from };
+            may_have_it && !peer.declined.contains(&**bytes)
+        });
+        // Of those elsewhere: the other parts of a cache node are in charge of what it is.
+        let takes_over = |part, session: &Session| is_elsewhere(part) && session.in_charge;
+        let others = others.filter_map(|(part, peer)| Some((*part, takes_over(*part, peer.live.as_ref()?))));
+        let next = others.max_by_key(|(part, takes_over)| (is_elsewhere(*part), *takes_over, drawn_to(*part)));
         let may_be_cached = self.may_be_cached(bytes);
-        let Some((cache, in_charge)) = next.filter(|_| may_be_cached && self.holders(bytes) == 1) else { return };
+        let Some((cache, takes_over)) = next.filter(|_| may_be_cached && self.holders(bytes) == 1) else { return };
         // Who is in charge is to have all of it.
-        let per_s = if in_charge { *per_s } else { per_s / 2.0 };
+        let per_s = if takes_over { *per_s } else { per_s / 2.0 };
         self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s }, out);
     }
 
@@ -260,8 +267,10 @@ impl Backend {
     /// Tells cache nodes of a key that has just become hot.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
         let per_s = self.hot.burst_load(key, now);
+        let (nodes, hash) = (&self.config.caches, (self.config.hash_of)(key));
         let in_charge = self.caches.iter().filter(|(_, peer)| peer.live.as_ref().is_some_and(|live| live.in_charge));
-        for cache in in_charge.map(|(cache, _)| *cache).collect::<Vec<_>>() {
+        let its = in_charge.map(|(part, _)| *part).filter(|part| nodes.is_part_for(*part, hash));
+        for cache in its.collect::<Vec<_>>() {
             self.counts.bursts += u64::from(self.offer(now, key, item, cache, per_s));
         }
     }
@@ -376,12 +385,12 @@ impl Backend {
     /// Cache nodes that have gone are nobody any more once none of their leases may run.
     pub(super) fn forget_who_has_gone(&mut self, now: Moment, out: &mut Outbox) {
         let Self { caches, config, .. } = self;
-        if caches.len() == config.caches.len() {
+        if caches.len() == config.caches.parts_len() {
             return;
         }
         let waits_for_leases = config.mutant != Some(Mutant::R2View);
         let stays = |cache: &NodeId, peer: &mut CachePeer| {
-            config.caches.contains(cache) || (waits_for_leases && peer.has_sessions())
+            config.caches.is_part(*cache) || (waits_for_leases && peer.has_sessions())
         };
         let gone: BTreeMap<NodeId, CachePeer> = caches.extract_if(.., |cache, peer| !stays(cache, peer)).collect();
         self.gone.extend(gone.iter().map(|(cache, peer)| (*cache, peer.last_opening)));
@@ -417,9 +426,15 @@ impl Backend {
         if hottest.is_empty() || self.config.hot.reports == Reports::Instant {
             return;
         }
-        for live in self.caches.values_mut().filter_map(|peer| peer.live.as_mut()).filter(|live| live.in_charge) {
-            // If there is no room, the next report is soon.
-            let _ = live.link.send(Body::Report(hottest.clone()));
+        let Self { caches, config: BackendConfig { caches: nodes, hash_of, .. }, .. } = self;
+        for (part, peer) in caches {
+            let Some(live) = peer.live.as_mut().filter(|live| live.in_charge) else { continue };
+            let is_its = |loaded: &&Loaded| nodes.is_part_for(*part, hash_of(&loaded.key.0));
+            let its: Vec<Loaded> = hottest.iter().filter(is_its).cloned().collect();
+            if !its.is_empty() {
+                // If there is no room, the next report is soon.
+                let _ = live.link.send(Body::Report(its));
+            }
         }
     }
 

@@ -5,6 +5,9 @@
 //!                                     nobody's: to its home, or to who has fewest
 //!                                     one has too much for long: one backend, to who has least
 //! ```
+//! A cache node is in charge with all of its parts ([`CacheNodes`]), each of which is told so, and says so: what a node has to do is what its parts have,
+//! and what is made even is the load of a part, on average.
+//!
 //! Always true: a cache node is told to take a backend only when no other says that it has it, has yet to hear an order in which it is, or has yet to
 //! say what it has. So a backend knows of one at a time, but for cache nodes that the controller does not hear of, or that say nothing for some rounds:
 //! nobody waits for those for ever. It is no more than a matter of speed: whoever is in charge, or how many are, answers are the same. So nothing of it
@@ -16,7 +19,7 @@ use std::{
 };
 
 use guira_item::{Moment, Span};
-use guira_routing::{Load, NodeId};
+use guira_routing::{CacheNodes, Load, NodeId};
 
 use super::report::BackendReport;
 
@@ -33,7 +36,7 @@ const AWAITED_FOR: u32 = 3;
 const TOO_MUCH: f64 = 1.25;
 const TOO_MUCH_FOR: u32 = 4;
 
-/// A backend with more than this part of what one cache node has to do more than the other is not moved.
+/// A backend with more than this part of what one cache node has to do more than the other, for each of its parts, is not moved.
 const MOVED_MAX: f64 = 0.8;
 
 /// Rounds after a backend has gone elsewhere in which no other does: loads are smoothed, and what is to be cached again takes a while.
@@ -44,10 +47,11 @@ const REST_FOR: u32 = 6;
 pub(super) struct Balance {
     /// The cache node of a backend, if nothing speaks against it.
     homes: BTreeMap<NodeId, NodeId>,
-    /// The mean load of a cache node below which all is well.
+    /// The mean load of a part below which all is well.
     load_min: f64,
+    nodes: CacheNodes,
     /// Those with a session.
-    caches: BTreeMap<NodeId, Cache>,
+    parts: BTreeMap<NodeId, Part>,
     /// Who is to be in charge of a backend.
     owners: BTreeMap<NodeId, NodeId>,
     /// Backends of which nobody is, since which round.
@@ -61,7 +65,7 @@ pub(super) struct Balance {
 }
 
 #[derive(Debug, Default)]
-struct Cache {
+struct Part {
     /// The round in which its session began.
     opened_in: u32,
     /// What it has said last: nothing yet.
@@ -81,7 +85,7 @@ struct Coming {
     since: u32,
 }
 
-impl Cache {
+impl Part {
     /// Whether it is waited for what it has.
     fn is_awaited(&self, rounds: u32) -> bool {
         self.told.is_none() && rounds - self.opened_in < AWAITED_FOR
@@ -103,12 +107,30 @@ struct Told {
     load: f64,
 }
 
-/// What a cache node is to be told.
+/// What the parts of a cache node have said last, together.
+#[derive(Clone, Debug)]
+pub(super) struct NodeTold {
+    /// What there is to do.
+    pub(super) load: f64,
+    /// The backends in its charge, with their loads.
+    pub(super) charge: BTreeMap<NodeId, f64>,
+    /// How many of them have said something.
+    parts: usize,
+}
+
+impl NodeTold {
+    /// What one part has to do, on average.
+    fn load_each(&self) -> f64 {
+        self.load / self.parts as f64
+    }
+}
+
+/// What a part of a cache node is to be told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     /// Be in charge of these.
     Charge(Vec<NodeId>),
-    /// So much a cache node has to do, on average.
+    /// So much a part has to do, on average.
     MeanLoad(Load),
 }
 
@@ -136,11 +158,12 @@ impl fmt::Display for MoveError {
 impl std::error::Error for MoveError {}
 
 impl Balance {
-    pub(super) fn new(homes: BTreeMap<NodeId, NodeId>, load_min: f64) -> Self {
+    pub(super) fn new(homes: BTreeMap<NodeId, NodeId>, nodes: CacheNodes, load_min: f64) -> Self {
         Self {
             homes,
             load_min,
-            caches: BTreeMap::new(),
+            nodes,
+            parts: BTreeMap::new(),
             owners: BTreeMap::new(),
             homeless: BTreeMap::new(),
             round_at: Moment::default(),
@@ -152,12 +175,13 @@ impl Balance {
 
     /// Backends have these homes now: what was at the home that they had before goes to the new one, if that has said what it has. If there were none, or
     /// are none any more, all is as if sessions began now.
-    pub(super) fn on_view(&mut self, homes: &BTreeMap<NodeId, NodeId>, caches: &[NodeId]) {
+    pub(super) fn on_view(&mut self, homes: &BTreeMap<NodeId, NodeId>, caches: &CacheNodes) {
+        self.nodes.clone_from(caches);
         let before = std::mem::replace(&mut self.homes, homes.clone());
-        self.owners.retain(|backend, owner| homes.contains_key(backend) && caches.contains(owner));
+        self.owners.retain(|backend, owner| homes.contains_key(backend) && caches.is_node(*owner));
         if before.is_empty() != homes.is_empty() {
-            for cache in self.caches.values_mut() {
-                *cache = Cache { opened_in: self.rounds, orders: cache.orders, ..Cache::default() };
+            for part in self.parts.values_mut() {
+                *part = Part { opened_in: self.rounds, orders: part.orders, ..Part::default() };
             }
         }
         for (backend, home) in homes {
@@ -168,38 +192,43 @@ impl Balance {
         }
     }
 
-    /// A session with a cache node has begun.
-    pub(super) fn opened(&mut self, cache: NodeId) {
-        self.caches.insert(cache, Cache { opened_in: self.rounds, ..Cache::default() });
+    /// A session with a part has begun.
+    pub(super) fn opened(&mut self, part: NodeId) {
+        self.parts.insert(part, Part { opened_in: self.rounds, ..Part::default() });
     }
 
-    /// A cache node is silent: others take what it had.
-    pub(super) fn lost(&mut self, cache: NodeId) {
-        if self.caches.remove(&cache).is_some() {
-            self.owners.retain(|_, owner| *owner != cache);
+    /// A part is silent: if all of its node are, others take what that had.
+    pub(super) fn lost(&mut self, part: NodeId) {
+        let Self { nodes, parts, owners, .. } = self;
+        if parts.remove(&part).is_some()
+            && let node = node_of(nodes, part)
+            && !parts.keys().any(|other| node_of(nodes, *other) == node)
+        {
+            owners.retain(|_, owner| *owner != node);
         }
     }
 
-    /// A cache node that has heard the first `orders_heard` of its orders says what it is in charge of and what there is to do; what cache nodes are
+    /// A part that has heard the first `orders_heard` of its orders says what it is in charge of and what there is to do; what cache nodes are
     /// to be told because of it.
     pub(super) fn on_loads(
         &mut self,
-        cache: NodeId,
+        part: NodeId,
         orders_heard: u32,
         charge: &[(NodeId, Load)],
         others: Load,
     ) -> Vec<(NodeId, Order)> {
-        let Some(known) = self.caches.get_mut(&cache) else { return Vec::new() };
+        let node = node_of(&self.nodes, part);
+        let Some(known) = self.parts.get_mut(&part) else { return Vec::new() };
         let is_first = known.told.is_none();
         let all = charge.iter().map(|(backend, load)| (*backend, f64::from(load.0)));
         let (charge, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.partition(|(backend, _)| self.homes.contains_key(backend));
         let gone = gone.into_keys().collect();
         for backend in charge.keys() {
-            let is_home = self.homes.get(backend) == Some(&cache);
+            let is_home = self.homes.get(backend) == Some(&node);
             // Who comes back has what is its own, whoever took it over meanwhile.
             if !self.owners.contains_key(backend) || (is_first && is_home) {
-                self.owners.insert(*backend, cache);
+                self.owners.insert(*backend, node);
             }
         }
         let load = charge.values().sum::<f64>() + f64::from(others.0);
@@ -220,7 +249,7 @@ impl Balance {
         self.even_out(mean);
         let mut orders = self.orders();
         if let Some(mean) = mean {
-            orders.extend(self.caches.keys().map(|cache| (*cache, Order::MeanLoad(Load(mean as u32)))));
+            orders.extend(self.parts.keys().map(|part| (*part, Order::MeanLoad(Load(mean as u32)))));
         }
         orders
     }
@@ -250,16 +279,33 @@ impl Balance {
         (self.uneven_for, self.rest) = (0, REST_FOR);
     }
 
-    /// What a cache node has said last: what it has to do in all, and the backends in its charge with their loads.
-    pub(super) fn told_by(&self, cache: NodeId) -> Option<(f64, &BTreeMap<NodeId, f64>)> {
-        let told = self.caches.get(&cache)?.told.as_ref()?;
-        Some((told.load, &told.charge))
+    /// What the parts of a cache node have said last; `None`, if nothing yet.
+    pub(super) fn told_by(&self, node: NodeId) -> Option<NodeTold> {
+        let parts = self.parts.iter().filter(|(part, _)| node_of(&self.nodes, **part) == node);
+        let mut sum = NodeTold { load: 0.0, charge: BTreeMap::new(), parts: 0 };
+        for told in parts.filter_map(|(_, part)| part.told.as_ref()) {
+            sum.load += told.load;
+            sum.parts += 1;
+            told.charge.iter().for_each(|(backend, load)| *sum.charge.entry(*backend).or_default() += load);
+        }
+        Some(sum).filter(|sum| sum.parts > 0)
+    }
+
+    /// What a part has to do, if it has said so, and whether it has a session.
+    pub(super) fn load_of(&self, part: NodeId) -> Option<f64> {
+        Some(self.parts.get(&part)?.told.as_ref()?.load)
+    }
+
+    /// What all cache nodes have said last that have said something.
+    fn told(&self) -> BTreeMap<NodeId, NodeTold> {
+        self.nodes.nodes().filter_map(|node| Some((node, self.told_by(node)?))).collect()
     }
 
     /// All backends.
     pub(super) fn backends(&self) -> Vec<BackendReport> {
-        let told = self.caches.values().filter_map(|cache| cache.told.as_ref());
-        let loads: BTreeMap<NodeId, f64> = told.flat_map(|told| &told.charge).map(|(id, load)| (*id, *load)).collect();
+        let told = self.told();
+        let loads: BTreeMap<NodeId, f64> =
+            told.values().flat_map(|told| &told.charge).map(|(id, load)| (*id, *load)).collect();
         let report = |(backend, home): (&NodeId, &NodeId)| BackendReport {
             backend: *backend,
             home: *home,
@@ -271,14 +317,18 @@ impl Balance {
 
     /// When [`Self::go_on`] has something to do; `None` while there is nobody, or no backend has a home.
     pub(super) fn wake_at(&self) -> Option<Moment> {
-        (!self.caches.is_empty() && !self.homes.is_empty()).then_some(self.round_at)
+        (!self.parts.is_empty() && !self.homes.is_empty()).then_some(self.round_at)
     }
 
     /// Gives what nobody is in charge of to somebody.
     fn house(&mut self) {
-        let told = self.caches.iter().filter(|(_, cache)| cache.told.is_some());
-        let mut counts: BTreeMap<NodeId, usize> = told.map(|(cache, _)| (*cache, 0)).collect();
+        let told = self.told();
+        let mut counts: BTreeMap<NodeId, usize> = told.keys().map(|node| (*node, 0)).collect();
         self.owners.values().for_each(|owner| *counts.entry(*owner).or_default() += 1);
+        let for_each_part = |node: NodeId, count: usize| {
+            let parts = told.get(&node).map_or(1, |told| told.parts);
+            count as f64 / parts as f64
+        };
         for (backend, home) in &self.homes {
             if self.owners.contains_key(backend) {
                 self.homeless.remove(backend);
@@ -288,19 +338,22 @@ impl Balance {
             if self.rounds - since < HOMELESS_FOR {
                 continue;
             }
-            let fewest = counts.iter().min_by_key(|(_, count)| **count).map(|(cache, _)| *cache);
+            let by_count = |a: &(&NodeId, &usize), b: &(&NodeId, &usize)| {
+                for_each_part(*a.0, *a.1).total_cmp(&for_each_part(*b.0, *b.1))
+            };
+            let fewest = counts.iter().min_by(by_count).map(|(node, _)| *node);
             let Some(owner) = Some(*home).filter(|home| counts.contains_key(home)).or(fewest) else { return };
             self.owners.insert(*backend, owner);
             *counts.entry(owner).or_default() += 1;
         }
     }
 
-    /// What a cache node has to do on average, if several have said so, and it is worth speaking of.
+    /// What a part has to do on average, if several have said so, and it is worth speaking of.
     fn mean(&self) -> Option<f64> {
         if self.is_anybody_awaited() {
             return None;
         }
-        let loads = self.caches.values().filter_map(|cache| Some(cache.told.as_ref()?.load));
+        let loads = self.parts.values().filter_map(|part| Some(part.told.as_ref()?.load));
         let loads = Some(loads.collect::<Vec<f64>>()).filter(|loads| loads.len() > 1)?;
         let mean = loads.iter().sum::<f64>() / loads.len() as f64;
         // Below one it would be told as none.
@@ -310,68 +363,75 @@ impl Balance {
     /// If one cache node has had too much for long, one of its backends goes to who has least: the one that leaves both with the most even loads.
     fn even_out(&mut self, mean: Option<f64>) {
         self.rest = self.rest.saturating_sub(1);
-        let told = self.caches.iter().filter_map(|(cache, known)| Some((*cache, known.told.as_ref()?)));
-        let by_load = |a: &(NodeId, &Told), b: &(NodeId, &Told)| a.1.load.total_cmp(&b.1.load);
+        let told = self.told();
+        let by_load = |a: &(&NodeId, &NodeTold), b: &(&NodeId, &NodeTold)| a.1.load_each().total_cmp(&b.1.load_each());
         // One that has backends and nothing to do may be cut off from them: more of them are not for it.
-        let serves = |(_, told): &(NodeId, &Told)| told.charge.is_empty() || told.load > 0.0;
+        let serves = |(_, told): &(&NodeId, &NodeTold)| told.charge.is_empty() || told.load > 0.0;
         let (Some(mean), Some((most, loaded)), Some((least, idle))) =
-            (mean, told.clone().max_by(by_load), told.filter(serves).min_by(by_load))
+            (mean, told.iter().max_by(by_load), told.iter().filter(serves).min_by(by_load))
         else {
             self.uneven_for = 0;
             return;
         };
-        let is_uneven = loaded.load > mean * TOO_MUCH;
+        let is_uneven = loaded.load_each() > mean * TOO_MUCH;
         self.uneven_for = if is_uneven { self.uneven_for + 1 } else { 0 };
         if self.uneven_for < TOO_MUCH_FOR || self.rest > 0 {
             return;
         }
-        let gap = loaded.load - idle.load;
-        let is_its = |backend: &NodeId| self.owners.get(backend) == Some(&most);
-        // One that is all but the gap would soon come back.
-        let fits = |load: f64| load > 0.0 && load < gap * MOVED_MAX;
+        // What would leave both with as much for each of their parts: with one each, half of what the one has more.
+        let (of_most, of_least) = (loaded.parts as f64, idle.parts as f64);
+        let evens = (loaded.load_each() - idle.load_each()) * of_most * of_least / (of_most + of_least);
+        let is_its = |backend: &NodeId| self.owners.get(backend) == Some(most);
+        // One that is all but twice that would soon come back.
+        let fits = |load: f64| load > 0.0 && load < 2.0 * evens * MOVED_MAX;
         let movable = loaded.charge.iter().filter(|(backend, load)| is_its(backend) && fits(**load));
-        let off_half = |load: f64| (load - gap / 2.0).abs();
-        let best = movable.min_by(|a, b| off_half(*a.1).total_cmp(&off_half(*b.1))).map(|(backend, _)| *backend);
+        let off = |load: f64| (load - evens).abs();
+        let best = movable.min_by(|a, b| off(*a.1).total_cmp(&off(*b.1))).map(|(backend, _)| *backend);
         if let Some(backend) = best {
-            self.give(backend, least);
+            self.give(backend, *least);
         }
     }
 
     fn is_anybody_awaited(&self) -> bool {
-        self.caches.values().any(|cache| cache.is_awaited(self.rounds))
+        self.parts.values().any(|part| part.is_awaited(self.rounds))
     }
 
-    /// What cache nodes are to be in charge of, if it is not what they are, or were told already. Nothing, if no backend has a home.
+    /// What parts are to be in charge of, if it is not what they are, or were told already. Nothing, if no backend has a home.
     fn orders(&mut self) -> Vec<(NodeId, Order)> {
         if self.homes.is_empty() {
             return Vec::new();
         }
         let (rounds, is_anybody_awaited) = (self.rounds, self.is_anybody_awaited());
         let mut orders = Vec::new();
-        for name in self.caches.keys().copied().collect::<Vec<_>>() {
-            let cache = &self.caches[&name];
-            let Some(told) = &cache.told else { continue };
-            // What it has, or may have, it keeps, whoever else says that it has it; anything else waits until nobody may.
+        for name in self.parts.keys().copied().collect::<Vec<_>>() {
+            let (part, node) = (&self.parts[&name], node_of(&self.nodes, name));
+            let Some(told) = &part.told else { continue };
+            // What it has, or may have, it keeps, whoever else says that it has it; anything else waits until no other node may.
             let is_free = |backend: &NodeId| {
-                let others = || self.caches.iter().filter(|(other, _)| **other != name);
-                cache.may_have(backend, rounds)
+                let others = || self.parts.iter().filter(|(other, _)| node_of(&self.nodes, **other) != node);
+                part.may_have(backend, rounds)
                     || (!is_anybody_awaited && !others().any(|(_, other)| other.may_have(backend, rounds)))
             };
-            let its = self.owners.iter().filter(|(_, owner)| **owner == name).map(|(backend, _)| *backend);
+            let its = self.owners.iter().filter(|(_, owner)| **owner == node).map(|(backend, _)| *backend);
             let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();
             let as_told = || told.charge.keys().chain(&told.gone).copied().collect();
-            if cache.ordered.clone().unwrap_or_else(as_told) == wanted {
+            if part.ordered.clone().unwrap_or_else(as_told) == wanted {
                 continue;
             }
-            let cache = self.caches.get_mut(&name).expect("one of them");
-            cache.orders += 1;
-            let coming = Coming { order: cache.orders, since: rounds };
-            cache.coming.extend(wanted.iter().map(|backend| (*backend, coming)));
+            let part = self.parts.get_mut(&name).expect("one of them");
+            part.orders += 1;
+            let coming = Coming { order: part.orders, since: rounds };
+            part.coming.extend(wanted.iter().map(|backend| (*backend, coming)));
             orders.push((name, Order::Charge(wanted.iter().copied().collect())));
-            cache.ordered = Some(wanted);
+            part.ordered = Some(wanted);
         }
         orders
     }
+}
+
+/// The node that a part is of; one of none, which has just gone, is one by itself.
+fn node_of(nodes: &CacheNodes, part: NodeId) -> NodeId {
+    nodes.node_of(part).unwrap_or(part)
 }
 
 #[cfg(test)]

@@ -1,24 +1,38 @@
 //! Cache nodes that do as they are told, or die.
 
+use std::num::NonZero;
+
 use proptest::prelude::*;
 
 use super::*;
 
 const A: NodeId = NodeId(100);
-const B: NodeId = NodeId(101);
-const C: NodeId = NodeId(102);
+const B: NodeId = NodeId(110);
+const C: NodeId = NodeId(120);
+const ALL: [NodeId; 3] = [A, B, C];
 
 /// Backends, whose homes are A, B, C, A, ...
 fn homes(len: u16) -> BTreeMap<NodeId, NodeId> {
-    (0..len).map(|at| (NodeId(1_000 + at), NodeId(100 + at % 3))).collect()
+    (0..len).map(backend).zip(ALL.into_iter().cycle()).collect()
 }
 
 fn backend(at: u16) -> NodeId {
     NodeId(1_000 + at)
 }
 
-/// Cache nodes, and who speaks with them.
+/// Cache nodes, of one part each.
+fn whole(nodes: &[NodeId]) -> CacheNodes {
+    nodes.iter().copied().collect()
+}
+
+/// A, B and C, of so many parts.
+fn in_parts(parts: [u16; 3]) -> CacheNodes {
+    ALL.into_iter().zip(parts).map(|(node, parts)| (node, NonZero::new(parts).expect("not none"))).collect()
+}
+
+/// Cache nodes, and who speaks with their parts: with them, where they have one each.
 struct Fleet {
+    nodes: CacheNodes,
     balance: Balance,
     now: Moment,
     loads: BTreeMap<NodeId, u32>,
@@ -32,12 +46,16 @@ struct Fleet {
 
 impl Fleet {
     fn new(backends: u16) -> Self {
+        Self::of(whole(&ALL), backends)
+    }
+
+    fn of(nodes: CacheNodes, backends: u16) -> Self {
         let homes = homes(backends);
         let loads = homes.keys().map(|backend| (*backend, 10)).collect();
-        let balance = Balance::new(homes, 1.0);
+        let balance = Balance::new(homes, nodes.clone(), 1.0);
         let now = Moment::default();
         let (charges, heard) = (BTreeMap::new(), BTreeMap::new());
-        Self { balance, now, loads, charges, orders: Vec::new(), heard, means: Vec::new() }
+        Self { nodes, balance, now, loads, charges, orders: Vec::new(), heard, means: Vec::new() }
     }
 
     fn take(&mut self, orders: Vec<(NodeId, Order)>) {
@@ -45,7 +63,8 @@ impl Fleet {
             match order {
                 Order::Charge(backends) => {
                     for backend in backends.iter().filter(|backend| !self.may_have(cache, backend)) {
-                        let mut others = self.charges.keys().filter(|other| **other != cache);
+                        let node = self.nodes.node_of(cache);
+                        let mut others = self.charges.keys().filter(|other| self.nodes.node_of(**other) != node);
                         let has_it = others.find(|other| self.may_have(**other, backend));
                         assert!(
                             has_it.is_none(),
@@ -67,7 +86,8 @@ impl Fleet {
 
     /// A cache node begins a life, in charge of what is its own.
     fn begins(&mut self, cache: NodeId) {
-        let its = self.balance.homes.iter().filter(|(_, home)| **home == cache).map(|(backend, _)| *backend);
+        let node = self.nodes.node_of(cache);
+        let its = self.balance.homes.iter().filter(|(_, home)| Some(**home) == node).map(|(backend, _)| *backend);
         let charge = its.collect();
         self.charges.insert(cache, charge);
         self.opens(cache);
@@ -88,9 +108,26 @@ impl Fleet {
     }
 
     fn tells(&mut self, cache: NodeId) {
-        let charge: Vec<_> = self.charges[&cache].iter().map(|backend| (*backend, Load(self.loads[backend]))).collect();
+        // Each part has as much of it.
+        let parts = self.nodes.parts_of(self.nodes.node_of(cache).expect("one of theirs")).count() as u32;
+        let load = |backend: &NodeId| Load(self.loads[backend] / parts);
+        let charge: Vec<_> = self.charges[&cache].iter().map(|backend| (*backend, load(backend))).collect();
         let orders = self.balance.on_loads(cache, self.heard[&cache], &charge, Load(0));
         self.take(orders);
+    }
+
+    /// All parts of a node begin a life.
+    fn node_begins(&mut self, node: NodeId) {
+        let parts: Vec<NodeId> = self.nodes.parts_of(node).collect();
+        parts.into_iter().for_each(|part| self.begins(part));
+    }
+
+    /// What all parts of a node are in charge of, which is the same.
+    fn charge_of_node(&self, node: NodeId) -> Vec<NodeId> {
+        let mut charges = self.nodes.parts_of(node).map(|part| self.charge(part));
+        let first = charges.next().expect("one part");
+        assert!(charges.all(|charge| charge == first), "parts of {node:?} differ: {:?}", self.charges);
+        first
     }
 
     /// A cache node does the first thing that it was told and has not done yet.
@@ -130,7 +167,7 @@ fn who_is_in_charge_of_what_is_its_own_is_told_nothing_but_the_mean() {
     [A, B, C].into_iter().for_each(|cache| fleet.begins(cache));
     (0..20).for_each(|_| fleet.round());
     assert_eq!(fleet.charge(B), [backend(1), backend(4)]);
-    assert!(fleet.balance.caches.values().all(|cache| cache.ordered.is_none()));
+    assert!(fleet.balance.parts.values().all(|part| part.ordered.is_none()));
     assert!(!fleet.means.is_empty() && fleet.means.iter().all(|mean| *mean == 20));
 }
 
@@ -347,13 +384,13 @@ fn backends_go_to_the_homes_that_they_have_in_another_view() {
     let homes: BTreeMap<_, _> =
         [(0, A), (1, C), (2, C), (3, A), (4, C), (5, C)].map(|(at, home)| (backend(at), home)).into();
     fleet.dies(B);
-    fleet.balance.on_view(&homes, &[A, C]);
+    fleet.balance.on_view(&homes, &whole(&[A, C]));
     fleet.round();
     assert_eq!(fleet.charge(C), [1, 2, 5].map(backend));
     assert_eq!(fleet.charge(A), [0, 3, 4].map(backend), "where an operator wanted it");
     // Homes change while all are there.
     let homes = homes.into_iter().map(|(backend, home)| (backend, if home == A { C } else { A })).collect();
-    fleet.balance.on_view(&homes, &[A, C]);
+    fleet.balance.on_view(&homes, &whole(&[A, C]));
     (0..2).for_each(|_| fleet.round());
     assert_eq!((fleet.charge(A), fleet.charge(C)), ([1, 2, 4, 5].map(backend).into(), [0, 3].map(backend).into()));
 }
@@ -421,13 +458,63 @@ fn who_has_backends_and_nothing_to_do_gets_no_more() {
     assert_eq!((of_both(A), of_both(B)), (1, 1), "one goes to who serves");
 }
 
+#[test]
+fn all_parts_of_a_cache_node_are_in_charge_of_what_it_is() {
+    let mut fleet = Fleet::of(in_parts([3, 2, 1]), 6);
+    // Nothing is evened out.
+    fleet.balance.load_min = 1_000.0;
+    ALL.into_iter().for_each(|node| fleet.node_begins(node));
+    (0..6).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge_of_node(A), [0, 3].map(backend));
+    let orders = fleet.balance.move_to(backend(0), B).expect("both are known");
+    fleet.take(orders);
+    fleet.obey();
+    assert_eq!((fleet.charge_of_node(A), fleet.charge_of_node(B)), (vec![backend(3)], [0, 1, 4].map(backend).into()));
+    let told = fleet.balance.told_by(B).expect("it has said so");
+    assert_eq!(told.charge, [0, 1, 4].map(|at| (backend(at), 10.0)).into(), "by all of its parts together");
+    assert_eq!(fleet.balance.move_to(backend(0), NodeId(A.0 + 1)), Err(MoveError::SilentCache(NodeId(A.0 + 1))));
+}
+
+#[test]
+fn a_cache_node_keeps_its_backends_until_all_of_its_parts_are_silent() {
+    let mut fleet = Fleet::of(in_parts([2, 1, 1]), 6);
+    ALL.into_iter().for_each(|node| fleet.node_begins(node));
+    (0..3).for_each(|_| fleet.round());
+    let second = NodeId(A.0 + 1);
+    fleet.dies(second);
+    (0..10).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge(A), [0, 3].map(backend));
+    fleet.dies(A);
+    (0..5).for_each(|_| fleet.round());
+    assert_eq!((fleet.charge(B).len(), fleet.charge(C).len()), (3, 3));
+    fleet.node_begins(A);
+    (0..2).for_each(|_| fleet.round());
+    assert_eq!(fleet.charge_of_node(A), [0, 3].map(backend));
+}
+
+#[test]
+fn a_cache_node_of_twice_as_many_parts_has_twice_as_much_to_do() {
+    let mut fleet = Fleet::of(in_parts([2, 1, 1]), 12);
+    // Evenly dealt out, and so twice as much for B and for C as for each part of A.
+    ALL.into_iter().for_each(|node| fleet.node_begins(node));
+    fleet.loads.values_mut().for_each(|load| *load = 60);
+    (0..60).for_each(|_| fleet.round());
+    assert_eq!((fleet.charge_of_node(A).len(), fleet.charge(B).len(), fleet.charge(C).len()), (6, 3, 3));
+    assert_eq!(fleet.means.last(), Some(&180));
+}
+
 proptest! {
     /// Whatever happens, nobody is told to take what another has ([`Fleet::take`]), and in the end each backend is somebody's.
     #[test]
-    fn in_the_end_each_backend_is_in_one_charge(acts in prop::collection::vec((0u8..14, 0u16..3, 0u16..8, 0u32..100), 1..100)) {
-        let mut fleet = Fleet::new(8);
-        for (act, at, backend_at, load) in acts {
-            let cache = NodeId(100 + at);
+    fn in_the_end_each_backend_is_in_one_charge(
+        parts in prop::array::uniform3(1u16..4),
+        acts in prop::collection::vec((0u8..14, 0usize..3, 0u16..3, 0u16..8, 0u32..100), 1..100),
+    ) {
+        let nodes = in_parts(parts);
+        let mut fleet = Fleet::of(nodes.clone(), 8);
+        for (act, at, part, backend_at, load) in acts {
+            let node = ALL[at];
+            let cache = NodeId(node.0 + part % parts[at]);
             match act {
                 0 | 1 if !fleet.charges.contains_key(&cache) => fleet.begins(cache),
                 2 if fleet.charges.contains_key(&cache) => fleet.dies(cache),
@@ -438,30 +525,35 @@ proptest! {
                 }
                 4 => drop(fleet.loads.insert(backend(backend_at), load)),
                 5 => {
-                    if let Ok(orders) = fleet.balance.move_to(backend(backend_at), cache) {
+                    if let Ok(orders) = fleet.balance.move_to(backend(backend_at), node) {
                         fleet.take(orders);
                     }
                 }
                 6..9 => fleet.obeys(cache),
                 // Other homes: each the next one's, or none for a while.
                 10 => {
-                    let homes = homes(8).into_iter().map(|(backend, home)| (backend, NodeId(100 + (home.0 + at) % 3)));
+                    let others = ALL.into_iter().cycle().skip(at);
+                    let homes = homes(8).into_keys().zip(others);
                     let homes = homes.filter(|_| load > 30).collect();
-                    fleet.balance.on_view(&homes, &[A, B, C]);
+                    fleet.balance.on_view(&homes, &nodes);
                 }
                 // What it tells crosses what it is told.
                 9 if fleet.charges.contains_key(&cache) => fleet.tells(cache),
                 _ => fleet.round(),
             }
         }
-        fleet.balance.on_view(&homes(8), &[A, B, C]);
+        fleet.balance.on_view(&homes(8), &nodes);
         if fleet.charges.is_empty() {
             fleet.begins(A);
         }
         (0..8).for_each(|_| fleet.round());
         for at in 0..8 {
-            let holders = fleet.charges.values().filter(|charge| charge.contains(&backend(at))).count();
-            prop_assert_eq!(holders, 1, "{:?} of {:?}", backend(at), &fleet.charges);
+            let has_it = |part: &NodeId| fleet.charges[part].contains(&backend(at));
+            let holders: BTreeSet<_> =
+                fleet.charges.keys().filter(|part| has_it(part)).map(|part| nodes.node_of(*part)).collect();
+            prop_assert_eq!(holders.len(), 1, "{:?} of {:?}", backend(at), &fleet.charges);
+            let mut parts = fleet.charges.keys().filter(|part| holders.contains(&nodes.node_of(**part)));
+            prop_assert!(parts.all(has_it), "{:?} is not of all parts of {:?}: {:?}", backend(at), holders, &fleet.charges);
         }
     }
 }

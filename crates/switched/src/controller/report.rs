@@ -9,12 +9,30 @@ use guira_routing::NodeId;
 pub struct CacheReport {
     /// Its name.
     pub cache: NodeId,
-    /// Whether it has been heard of in the length of a lease.
-    pub has_session: bool,
     /// Reads a second, of the keys of all backends; `None` if it has not said so yet.
     pub load_per_s: Option<f64>,
     /// The backends that it is in charge of, with the reads a second of their keys.
     pub charge: Vec<(NodeId, f64)>,
+    /// Its parts, one at least.
+    pub parts: Vec<PartReport>,
+}
+
+impl CacheReport {
+    /// Whether all of it has been heard of in the length of a lease.
+    pub fn has_session(&self) -> bool {
+        self.parts.iter().all(|part| part.has_session)
+    }
+}
+
+/// A part of a cache node.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartReport {
+    /// Its name: what rules lead to.
+    pub part: NodeId,
+    /// Whether it has been heard of in the length of a lease.
+    pub has_session: bool,
+    /// Reads a second; `None` if it has not said so yet.
+    pub load_per_s: Option<f64>,
 }
 
 /// A backend whose cache node may change.

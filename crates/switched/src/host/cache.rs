@@ -1,18 +1,43 @@
-//! A cache node on its socket.
+//! A cache node on its sockets: each of its parts a [`CacheNode`] on a thread and a socket of its own.
+//!
+//! Always true: parts share nothing; all of them run, or the node does not.
 
 use std::io;
+use std::sync::Arc;
 
-use guira_cluster::{Transport, boot_now};
+use guira_cluster::{DriverError, Members, Transport, boot_now};
+use guira_routing::NodeId;
 
-use super::{Host, PlainMachine, Wire};
-use crate::cache_node::{CacheConfig, CacheCounts, CacheNode};
+use super::{Ended, Host, MemberHost, PlainMachine, Wire};
+use crate::{
+    View,
+    cache_node::{CacheConfig, CacheCounts, CacheNode},
+};
 
-/// A [`CacheNode`].
-pub type CacheHost = Host<PlainMachine<CacheNode>>;
+type PartMachine = PlainMachine<CacheNode>;
 
-/// How a cache node is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A cache node.
+#[derive(Debug)]
+pub struct CacheHost {
+    parts: Vec<Host<PartMachine>>,
+}
+
+/// How a cache node is, all of its parts together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheStatus {
+    /// The cores' numbers.
+    pub counts: CacheCounts,
+    /// Items there are.
+    pub items: usize,
+    /// Backends in its charge.
+    pub backends: usize,
+}
+
+/// How a part of a cache node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartStatus {
+    /// Its name.
+    pub part: NodeId,
     /// The core's numbers.
     pub counts: CacheCounts,
     /// Items there are.
@@ -24,27 +49,65 @@ pub struct CacheStatus {
 }
 
 impl CacheHost {
-    /// Starts it on a socket whose members are set.
+    /// Starts it on sockets whose members are set, one for each part.
     ///
     /// # Errors
     /// The system gives no thread, or no descriptors.
-    pub fn start(transport: Transport, config: CacheConfig) -> io::Result<Self> {
-        let name = format!("guira-c{}", config.me.0);
-        Self::start_with(&name, transport, |_| PlainMachine::new(CacheNode::new(config, boot_now())))
+    pub fn start(parts: impl IntoIterator<Item = (Transport, CacheConfig)>) -> io::Result<Self> {
+        let start = |(transport, config): (Transport, CacheConfig)| {
+            let name = format!("guira-c{}", config.me.0);
+            Host::start_with(&name, transport, |_| PlainMachine::new(CacheNode::new(config, boot_now())))
+        };
+        Ok(Self { parts: parts.into_iter().map(start).collect::<io::Result<_>>()? })
     }
 
-    /// How it is; `None` if it has ended.
-    pub fn status(&self) -> Option<CacheStatus> {
-        self.look(|PlainMachine { core, .. }, wire| CacheStatus {
+    /// How its parts are; `None` for one that has ended.
+    pub fn parts(&self) -> impl Iterator<Item = Option<PartStatus>> + '_ {
+        let status = |PartMachine { core, .. }: &PartMachine, wire| PartStatus {
+            part: core.name(),
             counts: core.counts(),
             items: core.items(),
             backends: core.charge(),
             wire,
-        })
+        };
+        self.parts.iter().map(move |part| part.look(status))
     }
 
-    /// See [`CacheNode::hottest`]; nothing if it has ended.
+    /// How it is; `None` if a part has ended.
+    pub fn status(&self) -> Option<CacheStatus> {
+        let mut sum = CacheStatus::default();
+        for part in self.parts() {
+            let PartStatus { counts, items, backends, .. } = part?;
+            sum.counts += counts;
+            sum.items += items;
+            // Each is in charge of all of them, but for moments.
+            sum.backends = sum.backends.max(backends);
+        }
+        Some(sum)
+    }
+
+    /// See [`CacheNode::hottest`]; of all parts that have not ended.
     pub fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
-        self.look(move |machine, _| machine.core.hottest(len_max)).unwrap_or_default()
+        let of_part = |part: &Host<PartMachine>| part.look(move |machine, _| machine.core.hottest(len_max));
+        let mut all: Vec<(Box<[u8]>, f64)> = self.parts.iter().filter_map(of_part).flatten().collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        all.truncate(len_max);
+        all
+    }
+}
+
+impl MemberHost for CacheHost {
+    fn set_view(&self, members: Arc<Members>, view: View) -> Result<(), Ended> {
+        let set = |part: &Host<PartMachine>| part.set_view(Arc::clone(&members), view.clone());
+        // All are told, whatever the first has to say.
+        self.parts.iter().map(set).fold(Ok(()), Result::and)
+    }
+
+    fn runs(&self) -> bool {
+        self.parts.iter().all(Host::runs)
+    }
+
+    fn stop(self) -> Result<(), DriverError> {
+        self.parts.into_iter().map(Host::stop).fold(Ok(()), Result::and)
     }
 }

@@ -1,5 +1,8 @@
 //! A whole cluster over sockets and threads, asked as a server asks it.
 
+#[path = "cache_tests.rs"]
+mod cache;
+
 use std::{
     path::PathBuf,
     sync::{

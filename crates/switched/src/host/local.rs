@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     fmt, io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZero,
     ops::Range,
     sync::Arc,
 };
@@ -14,7 +15,7 @@ use guira_routing::NodeId;
 
 use super::{
     BackendHost, BackendStatus, CacheHost, CacheStatus, Caller, CallerBounds, ClockNow, ControllerHost,
-    ControllerStatus, Ended, GatewayHost, GatewayService, GatewayStatus, ServiceConfig,
+    ControllerStatus, Ended, GatewayHost, GatewayService, GatewayStatus, MemberHost, PartStatus, ServiceConfig,
 };
 use crate::{
     CacheMode, ITEM_LEN_DEFAULT, Life, Member, Role, StaticFile,
@@ -43,6 +44,8 @@ pub struct LocalConfig {
     pub backends: usize,
     /// Cache nodes; a backend's keys are cached at one of them.
     pub caches: usize,
+    /// Threads of each.
+    pub cache_threads: NonZero<u16>,
     /// Gateways, each with a thread: as many as the server has.
     pub gateways: usize,
     /// Members that are gateways elsewhere in this process: [`LocalCluster::next_client`].
@@ -68,6 +71,7 @@ impl Default for LocalConfig {
         Self {
             backends: 2,
             caches: 1,
+            cache_threads: NonZero::<u16>::MIN,
             gateways: 1,
             clients: 0,
             lease: Span::from_s(1),
@@ -118,7 +122,7 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
-fn nodes(of: Range<u16>, len: usize) -> io::Result<Vec<NodeId>> {
+fn nodes(of: impl Iterator<Item = u16>, len: usize) -> io::Result<Vec<NodeId>> {
     let nodes: Vec<NodeId> = of.take(len).map(NodeId).collect();
     if nodes.len() < len { Err(invalid("more nodes than there are numbers for")) } else { Ok(nodes) }
 }
@@ -129,7 +133,8 @@ impl<S: Store> LocalCluster<S> {
     /// # Errors
     /// The configuration has too few or too many of something, or the system gives no sockets or threads.
     pub fn start(config: LocalConfig, store: impl Fn(usize) -> Arc<S>) -> io::Result<Self> {
-        let caches = nodes(CACHES, config.caches)?;
+        let threads = config.cache_threads;
+        let caches = nodes(CACHES.step_by(threads.get().into()), config.caches)?;
         let backends = nodes(BACKENDS, config.backends)?;
         let outer = nodes(GATEWAYS, config.gateways.saturating_add(config.clients))?;
         let (gateways, clients) = outer.split_at(config.gateways);
@@ -140,7 +145,7 @@ impl<S: Store> LocalCluster<S> {
         let backend = |(at, me): (usize, &NodeId)| (*me, Role::backend(cache_of(at)));
         let gateway = |me: &NodeId| (*me, Role::Gateway { listen: ANY_PORT, cache_mode: CacheMode::default() });
         let roles = [(CONTROLLER, Role::Controller)].into_iter();
-        let roles = roles.chain(caches.iter().map(|me| (*me, Role::Cache)));
+        let roles = roles.chain(caches.iter().map(|me| (*me, Role::Cache { threads })));
         let roles = roles.chain(backends.iter().enumerate().map(backend)).chain(outer.iter().map(gateway));
         let (file, transports) = bind_all(&config, roles.collect())?;
         let mut transports = transports.into_iter();
@@ -149,13 +154,17 @@ impl<S: Store> LocalCluster<S> {
         let shares = file.shares().map_err(invalid)?;
 
         let controller = ControllerHost::start(next_transport(), file.controller_config(a_life()))?;
-        let start_cache = |me: NodeId| {
-            let HotConfig { segment, alpha, .. } = config.hot;
-            let config =
-                CacheConfig { bytes_max: config.bytes_max, segment, alpha, ..file.cache_config(me, &shares, a_life()) };
-            CacheHost::start(next_transport(), config).map(Some)
+        let HotConfig { segment, alpha, .. } = config.hot;
+        let bytes_max = config.bytes_max / usize::from(threads.get());
+        let nodes = file.caches();
+        let start_cache = |node: &NodeId| {
+            let part = |part| {
+                let config = file.cache_config(part, &shares, a_life());
+                (next_transport(), CacheConfig { bytes_max, segment, alpha, ..config })
+            };
+            CacheHost::start(nodes.parts_of(*node).map(part)).map(Some)
         };
-        let cache_hosts = caches.iter().copied().map(start_cache).collect::<io::Result<_>>()?;
+        let cache_hosts = caches.iter().map(start_cache).collect::<io::Result<_>>()?;
         let start_backend = |(at, me): (usize, &NodeId)| {
             let life = a_life();
             let hot = HotConfig { seed: life.seed, ..config.hot.clone() };
@@ -202,7 +211,8 @@ impl<S: Store> LocalCluster<S> {
         let view = file.view(file.shares().map_err(invalid)?);
         let is_there = |node: &NodeId| file.member(*node).is_some();
         let of = |kind: Range<u16>| kind.map(NodeId);
-        let caches = of(CACHES).zip(&self.caches).filter(|(node, _)| is_there(node));
+        let threads = self.config.cache_threads.get();
+        let caches = of(CACHES).step_by(threads.into()).zip(&self.caches).filter(|(node, _)| is_there(node));
         let gateways = of(GATEWAYS).zip(&self.gateways).filter(|(node, _)| is_there(node));
         let told =
             caches.filter_map(|(_, host)| host.as_ref()).map(|host| host.set_view(members.clone(), view.clone()));
@@ -235,6 +245,12 @@ impl<S: Store> LocalCluster<S> {
         }
     }
 
+    /// How the parts of a cache node are; none, if it was stopped.
+    pub fn cache_parts(&self, cache: usize) -> Vec<Option<PartStatus>> {
+        let cache = self.caches.get(cache).and_then(Option::as_ref);
+        cache.map(|cache| cache.parts().collect()).unwrap_or_default()
+    }
+
     /// The hottest keys of a cache node, at most `len_max`, with queries a second; nothing if it has ended.
     pub fn hottest(&self, cache: usize, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
         let cache = self.caches.get(cache).and_then(Option::as_ref);
@@ -246,7 +262,7 @@ impl<S: Store> LocalCluster<S> {
     /// # Errors
     /// It had ended by itself.
     pub fn stop_cache(&mut self, cache: usize) -> Result<(), DriverError> {
-        self.caches.get_mut(cache).and_then(Option::take).map_or(Ok(()), CacheHost::stop)
+        self.caches.get_mut(cache).and_then(Option::take).map_or(Ok(()), MemberHost::stop)
     }
 
     /// Stops one backend: its store is as it was.
@@ -254,7 +270,7 @@ impl<S: Store> LocalCluster<S> {
     /// # Errors
     /// It had ended by itself.
     pub fn stop_backend(&mut self, backend: usize) -> Result<(), DriverError> {
-        self.backends.get_mut(backend).and_then(Option::take).map_or(Ok(()), BackendHost::stop)
+        self.backends.get_mut(backend).and_then(Option::take).map_or(Ok(()), MemberHost::stop)
     }
 
     /// Stops the controller: rules stay as they are until who holds them forgets them.
@@ -262,7 +278,7 @@ impl<S: Store> LocalCluster<S> {
     /// # Errors
     /// It had ended by itself.
     pub fn stop_controller(&mut self) -> Result<(), DriverError> {
-        self.controller.take().map_or(Ok(()), ControllerHost::stop)
+        self.controller.take().map_or(Ok(()), MemberHost::stop)
     }
 
     /// Stops all, the gateways first: who waits is told that nobody can say what has become of it.
@@ -271,16 +287,38 @@ impl<S: Store> LocalCluster<S> {
     /// One of them had ended by itself: the first.
     pub fn stop(self) -> Result<(), DriverError> {
         let Self { config: _, file: _, epoch: _, clients: _, gateways, caches, controller, backends } = self;
-        let ends = gateways.into_iter().map(GatewayHost::stop);
-        let ends = ends.chain(caches.into_iter().flatten().map(CacheHost::stop));
-        let ends = ends.chain(controller.map(ControllerHost::stop));
-        let ends = ends.chain(backends.into_iter().flatten().map(BackendHost::stop));
+        let ends = gateways.into_iter().map(MemberHost::stop);
+        let ends = ends.chain(caches.into_iter().flatten().map(MemberHost::stop));
+        let ends = ends.chain(controller.map(MemberHost::stop));
+        let ends = ends.chain(backends.into_iter().flatten().map(MemberHost::stop));
         // All are stopped, whatever the first has to say.
         ends.fold(Ok(()), Result::and)
     }
 }
 
-/// A socket for each, on any port, all of which know each other; and the cluster that they are.
+/// Tries to find ports side by side.
+const TRIES_MAX: usize = 100;
+
+/// A member on any port, with a socket for each of its parts.
+fn bind_member(
+    NodeId(id): NodeId,
+    role: &Role,
+    bind: impl Fn(NodeId, SocketAddr) -> io::Result<Transport>,
+) -> io::Result<(Member, Vec<Transport>)> {
+    let mut tries = 0;
+    loop {
+        let first = bind(NodeId(id), ANY_PORT)?;
+        let member = Member { id, address: first.local_address(), role: role.clone() };
+        let others = member.places().skip(1).map(|(part, address)| bind(part, address));
+        match others.collect::<io::Result<Vec<_>>>() {
+            // Somebody else has one of them.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < TRIES_MAX => tries += 1,
+            others => return Ok((member, std::iter::once(first).chain(others?).collect())),
+        }
+    }
+}
+
+/// A socket for each part of each, on any port, all of which know each other; and the cluster that they are.
 fn bind_all(config: &LocalConfig, roles: Vec<(NodeId, Role)>) -> io::Result<(StaticFile, Vec<Transport>)> {
     let drawn: [u8; 16] = rand::random();
     let mut file = StaticFile {
@@ -294,14 +332,13 @@ fn bind_all(config: &LocalConfig, roles: Vec<(NodeId, Role)>) -> io::Result<(Sta
     };
     let secret = file.secret();
     let nobody = Arc::new(Members::default());
-    let bind = |node: NodeId| Transport::bind(ANY_PORT, Sealer::new(&secret, node), Arc::clone(&nobody));
-    let mut transports = roles.iter().map(|(node, _)| bind(*node)).collect::<io::Result<Vec<_>>>()?;
-    let member = |((node, role), transport): ((NodeId, Role), &Transport)| Member {
-        id: node.0,
-        address: transport.local_address(),
-        role,
-    };
-    file.members = roles.into_iter().zip(&transports).map(member).collect();
+    let bind = |node, address| Transport::bind(address, Sealer::new(&secret, node), Arc::clone(&nobody));
+    let mut transports = Vec::new();
+    for (node, role) in roles {
+        let (member, its) = bind_member(node, &role, bind)?;
+        file.members.push(member);
+        transports.extend(its);
+    }
     file.check().map_err(invalid)?;
     let members = Arc::new(file.members().map_err(invalid)?);
     transports.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));

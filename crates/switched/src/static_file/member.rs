@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZero};
 
+use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::CacheMode;
@@ -25,7 +26,11 @@ pub enum Role {
     /// Makes routes.
     Controller,
     /// Has items of hot keys.
-    Cache,
+    Cache {
+        /// Its parts, each with a thread: the first has the member's number and address, the others the numbers and ports behind it.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        threads: NonZero<u16>,
+    },
     /// Has a part of all keys, or stands by for who has.
     Backend(BackendRole),
     /// Speaks with clients.
@@ -80,7 +85,38 @@ impl Default for BackendRole {
     }
 }
 
+fn one() -> NonZero<u16> {
+    NonZero::<u16>::MIN
+}
+
+fn is_one(threads: &NonZero<u16>) -> bool {
+    *threads == one()
+}
+
+impl Member {
+    /// Threads of a cache node, at most: as many as it may have cores.
+    pub const CACHE_THREADS_MAX: u16 = 256;
+
+    /// How many numbers and ports it has, its own and those behind them.
+    pub fn parts(&self) -> NonZero<u16> {
+        if let Role::Cache { threads } = self.role { threads } else { one() }
+    }
+
+    /// Its numbers, each with where others find it. Beyond the last number or port there is none.
+    pub fn places(&self) -> impl Iterator<Item = (NodeId, SocketAddr)> + use<> {
+        let Self { id, address, .. } = *self;
+        let place = move |at: u16| {
+            let port = address.port().checked_add(at)?;
+            Some((NodeId(id.checked_add(at)?), SocketAddr::new(address.ip(), port)))
+        };
+        (0..self.parts().get()).map_while(place)
+    }
+}
+
 impl Role {
+    /// A cache node of one thread.
+    pub const CACHE: Self = Self::Cache { threads: NonZero::<u16>::MIN };
+
     /// A backend in memory, with this cache node and without limits.
     pub fn backend(cache: Option<u16>) -> Self {
         Self::Backend(BackendRole { cache, ..BackendRole::default() })
@@ -95,7 +131,7 @@ impl Role {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Controller => "controller",
-            Self::Cache => "cache",
+            Self::Cache { .. } => "cache",
             Self::Backend(_) => "backend",
             Self::Gateway { .. } => "gateway",
         }

@@ -1,5 +1,7 @@
 //! What a cluster's file may say, and what it is told that it may not.
 
+use std::num::NonZero;
+
 use super::*;
 
 const SMALL: &str = r#"
@@ -32,15 +34,21 @@ fn what_is_printed_is_read_again() {
     assert!(!printed.contains(&file.secret));
     assert_eq!(StaticFile::parse(&printed), Err(StaticFileError::Secret));
     assert_eq!(StaticFile::parse_with_secret(&printed, file.secret.clone()), Ok(file.clone()));
-    assert_eq!((file.controller(), file.caches()), (NodeId(1), vec![NodeId(100)]));
+    assert_eq!((file.controller(), file.caches()), (NodeId(1), [NodeId(100)].into_iter().collect()));
     assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
     assert_eq!(file.members().map(|members| members.epoch()), Ok(EPOCH));
 }
 
 /// The cache nodes of backends, with those that there are.
 fn spread(caches: &[u16], homes: &[Option<u16>]) -> Vec<Option<u16>> {
+    spread_over(&caches.iter().map(|cache| (*cache, NonZero::<u16>::MIN)).collect::<Vec<_>>(), homes)
+}
+
+/// The same, with cache nodes of so many threads.
+fn spread_over(caches: &[(u16, NonZero<u16>)], homes: &[Option<u16>]) -> Vec<Option<u16>> {
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-    let cache = |id: &u16| Member { id: *id, address, role: Role::Cache };
+    let cache =
+        |(id, threads): &(u16, NonZero<u16>)| Member { id: *id, address, role: Role::Cache { threads: *threads } };
     let backend = |(id, cache): (u16, &Option<u16>)| Member { id, address, role: Role::backend(*cache) };
     let members = caches.iter().map(cache).chain((1_000..).zip(homes).map(backend)).collect();
     let mut file = StaticFile { members, ..StaticFile::default() };
@@ -58,6 +66,61 @@ fn homes_are_spread_and_few_change() {
     assert_eq!(spread(&[2], &[a, b, a, None]), [b; 4]);
     assert_eq!(spread(&[1, 2], &[None; 3]), [a, a, b]);
     assert_eq!(spread(&[], &[a, b, None]), [None; 3]);
+}
+
+#[test]
+fn homes_are_spread_by_threads() {
+    let [a, b] = [1, 10].map(Some);
+    let spread = |threads: [u16; 2], homes: &[Option<u16>]| {
+        let threads = threads.map(|threads| NonZero::new(threads).expect("not none"));
+        spread_over(&[(1, threads[0]), (10, threads[1])], homes)
+    };
+    assert_eq!(spread([3, 1], &[None; 8]), [a, a, a, a, a, a, b, b]);
+    assert_eq!(spread([1, 1], &[a, b, b, a, a]), [a, b, b, a, a]);
+    // 3.75 and 1.25: who has more of one over has it, and few change.
+    assert_eq!(spread([3, 1], &[b, b, a, a, a]), [b, a, a, a, a]);
+    assert_eq!(spread([1, 4], &[None; 2]), [b, b]);
+}
+
+#[test]
+fn a_cache_node_has_a_number_and_a_port_for_each_thread() {
+    let with_threads =
+        |threads: &str| SMALL.replace("role = \"cache\"", &format!("role = \"cache\"\nthreads = {threads}"));
+    // With free ports behind its own.
+    let with = |threads: &str| StaticFile::parse(&with_threads(threads).replace("7002", "7100"));
+    let file = with("3").expect("a cluster");
+    let caches = file.caches();
+    assert_eq!((caches.len(), caches.parts_len(), file.backends().len()), (1, 3, 1));
+    let [part, first] = [102, 100].map(NodeId);
+    let members = file.members().expect("members");
+    let port = |node| members.address(node).expect("a member").port();
+    assert_eq!(port(part), port(first) + 2);
+    let (shares, life) = (file.shares().expect("a backend"), Life::begin(None).expect("it only looks at clocks"));
+    let config = |part| file.cache_config(part, &shares, life);
+    for part in caches.parts() {
+        assert_eq!((config(part).charge, config(part).me), (file.backends(), part), "all are in charge of the same");
+    }
+    assert_eq!((config(part).items_max, config(part).bytes_max), (3_334, (64 << 20) / 3));
+    assert_eq!(with("1").expect("a cluster").caches(), [first].into_iter().collect());
+    let text = file.print().expect("it can be written");
+    assert_eq!(StaticFile::parse(&text), Ok(file));
+    for threads in ["0", "-1", "65536", "\"four\""] {
+        let told = with(threads).expect_err(threads);
+        assert!(matches!(told, StaticFileError::Syntax(_)), "{told}");
+    }
+    assert_eq!(with("257"), Err(StaticFileError::Threads(100)));
+    let taken = MembersError::SameAddress(([127, 0, 0, 1], 7_003).into());
+    assert_eq!(StaticFile::parse(&with_threads("2")), Err(StaticFileError::Members(taken)), "the backend is there");
+    let backend = with_threads("2").replace("7002", "7100").replace("id = 1000\n", "id = 101\n");
+    let taken = MembersError::SameNode(NodeId(101));
+    assert_eq!(StaticFile::parse(&backend), Err(StaticFileError::Members(taken)));
+    for last in [
+        with_threads("2").replace("id = 100\n", "id = 65535\n").replace("cache = 100", "cache = 65535"),
+        with_threads("2").replace("7002", "65535"),
+    ] {
+        let told = StaticFile::parse(&last).expect_err("there is nothing behind it");
+        assert!(matches!(told, StaticFileError::Threads(_)), "{told}");
+    }
 }
 
 #[test]

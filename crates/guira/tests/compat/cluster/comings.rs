@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::{
     etcd_server::Server,
-    kept::{Clients, Cluster, Over, SECRET, answers, guira, local, member},
+    kept::{Clients, Cluster, Over, SECRET, answers, cache_of_threads, guira, local, member},
 };
 use crate::{
     condition::wait_for,
@@ -45,7 +45,7 @@ fn members_and_etcd_come_and_go_while_clients_are_answered() {
         clients.some_more();
         serves(&cluster, 101);
         cluster.etcd.start_again();
-        cluster.add(102, &member(102, "cache", ""));
+        cluster.add(102, &cache_of_threads(102, 2));
         wait_for("all are heard of", || (cluster.alive() == [1, 101, 102, 1_000, 1_001, 10_000, 10_001]).then_some(()));
 
         // A cache node that is killed is removed; it has all backends that 102 has not.

@@ -18,7 +18,7 @@ use super::etcd_server::Server;
 use crate::{
     condition::wait_for,
     connection::Connection,
-    server::{Process, Program, free_port},
+    server::{Process, Program, free_port, free_ports},
 };
 
 pub const SECRET: &str = "not much of a secret";
@@ -46,7 +46,16 @@ pub fn local(port: u16) -> SocketAddr {
 
 /// A member as a file says it.
 pub fn member(id: u16, role: &str, more: &str) -> String {
-    format!("[[member]]\nid = {id}\nrole = \"{role}\"\naddress = \"{}\"\n{more}\n", local(free_port()))
+    member_at(free_port(), id, role, more)
+}
+
+/// A cache node of several threads, as a file says it.
+pub fn cache_of_threads(id: u16, threads: u16) -> String {
+    member_at(free_ports(threads), id, "cache", &format!("threads = {threads}"))
+}
+
+fn member_at(port: u16, id: u16, role: &str, more: &str) -> String {
+    format!("[[member]]\nid = {id}\nrole = \"{role}\"\naddress = \"{}\"\n{more}\n", local(port))
 }
 
 pub fn guira(arguments: &[&str]) -> Command {

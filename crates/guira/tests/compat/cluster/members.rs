@@ -96,7 +96,7 @@ impl<P: Place> Members<P> {
         let member = |id| {
             let role = match id {
                 CONTROLLER => Role::Controller,
-                CACHE => Role::Cache,
+                CACHE => Role::CACHE,
                 GATEWAY => Role::Gateway { listen: self.place.for_clients(), cache_mode: CacheMode::default() },
                 backend => {
                     let store = format!("rocksdb:{}", self.folder.path().join(format!("backend-{backend}")).display());

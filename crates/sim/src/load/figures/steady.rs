@@ -206,3 +206,18 @@ pub(super) fn scaling_each(rows: &[&Row]) -> Option<Sheet> {
     };
     Some(chart.sheet())
 }
+
+/// Beyond the paper.
+pub(super) fn cache_threads(rows: &[&Row]) -> Option<Sheet> {
+    let of = |balances, name| {
+        let rows = only(rows, |row| row.balances == balances);
+        line(name, &rows, |row| f64::from(row.cache_threads), answered)
+    };
+    let chart = LineChart {
+        title: "Throughput by the threads of a cache node that does as much with all of them".into(),
+        across: "threads".into(),
+        up: ANSWERED.into(),
+        panels: vec![panel("", vec![of(true, "loads made even"), of(false, "loads not made even")])],
+    };
+    Some(chart.sheet())
+}

@@ -1,0 +1,218 @@
+//! A backend, and cache nodes of several parts: which part is told of which key.
+
+use std::{collections::BTreeMap, num::NonZero, time::Duration};
+
+use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
+use guira_item::{
+    Get, Key, Moment, Operation, Span,
+    store::{Generation, Record, StoreState, Written},
+};
+use guira_routing::{CacheNodes, NodeId};
+use guira_switched::{
+    Ask, Asker, Body, CacheMode, KeyBytes, Life, Loaded, Member, Message, Number, Outbox, Role, StaticFile, StoreCall,
+    backend::{Backend, Happened, HotConfig},
+    hash_of,
+};
+
+const BACKEND: NodeId = NodeId(2);
+const GATEWAY: NodeId = NodeId(3);
+const SESSION: SessionId = SessionId { incarnation: Incarnation(7), opening: Opening(100) };
+
+/// A cache node of four parts, and one of two.
+const BIG: NodeId = NodeId(100);
+const SMALL: NodeId = NodeId(200);
+
+fn parts(node: NodeId) -> NonZero<u16> {
+    NonZero::new(if node == BIG { 4 } else { 2 }).expect("not none")
+}
+
+/// A backend that has every key, and what cache nodes are told.
+struct Setting {
+    backend: Backend,
+    nodes: CacheNodes,
+    now: Moment,
+    reads: u64,
+    told: Vec<(NodeId, Body)>,
+    /// What was said last in each session, by part: what was heard, and told.
+    seqs: BTreeMap<NodeId, (Seq, Seq)>,
+}
+
+impl Setting {
+    /// With these cache nodes, the first of which is in charge.
+    fn new(caches: &[NodeId]) -> Self {
+        let now = Moment::from_ns(1_000_000_000);
+        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
+        let mut members = vec![
+            member(NodeId(1), Role::Controller),
+            member(BACKEND, Role::backend(Some(caches[0].0))),
+            member(GATEWAY, gateway),
+        ];
+        members.extend(caches.iter().map(|node| member(*node, Role::Cache { threads: parts(*node) })));
+        let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
+        file.check().expect("it is a cluster");
+        let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
+        let life = Life { incarnation: SESSION.incarnation, clock, seed: 1 };
+        let mut config = file.backend_config(BACKEND, &file.shares().expect("it has a backend"), life);
+        config.hot = HotConfig { reported: 20, burst_log: 20, burst_visits: 4, burst_load_min: 0.0, ..config.hot };
+        config.lease = Span::from_s(600);
+        let backend = Backend::new(config, StoreState::default(), now);
+        let (told, seqs) = (Vec::new(), BTreeMap::new());
+        let mut setting = Self { backend, nodes: file.caches(), now, reads: 0, told, seqs };
+        setting.pass(Span::from_s(1_200));
+        assert!(setting.backend.serves());
+        setting.step(Happened::Message(GATEWAY, Message::Join { opening: SESSION.opening }));
+        for part in setting.nodes.clone().parts() {
+            let in_charge = setting.nodes.node_of(part) == Some(caches[0]);
+            let open = Message::Open { opening: SESSION.opening, at: setting.now, in_charge };
+            setting.step(Happened::Message(part, open));
+        }
+        setting
+    }
+
+    fn step(&mut self, happened: Happened<'_>) {
+        let mut out = Outbox::default();
+        self.backend.step(self.now, happened, &mut out);
+        for (to, bytes) in out.sends() {
+            if let Ok(Message::Told { seq, body: Some(body), .. }) = Message::decode(bytes) {
+                let (heard, _) = self.seqs.entry(to).or_default();
+                if seq > *heard {
+                    *heard = seq;
+                    self.told.push((to, body));
+                }
+            }
+        }
+        for call in out.store.drain(..) {
+            let record = || Record {
+                flags: 0,
+                expires_unix_s: 0,
+                version: 1,
+                generation: Generation(0),
+                stale: false,
+                win_sent: false,
+                value: (*b"value").into(),
+            };
+            match call {
+                StoreCall::Read(key) => self.step(Happened::Read(key, Ok(Some(record()).into()))),
+                StoreCall::State(_) => self.step(Happened::StateWritten(Ok(Written::All))),
+                other => panic!("nothing is changed here: {other:?}"),
+            }
+        }
+    }
+
+    fn pass(&mut self, span: Span) {
+        self.now = self.now + span;
+        self.step(Happened::Tick);
+        self.step(Happened::Tick);
+    }
+
+    fn read(&mut self, key: &str) {
+        self.reads += 1;
+        let asker =
+            Asker { gateway: GATEWAY, session: SESSION, number: Number(self.reads), done_below: Number(self.reads) };
+        let key = Key::new(key.as_bytes()).expect("a key");
+        let operation = Operation::Get(Get::PLAIN);
+        let ask = Ask { asker, hash: hash_of(key.as_bytes()), key, operation };
+        self.step(Happened::Message(GATEWAY, Message::Request(ask)));
+    }
+
+    /// A part says something, and what parts were told since.
+    fn says(&mut self, part: NodeId, body: Body) -> Vec<(NodeId, Body)> {
+        self.told.clear();
+        let (ack, seq) = self.seqs.entry(part).or_default();
+        seq.0 += 1;
+        let told = Message::Told { session: SESSION, ack: *ack, seq: *seq, body: Some(body) };
+        self.step(Happened::Message(part, told));
+        std::mem::take(&mut self.told)
+    }
+
+    fn part_of(&self, node: NodeId, key: &str) -> NodeId {
+        self.nodes.part_for(node, hash_of(key.as_bytes())).expect("it is there")
+    }
+}
+
+fn names(len: usize) -> Vec<String> {
+    (0..len).map(|at| format!("key {at}")).collect()
+}
+
+fn of(key: &str) -> KeyBytes {
+    KeyBytes(key.as_bytes().into())
+}
+
+#[test]
+fn each_hot_key_is_reported_to_its_part_of_who_is_in_charge_and_to_no_other() {
+    let mut setting = Setting::new(&[BIG, SMALL]);
+    let keys = names(16);
+    for key in &keys {
+        (0..3).for_each(|_| setting.read(key));
+    }
+    setting.told.clear();
+    setting.pass(Span::from_s(2));
+    let reports = setting.told.iter().filter_map(|(part, body)| match body {
+        Body::Report(loaded) => Some(loaded.iter().map(|loaded| (loaded.key.clone(), *part))),
+        _ => None,
+    });
+    let mut reported: Vec<_> = reports.flatten().collect();
+    let mut expected: Vec<_> = keys.iter().map(|key| (of(key), setting.part_of(BIG, key))).collect();
+    reported.sort();
+    expected.sort();
+    assert_eq!(reported, expected);
+    let told: std::collections::BTreeSet<NodeId> = setting.told.iter().map(|(part, _)| *part).collect();
+    assert!(told.len() > 1, "16 keys are of several parts: {told:?}");
+}
+
+#[test]
+fn a_burst_is_told_to_its_part_alone() {
+    let mut setting = Setting::new(&[BIG, SMALL]);
+    for key in names(8) {
+        setting.told.clear();
+        (0..6).for_each(|_| setting.read(&key));
+        let bursts: Vec<NodeId> = setting.told.iter().map(|(part, _)| *part).collect();
+        assert_eq!(bursts, [setting.part_of(BIG, &key)], "{key}: {:?}", setting.told);
+    }
+}
+
+#[test]
+fn what_is_too_much_for_a_part_is_had_by_another_node_or_else_by_another_part() {
+    for caches in [&[BIG, SMALL][..], &[BIG]] {
+        let mut setting = Setting::new(caches);
+        let mut seconds = std::collections::BTreeSet::new();
+        for key in names(12) {
+            (0..6).for_each(|_| setting.read(&key));
+            let first = setting.part_of(BIG, &key);
+            let spread = |_: &Setting| Body::Spread(Loaded { key: of(&key), per_s: 1_000.0 });
+            let body = spread(&setting);
+            let told = setting.says(first, body);
+            let [(second, Body::Burst(Loaded { key: told, per_s }, _))] = &told[..] else { panic!("{key}: {told:?}") };
+            assert_eq!((told, *per_s), (&of(&key), 500.0), "a half of it");
+            match caches.len() {
+                1 => assert!(*second != first && setting.nodes.node_of(*second) == Some(BIG), "{second:?}"),
+                _ => assert_eq!(*second, setting.part_of(SMALL, &key)),
+            }
+            seconds.insert(*second);
+            // Two have it now.
+            let body = spread(&setting);
+            assert_eq!(setting.says(first, body), []);
+        }
+        assert!(seconds.len() > 1, "all go to {seconds:?}");
+    }
+}
+
+#[test]
+fn what_leaves_a_node_goes_to_its_part_of_who_is_in_charge_now() {
+    let mut setting = Setting::new(&[BIG, SMALL]);
+    for key in names(8) {
+        (0..6).for_each(|_| setting.read(&key));
+    }
+    for (node, in_charge) in [(BIG, false), (SMALL, true)] {
+        for part in setting.nodes.clone().parts_of(node) {
+            setting.says(part, Body::InCharge(in_charge));
+        }
+    }
+    for key in names(8) {
+        let first = setting.part_of(BIG, &key);
+        let told = setting.says(first, Body::Spread(Loaded { key: of(&key), per_s: 1_000.0 }));
+        let [(second, Body::Burst(Loaded { per_s, .. }, _))] = &told[..] else { panic!("{key}: {told:?}") };
+        assert_eq!((*second, *per_s), (setting.part_of(SMALL, &key), 1_000.0), "all of it");
+    }
+}
