@@ -91,7 +91,7 @@ pub enum Told {
     View(View),
     /// What is there now cannot be read as a cluster, or not be followed, or nothing is there: the view before it stays.
     Unreadable(String),
-    /// There is a view in which it is not a member any more, or has another address or role.
+    /// There is a view in which it is not a member any more, or has another address or role, or another number of threads.
     Removed,
     /// etcd has not answered for the time of a lease: why not, in a line. It is asked on.
     OutOfTouch(String),

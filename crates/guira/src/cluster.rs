@@ -30,7 +30,7 @@ use std::{
 
 use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
-use guira_server::CaughtSignals;
+use guira_server::{CaughtSignals, allow_open_files};
 use guira_switched::{BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
@@ -123,10 +123,10 @@ struct Up {
     /// Requests a second that each backend takes, at most: for experiments
     #[arg(long, value_name = "PER_SECOND")]
     request_limit: Option<NonZero<u32>>,
-    /// Items of a cache node, at most
+    /// Items of a cache node, at most, shared out over its threads
     #[arg(long, default_value_t = 10_000)]
     items_max: usize,
-    /// Megabytes of keys and values of a cache node, at most
+    /// Megabytes of keys and values of a cache node, at most, shared out over its threads
     #[arg(long, default_value_t = 64)]
     cache_megabytes: usize,
     /// What backends tell of hot keys
@@ -348,6 +348,8 @@ impl Up {
         }));
         let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });
         members.extend(self.gateways().map(gateway));
+        let ports: u64 = members.iter().map(|member| u64::from(member.parts().get())).sum();
+        allow_open_files(0, 2 * ports + 256).map_err(|error| error.to_string())?;
         give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;
         let size = &self.max_item_size;
         let item_len_max = size_bytes(size).filter(|len| (ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(len));
@@ -431,7 +433,7 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "guira: {line}");
 }
 
-/// Ports that are tried in vain at most: those that are free for datagrams and not for streams, or with one behind them that is not.
+/// Ports that are tried in vain at most.
 const PORTS_MISSED_MAX: usize = 1_000;
 
 /// Gives members addresses on this machine that nobody has now, for datagrams and for streams, on other ports than the clients'.
@@ -445,8 +447,9 @@ fn give_addresses(members: &mut [Member], clients: &[u16]) -> io::Result<()> {
                     held.extend(sockets);
                     break address;
                 }
-                Err(error) if missed == PORTS_MISSED_MAX => return Err(error),
-                Err(_) => missed += 1,
+                // Some are free for datagrams and not for streams, or have one behind them that is not.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && missed < PORTS_MISSED_MAX => missed += 1,
+                Err(error) => return Err(error),
             }
         };
     }

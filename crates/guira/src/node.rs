@@ -229,6 +229,12 @@ impl Ends {
     }
 }
 
+/// Open files of a part of a cache node: its sockets and what wakes it, and a stream each way with each member for values beyond a datagram. As many members
+/// may come.
+fn files_of_a_part(members: &Members) -> u64 {
+    16 + 4 * members.iter().count() as u64
+}
+
 /// What is said to one that is none of the cluster any more when it comes to serve.
 fn was_removed(me: NodeId) -> String {
     format!("member {} was taken out of the cluster, or put elsewhere, while it started", me.0)
@@ -312,6 +318,8 @@ impl Start<'_> {
             }
             Role::Cache { .. } => {
                 let members = self.members(kept.as_ref())?;
+                let parts = u64::from(self.member.parts().get());
+                allow_open_files(0, parts * files_of_a_part(&members) + 256).map_err(|error| error.to_string())?;
                 let bound = self.member.places().map(|(part, at)| Ok((part, self.bind(part, at, &members)?)));
                 let bound = bound.collect::<Result<Vec<_>, String>>()?;
                 let life = self.life()?;
@@ -326,7 +334,10 @@ impl Start<'_> {
                     let loads: Vec<Value> = host
                         .parts()
                         .flatten()
-                        .map(|part| json!({ "hits": part.counts.hits, "items": part.items, "misses": part.counts.misses }))
+                        .map(|part| {
+                            let counts = part.counts;
+                            json!({ "id": part.part.0, "items": part.items, "hits": counts.hits, "misses": counts.misses })
+                        })
                         .collect();
                     host.status().map(|status| {
                         json!({

@@ -257,7 +257,7 @@ pub enum Body {
     Routes(Vec<RuleUpdate>),
     /// Backend to cache node: the item is not to be served until it is told again (R7).
     Hold(KeyBytes),
-    /// Cache node to backend: a key that another cache node is to have too, so that each has half of its load.
+    /// Cache node to backend: a key that another cache node is to have too, or another part of this one, so that each has half of its load.
     Spread(Loaded),
     /// Cache node to backend: whether hot keys are to be reported to it from here on.
     InCharge(bool),
@@ -272,7 +272,7 @@ pub enum Body {
     },
     /// Controller to cache node: the backends that are to be in its charge.
     Charge(Vec<NodeId>),
-    /// Controller to cache node: the load of a cache node, on average.
+    /// Controller to cache node: the load of a part of a cache node, on average.
     MeanLoad(Load),
     /// Backend to backend: these partitions are to be taken.
     Begin {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{Expiry, Moment, Span};
-use guira_routing::NodeId;
+use guira_routing::{Load, NodeId};
 use guira_switched::{
     Body, Happened, ItemCopy, KeyBytes, Life, Loaded, Member, Message, Outbox, Role, StaticFile, cache_node::CacheNode,
 };
@@ -224,4 +224,22 @@ fn a_backend_that_is_none_any_more_is_asked_for_nothing_until_it_is_one_again() 
 
     setting.view(&[OTHER, BACKEND]);
     assert!(setting.is_begun().is_some_and(|opening| opening > first), "no session is there twice");
+}
+
+#[test]
+fn what_is_too_much_is_spread_of_the_hottest_and_no_more_than_that_while_it_is_not_seen_yet() {
+    let mut setting = Setting::new();
+    let keys: Vec<KeyBytes> = ["hot", "warm", "cold"].map(|name| KeyBytes(name.as_bytes().into())).into();
+    for (key, per_s) in keys.iter().zip([2_000.0, 800.0, 20.0]) {
+        setting.tell(Body::Burst(Loaded { key: key.clone(), per_s }, item(10)));
+    }
+    // Nobody reads them: their loads are halved, and told.
+    setting.segment();
+    let mut with_mean = |mean| spread(setting.told_in(|setting| setting.order(Body::MeanLoad(Load(mean)))));
+    assert_eq!(with_mean(1_300), [], "1,410 are within a tenth of that");
+    assert_eq!(with_mean(1_000), keys[..1], "a half of the hottest is more than 410");
+    assert_eq!(with_mean(1_000), [], "and is yet to go");
+    assert_eq!(with_mean(500), keys[1..2], "another 410");
+    assert_eq!(with_mean(400), [], "10 are less than a 32nd of that");
+    assert_eq!(with_mean(310), keys[2..]);
 }

@@ -1,6 +1,10 @@
 //! A backend, and cache nodes of several parts: which part is told of which key.
 
-use std::{collections::BTreeMap, num::NonZero, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZero,
+    time::Duration,
+};
 
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{
@@ -38,9 +42,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// With these cache nodes, the first of which is in charge.
-    fn new(caches: &[NodeId]) -> Self {
-        let now = Moment::from_ns(1_000_000_000);
+    fn file(caches: &[NodeId]) -> StaticFile {
         let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
         let mut members = vec![
@@ -51,6 +53,12 @@ impl Setting {
         members.extend(caches.iter().map(|node| member(*node, Role::Cache { threads: parts(*node) })));
         let file = StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() };
         file.check().expect("it is a cluster");
+        file
+    }
+
+    /// With these cache nodes, the first of which is in charge.
+    fn new(caches: &[NodeId]) -> Self {
+        let (now, file) = (Moment::from_ns(1_000_000_000), Self::file(caches));
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
         let life = Life { incarnation: SESSION.incarnation, clock, seed: 1 };
         let mut config = file.backend_config(BACKEND, &file.shares().expect("it has a backend"), life);
@@ -62,11 +70,7 @@ impl Setting {
         setting.pass(Span::from_s(1_200));
         assert!(setting.backend.serves());
         setting.step(Happened::Message(GATEWAY, Message::Join { opening: SESSION.opening }));
-        for part in setting.nodes.clone().parts() {
-            let in_charge = setting.nodes.node_of(part) == Some(caches[0]);
-            let open = Message::Open { opening: SESSION.opening, at: setting.now, in_charge };
-            setting.step(Happened::Message(part, open));
-        }
+        caches.iter().for_each(|node| setting.open(*node, *node == caches[0]));
         setting
     }
 
@@ -126,6 +130,26 @@ impl Setting {
         std::mem::take(&mut self.told)
     }
 
+    /// A part has too much to do because of a key, or has it no longer.
+    fn spread(&mut self, part: NodeId, key: &str) -> Vec<(NodeId, Body)> {
+        self.says(part, Body::Spread(Loaded { key: of(key), per_s: 1_000.0 }))
+    }
+
+    fn open(&mut self, node: NodeId, in_charge: bool) {
+        for part in self.nodes.clone().parts_of(node) {
+            let open = Message::Open { opening: SESSION.opening, at: self.now, in_charge };
+            self.step(Happened::Message(part, open));
+        }
+    }
+
+    /// This cache node alone is in charge from here on.
+    fn put_in_charge(&mut self, node: NodeId) {
+        for part in self.nodes.clone().parts() {
+            let is_its = self.nodes.node_of(part) == Some(node);
+            self.says(part, Body::InCharge(is_its));
+        }
+    }
+
     fn part_of(&self, node: NodeId, key: &str) -> NodeId {
         self.nodes.part_for(node, hash_of(key.as_bytes())).expect("it is there")
     }
@@ -157,7 +181,7 @@ fn each_hot_key_is_reported_to_its_part_of_who_is_in_charge_and_to_no_other() {
     reported.sort();
     expected.sort();
     assert_eq!(reported, expected);
-    let told: std::collections::BTreeSet<NodeId> = setting.told.iter().map(|(part, _)| *part).collect();
+    let told: BTreeSet<NodeId> = setting.told.iter().map(|(part, _)| *part).collect();
     assert!(told.len() > 1, "16 keys are of several parts: {told:?}");
 }
 
@@ -176,13 +200,11 @@ fn a_burst_is_told_to_its_part_alone() {
 fn what_is_too_much_for_a_part_is_had_by_another_node_or_else_by_another_part() {
     for caches in [&[BIG, SMALL][..], &[BIG]] {
         let mut setting = Setting::new(caches);
-        let mut seconds = std::collections::BTreeSet::new();
+        let mut seconds = BTreeSet::new();
         for key in names(12) {
             (0..6).for_each(|_| setting.read(&key));
             let first = setting.part_of(BIG, &key);
-            let spread = |_: &Setting| Body::Spread(Loaded { key: of(&key), per_s: 1_000.0 });
-            let body = spread(&setting);
-            let told = setting.says(first, body);
+            let told = setting.spread(first, &key);
             let [(second, Body::Burst(Loaded { key: told, per_s }, _))] = &told[..] else { panic!("{key}: {told:?}") };
             assert_eq!((told, *per_s), (&of(&key), 500.0), "a half of it");
             match caches.len() {
@@ -191,8 +213,7 @@ fn what_is_too_much_for_a_part_is_had_by_another_node_or_else_by_another_part() 
             }
             seconds.insert(*second);
             // Two have it now.
-            let body = spread(&setting);
-            assert_eq!(setting.says(first, body), []);
+            assert_eq!(setting.spread(first, &key), []);
         }
         assert!(seconds.len() > 1, "all go to {seconds:?}");
     }
@@ -204,15 +225,51 @@ fn what_leaves_a_node_goes_to_its_part_of_who_is_in_charge_now() {
     for key in names(8) {
         (0..6).for_each(|_| setting.read(&key));
     }
-    for (node, in_charge) in [(BIG, false), (SMALL, true)] {
-        for part in setting.nodes.clone().parts_of(node) {
-            setting.says(part, Body::InCharge(in_charge));
-        }
-    }
+    setting.put_in_charge(SMALL);
     for key in names(8) {
         let first = setting.part_of(BIG, &key);
-        let told = setting.says(first, Body::Spread(Loaded { key: of(&key), per_s: 1_000.0 }));
+        let told = setting.spread(first, &key);
         let [(second, Body::Burst(Loaded { per_s, .. }, _))] = &told[..] else { panic!("{key}: {told:?}") };
         assert_eq!((*second, *per_s), (setting.part_of(SMALL, &key), 1_000.0), "all of it");
+        assert_eq!(setting.spread(first, &key), [], "it goes once");
     }
+}
+
+/// The hottest keys of a node that was alone are had by two of its parts each.
+#[test]
+fn what_two_parts_of_a_node_have_leaves_it_too() {
+    let mut setting = Setting::new(&[BIG]);
+    let keys = names(8);
+    let mut seconds = Vec::new();
+    for key in &keys {
+        (0..6).for_each(|_| setting.read(key));
+        let first = setting.part_of(BIG, key);
+        let told = setting.spread(first, key);
+        seconds.push(told[0].0);
+    }
+    let file = Setting::file(&[BIG, SMALL]);
+    setting.step(Happened::View(&file.view(file.shares().expect("it has a backend"))));
+    setting.nodes = file.caches();
+    setting.open(SMALL, false);
+    setting.put_in_charge(SMALL);
+    for (key, second) in keys.iter().zip(seconds) {
+        let told = setting.spread(second, key);
+        let [(taker, Body::Burst(Loaded { per_s, .. }, _))] = &told[..] else { panic!("{key}: {told:?}") };
+        assert_eq!((*taker, *per_s), (setting.part_of(SMALL, key), 1_000.0));
+        let first = setting.part_of(BIG, key);
+        assert_eq!(setting.spread(first, key), [], "{key} is there by then");
+    }
+}
+
+#[test]
+fn what_leaves_a_node_and_was_declined_stays_at_no_other_part_of_it() {
+    let mut setting = Setting::new(&[BIG, SMALL]);
+    let key = &names(1)[0];
+    (0..6).for_each(|_| setting.read(key));
+    setting.put_in_charge(SMALL);
+    let (first, taker) = (setting.part_of(BIG, key), setting.part_of(SMALL, key));
+    assert_eq!(setting.spread(first, key).len(), 1);
+    let seen = setting.seqs[&taker].0;
+    setting.says(taker, Body::Drop { key: of(key), seen });
+    assert_eq!(setting.spread(first, key), []);
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use guira_etcd::{Etcd, Known, Removal, Share};
-use guira_switched::{Member, StaticFile};
+use guira_switched::{Member, Role, StaticFile};
 use serde_json::{Value, json};
 
 use super::tell;
@@ -177,6 +177,9 @@ fn shown(Known { member, alive, share }: &Known) -> Value {
         "address": member.address,
         "life": alive.map(|alive| alive.life),
     });
+    if let Role::Cache { threads } = member.role {
+        shown["threads"] = json!(threads);
+    }
     if let Some(of) = standby_of(member) {
         shown["standby_of"] = json!(of);
     }
@@ -194,8 +197,11 @@ fn table(members: &[Known]) -> String {
         let has =
             share.map_or_else(|| "-".to_owned(), |Share { partitions, wanted }| format!("{partitions} of {wanted}"));
         let is = alive.map_or_else(|| "not heard of".to_owned(), |alive| format!("alive, life {}", alive.life.0));
-        let leaving = if is_leaving(member) { ", leaving".into() } else { String::new() };
-        let more = standby_of(member).map_or(leaving, |of| format!(", stands by for {of}"));
+        let leaving = is_leaving(member).then(|| ", leaving".to_owned());
+        let threads = member.parts().get();
+        let threads = (threads > 1).then(|| format!(", with {threads} threads"));
+        let standby = standby_of(member).map(|of| format!(", stands by for {of}"));
+        let more: String = [leaving, threads, standby].into_iter().flatten().collect();
         let (role, address) = (member.role.name(), member.address.to_string());
         text += &format!("{role:<12}{:>8}  {address:<24}{has:<16}{is}{more}\n", member.id);
     }

@@ -41,7 +41,7 @@ use crate::{
     clients::pymemcache,
     condition::wait_for,
     connection::Connection,
-    server::{Process, Program, free_port},
+    server::{Process, Program, free_ports},
 };
 
 /// A cluster that is up.
@@ -64,7 +64,8 @@ impl Cluster {
     }
 
     fn up_in(folder: TempDir, arguments: &[&str]) -> Self {
-        let port = free_port();
+        // A second gateway's is behind it.
+        let port = free_ports(2);
         let mut command = guira(&["up", "--port", &port.to_string(), "--burst-load-min", "0"], folder.path());
         // It ends with the thread that starts it, which has to live as long: a test's own.
         command.arg("--with-parent").arg(std::process::id().to_string());

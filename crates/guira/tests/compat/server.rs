@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs::{self, File},
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
@@ -76,7 +76,10 @@ pub fn free_port() -> u16 {
 
 /// The first of so many ports, side by side, that nobody has now.
 pub fn free_ports(count: u16) -> u16 {
-    let is_free = |port: Option<u16>| port.is_some_and(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    let address = |port: u16| (Ipv4Addr::LOCALHOST, port);
+    let is_free = |port: Option<u16>| {
+        port.is_some_and(|port| TcpListener::bind(address(port)).is_ok() && UdpSocket::bind(address(port)).is_ok())
+    };
     let mut tries = std::iter::repeat_with(free_port).take(1_000);
     let first = tries.find(|first| (0..count).all(|at| is_free(first.checked_add(at))));
     first.expect("so many are free side by side")

@@ -16,7 +16,7 @@ use guira_switched::{
     gateway::{Gateway, GatewayConfig},
 };
 
-use super::{LoadScenario, RuleOrder};
+use super::{LoadScenario, RuleOrder, warming::WARMED_USE};
 use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, cache_nodes, hash_of, of_kind};
 
 pub(super) const GATEWAY: NodeId = NodeId(2);
@@ -97,7 +97,7 @@ impl Members {
             budget,
             lease: LEASE,
             homes: if scenario.balances { cache_of.clone() } else { BTreeMap::new() },
-            balance_load_min: 0.0,
+            balance_load_min: balance_load_min(scenario),
         });
         let cache = |(at, part): (usize, NodeId)| {
             let node = caches.node_of(part);
@@ -116,6 +116,12 @@ impl Members {
             partitions,
         }
     }
+}
+
+/// Half as much again as there is to read while the cache is filled, where keys that come first look hotter than others: nothing is evened out then.
+fn balance_load_min(scenario: &LoadScenario) -> f64 {
+    let all_per_s = f64::from(scenario.backends) * scenario.backend_per_s / scenario.scale;
+    1.5 * WARMED_USE * all_per_s / scenario.cache_nodes().parts_len().max(1) as f64
 }
 
 /// Room for the rules of all that is cached, and for those that may wait to be deleted.

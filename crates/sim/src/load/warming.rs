@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A backend is asked for a fifth of what it can do: its queue does not fill.
-const USE: f64 = 0.2;
+pub(super) const WARMED_USE: f64 = 0.2;
 
 /// Times that what is still missing is asked for.
 const PASSES: usize = 4;
@@ -45,7 +45,7 @@ impl Cluster {
 
     /// Asks for each of some keys so many times in a row, and waits for the answers.
     fn ask_each(&mut self, keys: &[KeyName], times: usize) {
-        let per_s = f64::from(self.scenario.backends) * self.scenario.backend_per_s / self.scenario.scale * USE;
+        let per_s = f64::from(self.scenario.backends) * self.scenario.backend_per_s / self.scenario.scale * WARMED_USE;
         let gap = Span::from_ns((1e9 / per_s) as u64);
         for key in keys {
             for _ in 0..times {
@@ -78,7 +78,7 @@ impl Cluster {
     fn await_rules(&mut self) {
         const STEP: Span = Span::from_ms(100);
         for _ in 0..RULES_WITHIN.ns() / STEP.ns() {
-            if self.rules() >= self.cached() {
+            if self.rules() >= self.cached_keys().len() {
                 break;
             }
             self.idle(STEP);

@@ -249,9 +249,13 @@ impl Backend {
         // Of those elsewhere: the other parts of a cache node are in charge of what it is.
         let takes_over = |part, session: &Session| is_elsewhere(part) && session.in_charge;
         let others = others.filter_map(|(part, peer)| Some((*part, takes_over(*part, peer.live.as_ref()?))));
+        // What leaves a cache node is not for its other parts.
+        let leaves = !self.is_in_charge(from);
+        let others = others.filter(|(part, _)| !leaves || is_elsewhere(*part));
         let next = others.max_by_key(|(part, takes_over)| (is_elsewhere(*part), *takes_over, drawn_to(*part)));
         let may_be_cached = self.may_be_cached(bytes);
-        let Some((cache, takes_over)) = next.filter(|_| may_be_cached && self.holders(bytes) == 1) else { return };
+        let goes = |(part, _): &(NodeId, bool)| may_be_cached && self.may_have_too(bytes, *part);
+        let Some((cache, takes_over)) = next.filter(goes) else { return };
         // Who is in charge is to have all of it.
         let per_s = if takes_over { *per_s } else { per_s / 2.0 };
         self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s }, out);
@@ -260,8 +264,25 @@ impl Backend {
     /// Tells a cache node of a key that another has too.
     pub(super) fn tell_second(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) {
         // Where it has gone meanwhile it is enough.
-        let goes = self.holders(key) == 1 && self.offer(now, key, item, cache, per_s);
+        let goes = self.may_have_too(key, cache) && self.offer(now, key, item, cache, per_s);
         self.counts.spreads += u64::from(goes);
+    }
+
+    fn is_in_charge(&self, part: NodeId) -> bool {
+        let live = self.caches.get(&part).and_then(|peer| peer.live.as_ref());
+        live.is_some_and(|live| live.in_charge)
+    }
+
+    /// Whether a part is to have a key that others have: if one does, or if it is of the node in charge, and those are all of another one, which leaves it.
+    fn may_have_too(&self, key: &[u8], part: NodeId) -> bool {
+        let node_of = |part: NodeId| self.config.caches.node_of(part);
+        let mut holders = self.holders(key);
+        let (first, second) = (holders.next(), holders.next());
+        let Some(first) = first else { return false };
+        let is_left_by_all = |holder: NodeId| node_of(holder) == node_of(first) && !self.is_in_charge(holder);
+        let is_handed_over = || node_of(part) != node_of(first) && self.is_in_charge(part);
+        let mut others = second.into_iter().chain(holders).peekable();
+        others.peek().is_none() || (is_handed_over() && is_left_by_all(first) && others.all(is_left_by_all))
     }
 
     /// Tells cache nodes of a key that has just become hot.
@@ -287,10 +308,13 @@ impl Backend {
         told.is_ok_and(|seq| live.keys.insert(key.into(), seq).is_none())
     }
 
-    /// In how many sessions a key may be served.
-    pub(super) fn holders(&self, key: &[u8]) -> usize {
-        let sessions = self.caches.values().flat_map(|peer| peer.live.iter().chain(&peer.ended));
-        sessions.filter(|session| session.keys.contains_key(key)).count()
+    /// The parts of cache nodes that may serve a key, once for each of their sessions in which they may.
+    pub(super) fn holders(&self, key: &[u8]) -> impl Iterator<Item = NodeId> {
+        let sessions = |(part, peer): (&NodeId, &'_ CachePeer)| {
+            let sessions = peer.live.iter().chain(&peer.ended).filter(|session| session.keys.contains_key(key));
+            (*part, sessions.count())
+        };
+        self.caches.iter().map(sessions).flat_map(|(part, sessions)| std::iter::repeat_n(part, sessions))
     }
 
     /// Keys that cache nodes may have, of some.

@@ -473,7 +473,10 @@ impl Backend {
         let Some(given) = &mut self.giving.given else { return };
         if let Stage::Uncaching(left) = &mut given.stage {
             let mut left = std::mem::take(left);
-            while left.first().is_some_and(|key| self.holders(key) == 0 || mutant == Some(Mutant::MoveUncache)) {
+            while left
+                .first()
+                .is_some_and(|key| self.holders(key).next().is_none() || mutant == Some(Mutant::MoveUncache))
+            {
                 left.pop_first();
             }
             let Some(given) = &mut self.giving.given else { return };

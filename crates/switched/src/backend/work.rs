@@ -171,7 +171,7 @@ impl Backend {
         // Nothing is a new item to nobody: it is enough that all hear of it.
         let is_held = outcome.is_ok()
             && item.is_some()
-            && self.holders(&key) > 1
+            && self.holders(&key).nth(1).is_some()
             && !matches!(self.config.mutant, Some(Mutant::R4 | Mutant::R7));
         let left = match &outcome {
             _ if self.config.mutant == Some(Mutant::R4) => 0,

@@ -25,8 +25,8 @@ pub(super) struct Cached {
     pub(super) load: KeyLoad,
     /// It is not to be served until it is told again.
     pub(super) is_held: bool,
-    /// When another cache node was to have it too.
-    pub(super) spread_at: Option<Moment>,
+    /// Since when another cache node is to have it too.
+    pub(super) spread: Option<Spread>,
     /// It came because its backend was in this node's charge, and not because another had too much to do.
     is_its: bool,
     leaving: Leaving,
@@ -48,10 +48,18 @@ fn load_per_s<S: Serializer>(load: &KeyLoad, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(load.per_s())
 }
 
+/// Another cache node was to have an item too.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Spread {
+    pub(super) at: Moment,
+    /// Its load then.
+    pub(super) per_s: f64,
+}
+
 impl Cached {
     pub(super) fn new(source: NodeId, hash: KeyHash, item: ItemCopy, per_s: f64, is_its: bool) -> Self {
         let load = KeyLoad::reported(per_s);
-        Self { source, hash, item, load, is_held: false, spread_at: None, is_its, leaving: Leaving::No }
+        Self { source, hash, item, load, is_held: false, spread: None, is_its, leaving: Leaving::No }
     }
 }
 

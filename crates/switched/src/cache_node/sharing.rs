@@ -4,14 +4,19 @@
 //! too much here (the mean is told): hottest keys --(Spread)--> backend --> another cache node, too
 //! a backend goes elsewhere:         its items    --(Spread)--> backend --> who is in charge now; two segments later dropped here
 //! ```
-//! A backend knows which cache node is to have a key that is spread (its hash says so, or its charge); here nobody is told of it but the backend.
+//! A backend knows which cache node is to have a key that is spread, and which part of it (their hashes say so, or their charge); here nobody is told of it
+//! but the backend. What is said here of a cache node each of its parts does by itself.
 
 use std::collections::BTreeSet;
 
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
 
-use super::{CacheNode, items::Leaving, load};
+use super::{
+    CacheNode,
+    items::{Leaving, Spread},
+    load,
+};
 use crate::{Body, KeyBytes, Loaded, initiator::Turn};
 
 /// How much more than the mean, as a part of it, a cache node has to do before other cache nodes are to have some of its keys too.
@@ -20,11 +25,16 @@ const SPREAD_OVER: f64 = 0.1;
 /// Keys that it looks at for that, the hottest: if many more are too much, another cache node has to have some backends in its charge.
 const SPREAD_AMONG: usize = 64;
 
-/// The load of a key that is worth it, as a part of all that is too much.
-const SPREAD_LOAD_MIN: f64 = 1.0 / 256.0;
+/// The load of a key that is worth it, as a part of the mean. Where lesser ones fall loads are as even as chance has it, within about the root of this, and each
+/// that is had twice takes another's place, and two updates of rules.
+const SPREAD_LOAD_MIN: f64 = 1.0 / 32.0;
 
 /// How long until the same key is wanted spread again.
 const SPREAD_AGAIN_AFTER: Span = Span::from_s(8);
+
+/// How long until it is seen what that has brought: loads are smoothed. What is yet to come of it is not wanted of other keys meanwhile, each of which would
+/// cost two updates of rules.
+const SPREAD_SEEN_AFTER: Span = Span::from_s(4);
 
 /// Items of backends that are in another's charge now which that is to take over with each segment, hottest first: each costs two updates of rules.
 const HANDED_OVER_AT_ONCE: usize = 64;
@@ -88,14 +98,20 @@ impl CacheNode {
         }
         let mut left = too_much;
         for (key, per_s) in self.items.hottest(SPREAD_AMONG) {
-            if left <= 0.0 || per_s < too_much * SPREAD_LOAD_MIN {
+            if left <= 0.0 || per_s < mean * SPREAD_LOAD_MIN {
                 return;
             }
             let Some(cached) = self.items.get(&key) else { continue };
-            if cached.spread_at.is_some_and(|at| now.since(at) < SPREAD_AGAIN_AFTER) {
+            if let Some(Spread { at, per_s: before }) = cached.spread
+                && now.since(at) < SPREAD_AGAIN_AFTER
+            {
+                // A part of its half is yet to go.
+                if now.since(at) < SPREAD_SEEN_AFTER {
+                    left -= (per_s - before / 2.0).max(0.0);
+                }
                 continue;
             }
-            cached.spread_at = Some(now);
+            cached.spread = Some(Spread { at: now, per_s });
             let source = cached.source;
             left -= per_s / 2.0;
             self.tell(now, source, Body::Spread(Loaded { key: KeyBytes(key), per_s: per_s as f32 }));

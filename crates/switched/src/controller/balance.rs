@@ -15,7 +15,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
+    fmt, mem,
 };
 
 use guira_item::{Moment, Span};
@@ -107,6 +107,12 @@ struct Told {
     load: f64,
 }
 
+impl Told {
+    fn has_the_charge_of(&self, other: &Self) -> bool {
+        self.charge.keys().eq(other.charge.keys()) && self.gone == other.gone
+    }
+}
+
 /// What the parts of a cache node have said last, together.
 #[derive(Clone, Debug)]
 pub(super) struct NodeTold {
@@ -116,6 +122,8 @@ pub(super) struct NodeTold {
     pub(super) charge: BTreeMap<NodeId, f64>,
     /// How many of them have said something.
     parts: usize,
+    /// Whether all of them have: one whose other parts are silent is given no more than it has.
+    is_whole: bool,
 }
 
 impl NodeTold {
@@ -181,7 +189,9 @@ impl Balance {
         self.owners.retain(|backend, owner| homes.contains_key(backend) && caches.is_node(*owner));
         if before.is_empty() != homes.is_empty() {
             for part in self.parts.values_mut() {
-                *part = Part { opened_in: self.rounds, orders: part.orders, ..Part::default() };
+                // What it was told in its session it has yet to hear all the same.
+                let coming = mem::take(&mut part.coming);
+                *part = Part { opened_in: self.rounds, orders: part.orders, coming, ..Part::default() };
             }
         }
         for (backend, home) in homes {
@@ -223,7 +233,7 @@ impl Balance {
         let all = charge.iter().map(|(backend, load)| (*backend, f64::from(load.0)));
         let (charge, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             all.partition(|(backend, _)| self.homes.contains_key(backend));
-        let gone = gone.into_keys().collect();
+        let gone: BTreeSet<NodeId> = gone.into_keys().collect();
         for backend in charge.keys() {
             let is_home = self.homes.get(backend) == Some(&node);
             // Who comes back has what is its own, whoever took it over meanwhile.
@@ -232,9 +242,12 @@ impl Balance {
             }
         }
         let load = charge.values().sum::<f64>() + f64::from(others.0);
-        known.coming.retain(|_, coming| coming.order > orders_heard);
-        known.told = Some(Told { charge, gone, load });
-        self.orders()
+        let has_heard = known.coming.extract_if(.., |_, coming| coming.order <= orders_heard).count() > 0;
+        let told = Told { charge, gone, load };
+        let is_as_before = !has_heard && known.told.as_ref().is_some_and(|before| before.has_the_charge_of(&told));
+        known.told = Some(told);
+        // Most of the time loads alone are new, of each part each second: nothing is to be ordered because of those.
+        if is_as_before { Vec::new() } else { self.orders() }
     }
 
     /// What cache nodes are to be told by now.
@@ -282,12 +295,13 @@ impl Balance {
     /// What the parts of a cache node have said last; `None`, if nothing yet.
     pub(super) fn told_by(&self, node: NodeId) -> Option<NodeTold> {
         let parts = self.parts.iter().filter(|(part, _)| node_of(&self.nodes, **part) == node);
-        let mut sum = NodeTold { load: 0.0, charge: BTreeMap::new(), parts: 0 };
+        let mut sum = NodeTold { load: 0.0, charge: BTreeMap::new(), parts: 0, is_whole: false };
         for told in parts.filter_map(|(_, part)| part.told.as_ref()) {
             sum.load += told.load;
             sum.parts += 1;
             told.charge.iter().for_each(|(backend, load)| *sum.charge.entry(*backend).or_default() += load);
         }
+        sum.is_whole = sum.parts == self.nodes.parts_of(node).count();
         Some(sum).filter(|sum| sum.parts > 0)
     }
 
@@ -322,13 +336,12 @@ impl Balance {
 
     /// Gives what nobody is in charge of to somebody.
     fn house(&mut self) {
-        let told = self.told();
-        let mut counts: BTreeMap<NodeId, usize> = told.keys().map(|node| (*node, 0)).collect();
-        self.owners.values().for_each(|owner| *counts.entry(*owner).or_default() += 1);
-        let for_each_part = |node: NodeId, count: usize| {
-            let parts = told.get(&node).map_or(1, |told| told.parts);
-            count as f64 / parts as f64
-        };
+        let whole = self.told().into_iter().filter(|(_, told)| told.is_whole);
+        let mut counts: BTreeMap<NodeId, usize> = whole.map(|(node, _)| (node, 0)).collect();
+        for owner in self.owners.values() {
+            counts.entry(*owner).and_modify(|count| *count += 1);
+        }
+        let for_each_part = |node: NodeId, count: usize| count as f64 / self.nodes.parts_of(node).count() as f64;
         for (backend, home) in &self.homes {
             if self.owners.contains_key(backend) {
                 self.homeless.remove(backend);
@@ -366,14 +379,17 @@ impl Balance {
         let told = self.told();
         let by_load = |a: &(&NodeId, &NodeTold), b: &(&NodeId, &NodeTold)| a.1.load_each().total_cmp(&b.1.load_each());
         // One that has backends and nothing to do may be cut off from them: more of them are not for it.
-        let serves = |(_, told): &(&NodeId, &NodeTold)| told.charge.is_empty() || told.load > 0.0;
+        let serves = |(_, told): &(&NodeId, &NodeTold)| told.is_whole && (told.charge.is_empty() || told.load > 0.0);
         let (Some(mean), Some((most, loaded)), Some((least, idle))) =
             (mean, told.iter().max_by(by_load), told.iter().filter(serves).min_by(by_load))
         else {
             self.uneven_for = 0;
             return;
         };
-        let is_uneven = loaded.load_each() > mean * TOO_MUCH;
+        // The mean over parts is nearly that of a node which has most of these, and that over nodes nearly that of small ones, if those are most nodes: it is
+        // too much beside either.
+        let over_nodes = told.values().map(NodeTold::load_each).sum::<f64>() / told.len() as f64;
+        let is_uneven = loaded.load_each() > mean.min(over_nodes) * TOO_MUCH;
         self.uneven_for = if is_uneven { self.uneven_for + 1 } else { 0 };
         if self.uneven_for < TOO_MUCH_FOR || self.rest > 0 {
             return;
@@ -402,6 +418,10 @@ impl Balance {
             return Vec::new();
         }
         let (rounds, is_anybody_awaited) = (self.rounds, self.is_anybody_awaited());
+        let mut its: BTreeMap<NodeId, BTreeSet<NodeId>> = BTreeMap::new();
+        for (backend, owner) in &self.owners {
+            its.entry(*owner).or_default().insert(*backend);
+        }
         let mut orders = Vec::new();
         for name in self.parts.keys().copied().collect::<Vec<_>>() {
             let (part, node) = (&self.parts[&name], node_of(&self.nodes, name));
@@ -412,8 +432,7 @@ impl Balance {
                 part.may_have(backend, rounds)
                     || (!is_anybody_awaited && !others().any(|(_, other)| other.may_have(backend, rounds)))
             };
-            let its = self.owners.iter().filter(|(_, owner)| **owner == node).map(|(backend, _)| *backend);
-            let wanted: BTreeSet<NodeId> = its.filter(is_free).collect();
+            let wanted: BTreeSet<NodeId> = its.get(&node).into_iter().flatten().copied().filter(is_free).collect();
             let as_told = || told.charge.keys().chain(&told.gone).copied().collect();
             if part.ordered.clone().unwrap_or_else(as_told) == wanted {
                 continue;

@@ -2,6 +2,7 @@
 //!
 //! Always true: parts share nothing; all of them run, or the node does not.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -86,10 +87,16 @@ impl CacheHost {
         Some(sum)
     }
 
-    /// See [`CacheNode::hottest`]; of all parts that have not ended.
+    /// See [`CacheNode::hottest`]; of all parts that have not ended, two of which may have a key.
     pub fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
-        let of_part = |part: &Host<PartMachine>| part.look(move |machine, _| machine.core.hottest(len_max));
-        let mut all: Vec<(Box<[u8]>, f64)> = self.parts.iter().filter_map(of_part).flatten().collect();
+        // A half of a key's load is as much as that of one that is half as hot.
+        let asked = len_max.saturating_mul(2);
+        let of_part = |part: &Host<PartMachine>| part.look(move |machine, _| machine.core.hottest(asked));
+        let mut sums: BTreeMap<Box<[u8]>, f64> = BTreeMap::new();
+        for (key, per_s) in self.parts.iter().filter_map(of_part).flatten() {
+            *sums.entry(key).or_default() += per_s;
+        }
+        let mut all: Vec<(Box<[u8]>, f64)> = sums.into_iter().collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
         all.truncate(len_max);
         all

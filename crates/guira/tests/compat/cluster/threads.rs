@@ -68,26 +68,27 @@ fn threads_that_are_killed_together_cost_nothing_but_time() {
             let book = &book;
             scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
         }
-        let all_serve = || {
+        let hits = |node| hits(cluster.folder.path(), node);
+        let serve_again = |node| {
+            let before = wait_for("it says how it is", || hits(node));
             wait_for("all threads serve", || {
-                let hits = [100, 102].map(|node| hits(cluster.folder.path(), node));
-                hits.into_iter().flatten().flatten().filter(|hits| *hits > 0).count().eq(&4).then_some(())
+                hits(node)?.iter().zip(&before).all(|(hits, before)| hits > before).then_some(())
             });
         };
-        all_serve();
+        [100, 102].into_iter().for_each(serve_again);
         for at in [0, 1] {
             let pid = cluster.signal("cache", at, Signal::KILL);
             wait_for("it is started again", || {
                 let (_, processes) = cluster.status();
                 let all = processes.get("cache")?;
-                (!all.contains(&pid) && all.len() > at).then_some(())
+                (!all.contains(&pid) && all.len() == 2).then_some(())
             });
             book.wait_for_acts(1_000);
         }
         let stopped = cluster.signal("cache", 0, Signal::STOP);
         book.wait_for_acts(2_000);
         send(stopped, Signal::CONT);
-        all_serve();
+        [100, 102].into_iter().for_each(serve_again);
         book.wait_for_acts(1_000);
         cluster.down()
     });
