@@ -34,23 +34,21 @@
 //! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
 //! a backend's cache node is one; who stands by for a backend has its store, and none of its keys.
 
+mod caches;
 mod homes;
 mod member;
 mod standbys;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
 use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
 use guira_item::{Span, store::Part};
-use guira_routing::{
-    CacheNodes, HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices,
-};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, Shares, View,
     backend::{BackendConfig, GivingConfig, HotConfig, Reports},
-    cache_node::CacheConfig,
     controller::ControllerConfig,
     gateway::{GatewayConfig, PENDING_MAX},
     values_len_max,
@@ -60,9 +58,6 @@ pub use standbys::StandbyError;
 
 /// The epoch of a view that never changes.
 const EPOCH: Epoch = Epoch(1);
-
-/// The share of a cache's keys that a new one has to surpass: the paper's example (section 3.2.1).
-const THRESHOLD_RANK: f64 = 0.1;
 
 /// How long an answer is waited for before it is asked again, until it is known how long answers take.
 const RESEND_AFTER: Span = Span::from_ms(20);
@@ -386,12 +381,6 @@ impl StaticFile {
         nodes
     }
 
-    /// The cache nodes, with their parts.
-    pub fn caches(&self) -> CacheNodes {
-        let caches = self.members.iter().filter(|member| matches!(member.role, Role::Cache { .. }));
-        caches.map(|member| (NodeId(member.id), member.parts())).collect()
-    }
-
     /// The backends, by number: without those that stand by.
     pub fn backends(&self) -> Vec<NodeId> {
         self.of(|role| role.as_backend().is_some_and(|backend| backend.standby_of.is_none()))
@@ -502,15 +491,6 @@ impl StaticFile {
         }
     }
 
-    fn exchanges_per_s(&self) -> f64 {
-        CacheConfig::exchanges(self.rules_per_s, self.caches().parts_len())
-    }
-
-    /// Items of each part of a cache node, at most.
-    fn items_max_each(&self, caches: &CacheNodes, node: NodeId) -> usize {
-        self.items_max.div_ceil(caches.parts_of(node).count().max(1))
-    }
-
     /// What the controller is.
     pub fn controller_config(&self, life: Life) -> ControllerConfig {
         ControllerConfig {
@@ -531,32 +511,6 @@ impl StaticFile {
             matches!(role, Role::Gateway { cache_mode: CacheMode::LookAside | CacheMode::LookThrough, .. })
         };
         if self.of(goes_by_homes).is_empty() { self.cache_of() } else { BTreeMap::new() }
-    }
-
-    /// What a cache node of one thread is, or a part of one.
-    pub fn cache_config(&self, me: NodeId, shares: &Shares, life: Life) -> CacheConfig {
-        let seed = life.seed.wrapping_add(me.0.into());
-        let (caches, hot) = (self.caches(), self.hot(seed));
-        let node = caches.node_of(me).unwrap_or(me);
-        let is_mine = |role: &Role| role.as_backend().is_some_and(|backend| backend.cache == Some(node.0));
-        CacheConfig {
-            me,
-            incarnation: life.incarnation,
-            charge: self.of(is_mine),
-            controller: self.controller(),
-            partitions: Arc::clone(&shares.map),
-            hash_of,
-            items_max: self.items_max_each(&caches, node),
-            bytes_max: (self.cache_megabytes << 20) / caches.parts_of(node).count().max(1),
-            drift: Drift::default(),
-            clock: life.clock,
-            segment: hot.segment,
-            alpha: hot.alpha,
-            threshold_rank: THRESHOLD_RANK,
-            exchanges_per_s: self.exchanges_per_s(),
-            seed,
-            mutant: None,
-        }
     }
 
     /// What a backend is.
