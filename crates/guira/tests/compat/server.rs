@@ -8,6 +8,7 @@ use std::{
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
     thread,
 };
 
@@ -68,20 +69,23 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// A port that was free a moment ago.
+/// A port that nobody has now.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("its number").port()
+    free_ports(1)
 }
 
-/// The first of so many ports, side by side, that nobody has now.
+/// The first of so many ports, side by side, that nobody has now, no other test was given, and the system gives nobody by itself: that is from 32,768 on.
 pub fn free_ports(count: u16) -> u16 {
+    const FIRST: u16 = 20_000;
+    const LEN: u16 = 12_000;
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
     let address = |port: u16| (Ipv4Addr::LOCALHOST, port);
-    let is_free = |port: Option<u16>| {
-        port.is_some_and(|port| TcpListener::bind(address(port)).is_ok() && UdpSocket::bind(address(port)).is_ok())
-    };
-    let mut tries = std::iter::repeat_with(free_port).take(1_000);
-    let first = tries.find(|first| (0..count).all(|at| is_free(first.checked_add(at))));
+    let is_free = |port| TcpListener::bind(address(port)).is_ok() && UdpSocket::bind(address(port)).is_ok();
+    // Other processes begin elsewhere.
+    let begin = std::process::id() as u16 % LEN;
+    let next = || FIRST + begin.wrapping_add(GIVEN.fetch_add(count, Relaxed)) % (LEN - count);
+    let mut tries = std::iter::repeat_with(next).take(1_000);
+    let first = tries.find(|first| (0..count).all(|at| is_free(first + at)));
     first.expect("so many are free side by side")
 }
 

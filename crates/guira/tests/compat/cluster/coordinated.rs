@@ -98,7 +98,7 @@ fn operators_say_who_is_in_a_cluster_that_etcd_keeps() {
     refuses(&cluster("remove", &etcd, &["1000"]), "no backend would be left that stays");
     let members = members(&etcd);
     assert_eq!(ids(&members), [1, 1_000, 10_000, 101]);
-    let cache = json!({"id": 101, "role": "cache", "address": "127.0.0.1:7005", "life": null});
+    let cache = json!({"id": 101, "role": "cache", "address": "127.0.0.1:7005", "threads": 1, "life": null});
     assert_eq!(members["members"][3], cache);
     let table = String::from_utf8(cluster("members", &etcd, &[]).stdout).expect("text");
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
