@@ -349,7 +349,9 @@ impl Up {
         let gateway = |(id, listen, cache_mode)| member(id, Role::Gateway { listen, cache_mode });
         members.extend(self.gateways().map(gateway));
         let ports: u64 = members.iter().map(|member| u64::from(member.parts().get())).sum();
-        allow_open_files(0, 2 * ports + 256).map_err(|error| error.to_string())?;
+        let files = 2 * ports + 256;
+        allow_open_files(0, files)
+            .map_err(|_| format!("{ports} ports: {files} open files have to be allowed (ulimit -n)"))?;
         give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;
         let size = &self.max_item_size;
         let item_len_max = size_bytes(size).filter(|len| (ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(len));

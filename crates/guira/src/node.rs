@@ -22,7 +22,7 @@ use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport};
 use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
 use guira_item::Clock;
 use guira_routing::NodeId;
-use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, allow_open_files};
+use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, TooFewFiles, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
     host::{CacheHost, ControllerHost, GatewayHost, GatewayService, MemberHost, ServiceConfig},
@@ -229,10 +229,17 @@ impl Ends {
     }
 }
 
-/// Open files of a part of a cache node: its sockets and what wakes it, and a stream each way with each member for values beyond a datagram. As many members
-/// may come.
-fn files_of_a_part(members: &Members) -> u64 {
-    16 + 4 * members.iter().count() as u64
+/// Allows what parts of a cache node may have open: sockets, what wakes them, and a stream each way with each member for values beyond a datagram; as many
+/// members may come. Few of these streams are there at a time: with less it may do as well.
+fn allow_streams(parts: u64, members: &Members) {
+    let needed = 256 + parts * (16 + 4 * members.iter().count() as u64);
+    if let Err(TooFewFiles { allowed, .. }) = allow_open_files(0, needed) {
+        eprintln!(
+            "guira: {parts} threads may have {needed} files open, and {allowed} are allowed (ulimit -n): then values beyond a datagram may have to wait"
+        );
+        // What is allowed is.
+        let _ = allow_open_files(0, allowed);
+    }
 }
 
 /// What is said to one that is none of the cluster any more when it comes to serve.
@@ -318,8 +325,7 @@ impl Start<'_> {
             }
             Role::Cache { .. } => {
                 let members = self.members(kept.as_ref())?;
-                let parts = u64::from(self.member.parts().get());
-                allow_open_files(0, parts * files_of_a_part(&members) + 256).map_err(|error| error.to_string())?;
+                allow_streams(self.member.parts().get().into(), &members);
                 let bound = self.member.places().map(|(part, at)| Ok((part, self.bind(part, at, &members)?)));
                 let bound = bound.collect::<Result<Vec<_>, String>>()?;
                 let life = self.life()?;

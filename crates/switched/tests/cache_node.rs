@@ -242,4 +242,10 @@ fn what_is_too_much_is_spread_of_the_hottest_and_no_more_than_that_while_it_is_n
     assert_eq!(with_mean(500), keys[1..2], "another 410");
     assert_eq!(with_mean(400), [], "10 are less than a 32nd of that");
     assert_eq!(with_mean(310), keys[2..]);
+    // After a segment the hottest has half its load, which is as much as what is too much; it is named again, if nobody wanted it.
+    setting.now = setting.now + Span::from_s(9);
+    setting.segment();
+    let mut with_mean = |mean| spread(setting.told_in(|setting| setting.order(Body::MeanLoad(Load(mean)))));
+    assert_eq!(with_mean(500), keys[..1]);
+    assert_eq!(with_mean(500), keys[1..2], "and does not count as on its way any more");
 }

@@ -255,10 +255,28 @@ fn what_two_parts_of_a_node_have_leaves_it_too() {
     for (key, second) in keys.iter().zip(seconds) {
         let told = setting.spread(second, key);
         let [(taker, Body::Burst(Loaded { per_s, .. }, _))] = &told[..] else { panic!("{key}: {told:?}") };
-        assert_eq!((*taker, *per_s), (setting.part_of(SMALL, key), 1_000.0));
+        assert_eq!((*taker, *per_s), (setting.part_of(SMALL, key), 2_000.0), "what both have");
         let first = setting.part_of(BIG, key);
         assert_eq!(setting.spread(first, key), [], "{key} is there by then");
     }
+}
+
+/// Its parts hear of it one after the other, and the next node later still.
+#[test]
+fn what_two_parts_have_leaves_with_the_first_that_hears_of_it() {
+    let mut setting = Setting::new(&[BIG]);
+    let key = &names(1)[0];
+    (0..6).for_each(|_| setting.read(key));
+    let first = setting.part_of(BIG, key);
+    let second = setting.spread(first, key)[0].0;
+    let file = Setting::file(&[BIG, SMALL]);
+    setting.step(Happened::View(&file.view(file.shares().expect("it has a backend"))));
+    setting.nodes = file.caches();
+    setting.open(SMALL, false);
+    assert_eq!(setting.spread(second, key), [], "two are enough, while nobody leaves");
+    setting.says(second, Body::InCharge(false));
+    let told = setting.spread(second, key);
+    assert!(matches!(&told[..], [(taker, Body::Burst(..))] if *taker == setting.part_of(SMALL, key)), "{told:?}");
 }
 
 #[test]

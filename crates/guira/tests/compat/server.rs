@@ -83,9 +83,9 @@ pub fn free_ports(count: u16) -> u16 {
     let is_free = |port| TcpListener::bind(address(port)).is_ok() && UdpSocket::bind(address(port)).is_ok();
     // Other processes begin elsewhere.
     let begin = std::process::id() as u16 % LEN;
-    let next = || FIRST + begin.wrapping_add(GIVEN.fetch_add(count, Relaxed)) % (LEN - count);
-    let mut tries = std::iter::repeat_with(next).take(1_000);
-    let first = tries.find(|first| (0..count).all(|at| is_free(first + at)));
+    let next = || FIRST + begin.wrapping_add(GIVEN.fetch_add(count, Relaxed)) % LEN;
+    let fits = |first: &u16| first + count <= FIRST + LEN && (0..count).all(|at| is_free(first + at));
+    let first = std::iter::repeat_with(next).take(1_000).find(fits);
     first.expect("so many are free side by side")
 }
 

@@ -256,8 +256,8 @@ impl Backend {
         let may_be_cached = self.may_be_cached(bytes);
         let goes = |(part, _): &(NodeId, bool)| may_be_cached && self.may_have_too(bytes, *part);
         let Some((cache, takes_over)) = next.filter(goes) else { return };
-        // Who is in charge is to have all of it.
-        let per_s = if takes_over { *per_s } else { per_s / 2.0 };
+        // Who is in charge is to have all of it, of which each part that has it now has told its own.
+        let per_s = if takes_over { per_s * self.holders(bytes).count() as f32 } else { per_s / 2.0 };
         self.ask(now, key, &LOOK, ReplyTo::Second { cache, per_s }, out);
     }
 
@@ -273,16 +273,16 @@ impl Backend {
         live.is_some_and(|live| live.in_charge)
     }
 
-    /// Whether a part is to have a key that others have: if one does, or if it is of the node in charge, and those are all of another one, which leaves it.
+    /// Whether a part is to have a key that others have: if one does, or if those are all of one other node, which leaves it. Its parts do not hear of that at
+    /// one moment, and may do so before the next one is in charge: once one of them has it is enough.
     fn may_have_too(&self, key: &[u8], part: NodeId) -> bool {
         let node_of = |part: NodeId| self.config.caches.node_of(part);
-        let mut holders = self.holders(key);
-        let (first, second) = (holders.next(), holders.next());
-        let Some(first) = first else { return false };
-        let is_left_by_all = |holder: NodeId| node_of(holder) == node_of(first) && !self.is_in_charge(holder);
-        let is_handed_over = || node_of(part) != node_of(first) && self.is_in_charge(part);
-        let mut others = second.into_iter().chain(holders).peekable();
-        others.peek().is_none() || (is_handed_over() && is_left_by_all(first) && others.all(is_left_by_all))
+        let holders: Vec<NodeId> = self.holders(key).collect();
+        let [first, ref others @ ..] = holders[..] else { return false };
+        let is_of_another_node = |node| node_of(first) == node && node_of(part) != node;
+        others.is_empty()
+            || (holders.iter().all(|holder| is_of_another_node(node_of(*holder)))
+                && holders.iter().any(|holder| !self.is_in_charge(*holder)))
     }
 
     /// Tells cache nodes of a key that has just become hot.

@@ -54,6 +54,8 @@ pub(super) struct Spread {
     pub(super) at: Moment,
     /// Its load then.
     pub(super) per_s: f64,
+    /// It had not been before.
+    pub(super) is_first: bool,
 }
 
 impl Cached {

@@ -102,16 +102,16 @@ impl CacheNode {
                 return;
             }
             let Some(cached) = self.items.get(&key) else { continue };
-            if let Some(Spread { at, per_s: before }) = cached.spread
+            if let Some(Spread { at, per_s: before, is_first }) = cached.spread
                 && now.since(at) < SPREAD_AGAIN_AFTER
             {
-                // A part of its half is yet to go.
-                if now.since(at) < SPREAD_SEEN_AFTER {
+                // A part of its half is yet to go; nothing of one that is named again, which nobody wanted.
+                if is_first && now.since(at) < SPREAD_SEEN_AFTER {
                     left -= (per_s - before / 2.0).max(0.0);
                 }
                 continue;
             }
-            cached.spread = Some(Spread { at: now, per_s });
+            cached.spread = Some(Spread { at: now, per_s, is_first: cached.spread.is_none() });
             let source = cached.source;
             left -= per_s / 2.0;
             self.tell(now, source, Body::Spread(Loaded { key: KeyBytes(key), per_s: per_s as f32 }));

@@ -122,7 +122,7 @@ pub(super) struct NodeTold {
     pub(super) charge: BTreeMap<NodeId, f64>,
     /// How many of them have said something.
     parts: usize,
-    /// Whether all of them have: one whose other parts are silent is given no more than it has.
+    /// Whether all of them have: one whose other parts are silent gets nothing by itself that others can take.
     is_whole: bool,
 }
 
@@ -336,8 +336,11 @@ impl Balance {
 
     /// Gives what nobody is in charge of to somebody.
     fn house(&mut self) {
-        let whole = self.told().into_iter().filter(|(_, told)| told.is_whole);
-        let mut counts: BTreeMap<NodeId, usize> = whole.map(|(node, _)| (node, 0)).collect();
+        let mut told = self.told();
+        if told.values().any(|told| told.is_whole) {
+            told.retain(|_, told| told.is_whole);
+        }
+        let mut counts: BTreeMap<NodeId, usize> = told.into_keys().map(|node| (node, 0)).collect();
         for owner in self.owners.values() {
             counts.entry(*owner).and_modify(|count| *count += 1);
         }
@@ -388,7 +391,8 @@ impl Balance {
         };
         // The mean over parts is nearly that of a node which has most of these, and that over nodes nearly that of small ones, if those are most nodes: it is
         // too much beside either.
-        let over_nodes = told.values().map(NodeTold::load_each).sum::<f64>() / told.len() as f64;
+        let serving: Vec<f64> = told.iter().filter(serves).map(|(_, told)| told.load_each()).collect();
+        let over_nodes = serving.iter().sum::<f64>() / serving.len() as f64;
         let is_uneven = loaded.load_each() > mean.min(over_nodes) * TOO_MUCH;
         self.uneven_for = if is_uneven { self.uneven_for + 1 } else { 0 };
         if self.uneven_for < TOO_MUCH_FOR || self.rest > 0 {

@@ -89,7 +89,7 @@ impl CacheHost {
 
     /// See [`CacheNode::hottest`]; of all parts that have not ended, two of which may have a key.
     pub fn hottest(&self, len_max: usize) -> Vec<(Box<[u8]>, f64)> {
-        // A half of a key's load is as much as that of one that is half as hot.
+        // Of the last of them a half may not have been told of, where many keys are about as hot.
         let asked = len_max.saturating_mul(2);
         let of_part = |part: &Host<PartMachine>| part.look(move |machine, _| machine.core.hottest(asked));
         let mut sums: BTreeMap<Box<[u8]>, f64> = BTreeMap::new();

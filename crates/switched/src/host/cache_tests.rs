@@ -61,6 +61,8 @@ fn the_hottest_key_of_one_cache_node_is_had_by_two_of_its_parts_and_stays_one_ke
         assert!(Instant::now() < deadline, "two do not have it: {:#?}", cluster.cache_parts(0));
         (0..100).for_each(|_| drop(client.ask("hot", GET)));
     }
+    let hottest = cluster.hottest(0, 10);
+    assert!(matches!(&hottest[..], [(key, _)] if **key == *b"hot"), "once, though two have it: {hottest:?}");
     write_while_it_is_read(&service, &mut client);
     let counts = |at: usize| cluster.status().backends[at].expect("it runs").counts;
     let (spreads, two_phased) = (0..2)
