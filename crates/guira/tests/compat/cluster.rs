@@ -115,6 +115,14 @@ impl Cluster {
         pid
     }
 
+    /// Has clients at work until it goes down, or hangs up on them.
+    fn has_clients<'scope>(&self, scope: &'scope thread::Scope<'scope, '_>, book: &'scope Book) {
+        for client in 0..CLIENTS {
+            let connection = self.connect();
+            scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
+        }
+    }
+
     /// Takes it down; the folder is left.
     fn down(mut self) -> TempDir {
         let said = guira(&["down"], self.folder.path()).output().expect("it is run");
@@ -290,11 +298,7 @@ fn members_that_are_killed_or_stopped_cost_nothing_but_time() {
     let cluster = Cluster::up(&["--backends", "3", "--durability", "os"]);
     let book = Book::of_a_cluster();
     let folder = thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let connection = cluster.connect();
-            let book = &book;
-            scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
-        }
+        cluster.has_clients(scope, &book);
         book.wait_for_acts(2_000);
         wait_for("the cache node serves", || (cluster.hits() > 0).then_some(()));
         for (role, at) in [("cache", 0), ("backend", 0), ("controller", 0), ("cache", 0), ("backend", 2)] {

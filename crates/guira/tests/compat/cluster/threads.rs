@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Cluster, Rising, found, send, set};
 use crate::{
-    book::{Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
+    book::{Book, KEYS, check_key, read_at_last},
     condition::wait_for,
     connection::Connection,
 };
@@ -63,11 +63,7 @@ fn threads_that_are_killed_together_cost_nothing_but_time() {
     let cluster = Cluster::up(&flags);
     let book = Book::of_a_cluster();
     let folder = thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let connection = cluster.connect();
-            let book = &book;
-            scope.spawn(move || work_until_killed(connection, book, 1 + client as u64));
-        }
+        cluster.has_clients(scope, &book);
         let hits = |node| hits(cluster.folder.path(), node);
         let serve_again = |node| {
             let before = wait_for("it says how it is", || hits(node));
