@@ -6,6 +6,8 @@ use guira_cluster::Incarnation;
 use guira_routing::NodeId;
 use guira_switched::StaticFileError;
 
+use crate::AccessError;
+
 /// Why it was not done, or may not have been.
 #[derive(Debug)]
 pub enum EtcdError {
@@ -16,7 +18,9 @@ pub enum EtcdError {
         /// What was heard last.
         why: String,
     },
-    /// etcd wants to know who asks: that is not supported.
+    /// A file of [`Access`](crate::Access) will not do.
+    Access(AccessError),
+    /// etcd does not know who asks, or does not let him.
     Denied(String),
     /// etcd does not do it, for another reason.
     Refused(String),
@@ -87,7 +91,13 @@ impl fmt::Display for EtcdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { hosts, why } => write!(f, "etcd at {hosts} cannot be reached: {why}"),
-            Self::Denied(why) => write!(f, "etcd wants a user and a password, which is not supported yet: {why}"),
+            Self::Access(error) => error.fmt(f),
+            Self::Denied(why) => {
+                write!(
+                    f,
+                    "etcd does not let it: {why} (--etcd-user and --etcd-password-file, or --etcd-cert, say who asks)"
+                )
+            }
             Self::Refused(why) => write!(f, "etcd does not do it: {why}"),
             Self::StoreLost => {
                 f.write_str("the store may be another's again, so its place was not taken: start the standby again")

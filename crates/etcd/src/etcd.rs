@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    Alive, EtcdError, FollowOptions, Follower, Following, Known, Place, Removal, Share, Told, View,
+    Access, Alive, EtcdError, FollowOptions, Follower, Following, Known, Place, Removal, Share, Told, View,
     asking::{AsOf, Asking, Put},
     changes,
     follow::follow,
@@ -33,6 +33,7 @@ const TRIES_MAX: u32 = 16;
 /// A cluster in etcd. Its operations block, each for a bounded time: they may not be called on a thread that runs a runtime of tokio.
 pub struct Etcd {
     place: Place,
+    access: Access,
     keys: Keys,
     runtime: Runtime,
 }
@@ -47,12 +48,22 @@ impl Etcd {
     /// Looks whether etcd answers there, whatever is in it.
     ///
     /// # Errors
-    /// [`EtcdError::Unreachable`], [`EtcdError::Denied`], [`EtcdError::Io`].
-    pub fn connect(place: &Place) -> Result<Self, EtcdError> {
+    /// [`EtcdError::Access`], [`EtcdError::Unreachable`], [`EtcdError::Denied`], [`EtcdError::Io`].
+    pub fn connect(place: &Place, access: &Access) -> Result<Self, EtcdError> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(EtcdError::Io)?;
-        let etcd = Self { place: place.clone(), keys: Keys::of(place), runtime };
+        // Of a member that runs they may be amiss for a while.
+        runtime.block_on(access.check(&place.hosts()[0])).map_err(EtcdError::Access)?;
+        let etcd = Self { place: place.clone(), access: access.clone(), keys: Keys::of(place), runtime };
         etcd.within(async |asking| asking.get(None).await)?;
         Ok(etcd)
+    }
+
+    /// The same once more, for another thread.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn another(&self) -> Result<Self, EtcdError> {
+        Self::connect(&self.place, &self.access)
     }
 
     /// Where it is.
@@ -61,7 +72,7 @@ impl Etcd {
     }
 
     fn within<T>(&self, operation: impl AsyncFnOnce(&mut Asking<'_>) -> Result<T, EtcdError>) -> Result<T, EtcdError> {
-        let link = Link::to(&self.place);
+        let link = Link::to(&self.place, &self.access);
         self.runtime.block_on(async {
             let mut asking = Asking { link, keys: &self.keys, until: Instant::now() + OPERATION };
             operation(&mut asking).await
@@ -257,6 +268,6 @@ impl Etcd {
         options: FollowOptions,
         told: impl FnMut(Told) + Send + 'static,
     ) -> Result<Following, EtcdError> {
-        follow(self.runtime, Link::to(&self.place), self.keys, who, options, told).map_err(EtcdError::Io)
+        follow(self.runtime, Link::to(&self.place, &self.access), self.keys, who, options, told).map_err(EtcdError::Io)
     }
 }

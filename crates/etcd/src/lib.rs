@@ -12,9 +12,10 @@
 //! - [`Etcd`]: a cluster is made, read, changed (`asking`: how).
 //! - [`Following`]: a member says that it is alive, and is [`Told`] of views.
 //! - `changes`: what may come and go. `view`: what is in the keys. `link`: who of etcd is spoken with.
-//! - [`Place`]: where all of that is.
+//! - [`Place`]: where all of that is; [`Access`]: how etcd is known, and who asks it.
 #![forbid(unsafe_code)]
 
+mod access;
 mod asking;
 mod changes;
 mod error;
@@ -24,6 +25,7 @@ mod link;
 mod place;
 mod view;
 
+pub use access::{Access, AccessError, CertificateFiles, User};
 pub use changes::Removal;
 pub use error::EtcdError;
 pub use etcd::Etcd;

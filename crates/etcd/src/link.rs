@@ -10,7 +10,10 @@ use std::{error::Error as _, future::Future, time::Duration};
 use etcd_client::{Client, ConnectOptions, Error};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::{EtcdError, Place};
+use crate::{
+    Access, AccessError, EtcdError, Place,
+    access::{cause, cause_of},
+};
 
 /// How long an operation takes at most. A member of etcd that fails is replaced within a second or two.
 pub(crate) const OPERATION: Duration = Duration::from_secs(5);
@@ -26,7 +29,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(25), Duration::from_
 pub(crate) enum Failure {
     /// It may come from another host, or later. Whether what was asked for was done is not known.
     Away(String),
-    /// Who asks has to say who he is.
+    /// etcd does not know who asks, or does not let him.
     Denied(String),
     /// It is not done.
     Refused(String),
@@ -38,7 +41,9 @@ impl Failure {
     /// What is told, if the operation ends with it.
     pub(crate) fn into_error(self, link: &Link) -> EtcdError {
         match self {
-            Self::Away(why) => EtcdError::Unreachable { hosts: link.hosts.join(","), why },
+            Self::Away(why) => {
+                EtcdError::Unreachable { hosts: link.hosts.join(","), why: link.access.with_advice(why) }
+            }
             Self::Denied(why) => EtcdError::Denied(why),
             Self::Refused(why) => EtcdError::Refused(why),
             Self::LeaseLost => EtcdError::Refused("the lease is no more".into()),
@@ -63,35 +68,42 @@ mod code {
     pub(super) const FAILED_PRECONDITION: i32 = 9;
     pub(super) const OUT_OF_RANGE: i32 = 11;
     pub(super) const UNIMPLEMENTED: i32 = 12;
-    pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-/// What etcd says to who gives no name where it wants one: an invalid argument, among others.
-const NO_USER: &str = "user name is empty";
+/// What etcd says to who gives no name where it wants one, and to who gives another's: of an invalid argument, among others.
+const UNKNOWN: [&str; 2] = ["user name is empty", "authentication failed"];
+
+/// What it says, likewise, to who has shown his password before users were changed: he is to show it again.
+const OLD: &str = "revision of auth store is old";
+
+/// What it says to who shows a password where none is wanted: of a condition, among others.
+const NO_USERS: &str = "authentication is not enabled";
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let Error::GRpcStatus(status) = &error else {
             return match error {
                 Error::LeaseKeepAliveError(_) => Self::LeaseLost,
-                other => Self::Away(line(&other.to_string())),
+                other => Self::Away(cause_of(&other)),
             };
         };
-        // The first cause says what it was: that a connection was refused, for instance.
-        let mut cause = status.source();
-        while let Some(deeper) = cause.and_then(|cause| cause.source()) {
-            cause = Some(deeper);
-        }
-        let why = line(&cause.map_or_else(|| status.message().to_owned(), |cause| cause.to_string()));
+        let why = match status.source() {
+            Some(source) => cause(source),
+            None => line(status.message()),
+        };
+        let says = |text: &&str| status.message().contains(*text);
         match i32::from(status.code()) {
-            code::PERMISSION_DENIED | code::UNAUTHENTICATED => Self::Denied(why),
-            code::INVALID_ARGUMENT if status.message().contains(NO_USER) => Self::Denied(why),
+            code::PERMISSION_DENIED => Self::Denied(why),
+            code::INVALID_ARGUMENT if UNKNOWN.iter().any(says) => Self::Denied(why),
+            // Over another connection he is known again.
+            code::INVALID_ARGUMENT if says(&OLD) => Self::Away(why),
             code::INVALID_ARGUMENT
             | code::NOT_FOUND
             | code::RESOURCE_EXHAUSTED
             | code::FAILED_PRECONDITION
             | code::OUT_OF_RANGE
             | code::UNIMPLEMENTED => Self::Refused(why),
+            // `UNAUTHENTICATED` among them, of a password that was shown long ago.
             _ => Self::Away(why),
         }
     }
@@ -104,18 +116,19 @@ fn line(text: &str) -> String {
 /// Hosts of etcd, and a connection to one of them.
 pub(crate) struct Link {
     hosts: Vec<String>,
+    access: Access,
     at: usize,
     client: Option<Client>,
 }
 
 impl Link {
-    pub(crate) fn to(place: &Place) -> Self {
-        Self { hosts: place.hosts().to_vec(), at: 0, client: None }
+    pub(crate) fn to(place: &Place, access: &Access) -> Self {
+        Self { hosts: place.hosts().to_vec(), access: access.clone(), at: 0, client: None }
     }
 
     /// To the same hosts, over a connection of its own.
     pub(crate) fn another(&self) -> Self {
-        Self { hosts: self.hosts.clone(), at: 0, client: None }
+        Self { hosts: self.hosts.clone(), access: self.access.clone(), at: 0, client: None }
     }
 
     fn attempt(&self) -> Duration {
@@ -135,14 +148,29 @@ impl Link {
     {
         let attempt = self.attempt();
         if self.client.is_none() {
-            // A host that has no leader is no better than none.
-            let options = ConnectOptions::new().with_connect_timeout(attempt).with_require_leader(true);
-            // Nothing is said to the host yet.
-            self.client = Some(Client::connect([&self.hosts[self.at]], Some(options)).await?);
+            self.client = Some(self.connect().await?);
         }
         match &self.client {
             Some(client) => bounded(attempt, ask(client.clone())).await,
             None => Err(Failure::Away("no connection".into())),
+        }
+    }
+
+    /// A connection to the host whose turn it is. But for who has a password to show, nothing is said yet.
+    async fn connect(&self) -> Result<Client, Failure> {
+        let unreadable = |error: AccessError| Failure::Away(line(&error.to_string()));
+        let attempt = self.attempt();
+        let connect = async |options: ConnectOptions| {
+            // A host that has no leader is no better than none.
+            let options = options.with_connect_timeout(attempt).with_require_leader(true);
+            bounded(attempt, Client::connect([&self.hosts[self.at]], Some(options))).await
+        };
+        match connect(self.access.options().map_err(unreadable)?).await {
+            // It may be told to want passwords later.
+            Err(Failure::Refused(why)) if why.contains(NO_USERS) => {
+                connect(self.access.options_without_user().map_err(unreadable)?).await
+            }
+            other => other,
         }
     }
 

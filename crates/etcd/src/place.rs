@@ -5,7 +5,7 @@
 //! ```
 //! Always true: there is a host, and no more than are tried within an operation; the name is part of a key as it is.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
 /// Hosts at most: etcd itself is advised to have seven.
 const HOSTS_MAX: usize = 16;
@@ -50,6 +50,15 @@ impl Place {
     /// Hosts of etcd, with their ports.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
+    }
+
+    /// Whether all hosts are this machine, as addresses or by the name of it.
+    pub fn is_loopback(&self) -> bool {
+        let is_this = |host: &String| match host.parse::<SocketAddr>() {
+            Ok(address) => address.ip().to_canonical().is_loopback(),
+            Err(_) => host.starts_with("localhost:"),
+        };
+        self.hosts.iter().all(is_this)
     }
 
     /// The cluster's name.
@@ -115,6 +124,19 @@ mod tests {
             assert_eq!(place.to_string().parse(), Ok(place));
         }
         assert_eq!("h:1".parse::<Place>().expect("a place").to_string(), "h:1/guira");
+    }
+
+    #[test]
+    fn a_place_on_this_machine_is_told_from_another() {
+        for (text, is_loopback) in [
+            ("127.0.0.1:1", true),
+            ("127.9.9.9:1,[::1]:1,localhost:2/shop", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("127.0.0.1:1,10.0.0.1:1", false),
+            ("localhost.example:1", false),
+        ] {
+            assert_eq!(text.parse::<Place>().expect(text).is_loopback(), is_loopback, "{text}");
+        }
     }
 
     #[test]

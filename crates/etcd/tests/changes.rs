@@ -10,11 +10,11 @@ use std::{
 };
 
 use guira_cluster::Epoch;
-use guira_etcd::{Etcd, EtcdError, Place};
+use guira_etcd::{EtcdError, Place};
 use guira_routing::NodeId;
 use guira_switched::{StaticFile, StaticFileError};
 use support::{
-    Raw, SECRET, Server, cache, cluster, gateway,
+    Raw, SECRET, Server, cache, cluster, connect, gateway,
     line::{Line, Mode},
     wait_until,
 };
@@ -152,7 +152,7 @@ fn an_answer_that_is_lost_is_found_out_whatever_came_after() {
     let server = Server::start();
     let line = Line::to(server.address());
     let made = server.etcd("guira").create(&cluster("guira")).expect("it is made");
-    let etcd = Etcd::connect(&both(&line, &server)).expect("it answers");
+    let etcd = connect(&both(&line, &server)).expect("it answers");
     let mut raw = Raw::of(&server);
     let mut tries = 0;
     let view = thread::scope(|scope| {
@@ -179,7 +179,7 @@ fn what_another_has_done_meanwhile_is_not_taken_for_ones_own() {
     let server = Server::start();
     let line = Line::to(server.address());
     server.etcd("guira").create(&cluster("guira")).expect("it is made");
-    let etcd = Etcd::connect(&both(&line, &server)).expect("it answers");
+    let etcd = connect(&both(&line, &server)).expect("it answers");
     let other = server.etcd("guira");
     let mut tries = 0;
     let view = etcd.change(|file| {
@@ -202,7 +202,7 @@ fn what_nobody_can_say_is_said_to_be_so() {
     let server = Server::start();
     let line = Line::to(server.address());
     server.etcd("guira").create(&cluster("guira")).expect("it is made");
-    let etcd = Etcd::connect(&format!("{}/guira", line.address()).parse().expect("a place")).expect("it answers");
+    let etcd = connect(&format!("{}/guira", line.address()).parse().expect("a place")).expect("it answers");
     let told = etcd.change(|file| {
         line.set(Mode::Deaf);
         file.members.push(cache(102));
@@ -223,7 +223,7 @@ fn who_cannot_be_reached_is_said_in_bounded_time() {
         for place in [format!("{closed}/guira"), format!("{silent},{closed}"), "no-such-host.invalid:1".into()] {
             scope.spawn(move || {
                 let begun = Instant::now();
-                let told = Etcd::connect(&place.parse().expect("a place")).expect_err("nobody is there");
+                let told = connect(&place.parse().expect("a place")).expect_err("nobody is there");
                 assert!(matches!(told, EtcdError::Unreachable { .. }), "{told:?}");
                 assert!(begun.elapsed() < Duration::from_secs(30), "{place}: {:?}", begun.elapsed());
                 one_line(&told);
@@ -239,18 +239,7 @@ fn another_host_is_asked_when_the_first_is_silent_or_away() {
     let silent = Line::to(server.address());
     silent.set(Mode::Silent);
     let place = format!("{closed},{},{}/guira", silent.address(), server.address());
-    let etcd = Etcd::connect(&place.parse().expect("a place")).expect("one of them answers");
+    let etcd = connect(&place.parse().expect("a place")).expect("one of them answers");
     etcd.create(&cluster("guira")).expect("it is made");
     assert_eq!(etcd.members().expect("it is there").len(), 6);
-}
-
-#[test]
-fn an_etcd_that_wants_users_denies() {
-    let server = Server::start();
-    let etcd = server.etcd("guira");
-    Raw::of(&server).want_users();
-    for told in [Etcd::connect(&server.place("guira")).expect_err("no user"), etcd.read(SECRET).expect_err("no user")] {
-        assert!(matches!(told, EtcdError::Denied(_)), "{told:?}");
-        one_line(&told);
-    }
 }

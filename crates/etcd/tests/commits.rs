@@ -14,7 +14,7 @@ use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
 use guira_routing::{NodeId, PartitionId};
 use guira_switched::{Commit, Committed, Revision};
 use support::{
-    PATIENCE, Raw, SECRET, Server, backend, cluster, gateway,
+    PATIENCE, Raw, SECRET, Server, backend, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LIFE, LONG},
     wait_until,
@@ -140,7 +140,7 @@ impl Cluster {
     /// Backend 1000, behind the line alone.
     fn behind_the_line(&self) -> Backend {
         let place = format!("{}/guira", self.line.address()).parse().expect("a place");
-        Backend::begin(1_000, LIFE, Etcd::connect(&place).expect("it answers"))
+        Backend::begin(1_000, LIFE, connect(&place).expect("it answers"))
     }
 
     fn view(&self) -> View {

@@ -9,7 +9,7 @@ use guira_cluster::{Epoch, Incarnation};
 use guira_etcd::{Etcd, EtcdError, Told, View};
 use guira_switched::{Role, StaticFile};
 use support::{
-    PATIENCE, Raw, SECRET, Server, as_of, cache, cluster, gateway,
+    PATIENCE, Raw, SECRET, Server, as_of, cache, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LIFE, LONG, Member, SHORT},
     wait_until,
@@ -189,7 +189,7 @@ fn begin_and_cut() -> (Server, Line, Etcd, Member) {
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
     let place = format!("{}/guira", line.address()).parse().expect("a place");
-    let member = follow(Etcd::connect(&place).expect("it answers"), seen, LONG);
+    let member = follow(connect(&place).expect("it answers"), seen, LONG);
     wait_until("it is alive", || is_alive(&etcd));
     line.set(Mode::Cut);
     wait_until("it has noticed", || member.following.touch().reconnects > 0);
@@ -246,7 +246,7 @@ fn a_member_whose_host_falls_silent_turns_to_another() {
     let etcd = server.etcd("guira");
     let seen = etcd.create(&cluster("guira")).expect("it is made");
     let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
-    let member = follow(Etcd::connect(&place).expect("it answers"), seen, SHORT);
+    let member = follow(connect(&place).expect("it answers"), seen, SHORT);
     wait_until("it is alive", || is_alive(&etcd));
     line.set(Mode::Silent);
     let view = etcd.add(&[cache(102)]).expect("it comes");

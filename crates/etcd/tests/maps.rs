@@ -8,7 +8,7 @@ use guira_etcd::{Etcd, Told, View};
 use guira_routing::{NodeId, PartitionId};
 use guira_switched::Revision;
 use support::{
-    Raw, SECRET, Server, as_of, backend, cluster, gateway,
+    Raw, SECRET, Server, as_of, backend, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LONG, Member, SHORT},
     wait_until,
@@ -36,7 +36,7 @@ impl Followed {
         let (etcd, mut raw, line) = (server.etcd("guira"), Raw::of(&server), Line::to(server.address()));
         let made = etcd.create(&cluster("guira")).expect("it is made");
         let place = format!("{}/guira", line.address()).parse().expect("a place");
-        let member = Member::follow_as(ME, Etcd::connect(&place).expect("it answers"), made, LONG);
+        let member = Member::follow_as(ME, connect(&place).expect("it answers"), made, LONG);
         wait_until("it is alive", || raw.get(MY_KEY).is_some());
         Self { server, etcd, raw, line, made, member }
     }

@@ -13,7 +13,7 @@ use guira_etcd::{Etcd, EtcdError, Removal, Share, View};
 use guira_routing::{NodeId, PARTITIONS, PartitionId, PartitionMap};
 use guira_switched::{BackendRole, Member, Revision, Role, StaticFile};
 use support::{
-    Raw, SECRET, Server, backend, cluster, gateway,
+    Raw, SECRET, Server, backend, cluster, connect, gateway,
     line::{Line, Mode},
     wait_until,
 };
@@ -144,7 +144,7 @@ fn a_life_begins_unless_a_later_one_has() {
 }
 
 fn behind(line: &Line) -> Etcd {
-    Etcd::connect(&format!("{}/guira", line.address()).parse().expect("a place")).expect("it answers")
+    connect(&format!("{}/guira", line.address()).parse().expect("a place")).expect("it answers")
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_life_whose_beginning_was_not_answered_begins_once() {
     let (server, _etcd, mut raw) = begin();
     let line = Line::to(server.address());
     let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
-    let etcd = Etcd::connect(&place).expect("it answers");
+    let etcd = connect(&place).expect("it answers");
     for (mode, life) in [(Mode::Deaf, 1), (Mode::Silent, 2)] {
         line.set(mode);
         etcd.begin_life(NodeId(1_000), Incarnation(life), SECRET).expect("it begins");
@@ -294,7 +294,7 @@ fn a_removal_whose_answer_is_lost_is_found_out_though_the_map_has_changed_since(
     etcd.add(&[backend(1_002, None)]).expect("it comes");
     let line = Line::to(server.address());
     let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
-    let other = Etcd::connect(&place).expect("it answers");
+    let other = connect(&place).expect("it answers");
     let map = over(&[1_000, 1_001]).with_owner([PartitionId(3)], NodeId(1_000));
     for (mode, is_done) in [(Mode::Deaf, true), (Mode::Silent, false)] {
         etcd.change(|file| {
@@ -439,7 +439,7 @@ fn a_takeover_whose_answer_is_lost_is_found_out() {
     let versions = raw.get(VIEW).expect("it is there").version();
     let line = Line::to(server.address());
     let place = format!("{},{}/guira", line.address(), server.address()).parse().expect("a place");
-    let other = Etcd::connect(&place).expect("it answers");
+    let other = connect(&place).expect("it answers");
     line.set_within_a_map(Mode::Deaf);
     let taken = other.take_over(&standby, SECRET, || true).expect("it stands by");
     assert!(line.is(Mode::Deaf));

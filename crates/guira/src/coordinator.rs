@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
 };
 
-use guira_etcd::Place;
+use guira_etcd::{Access, CertificateFiles, Etcd, Place, User};
 use guira_switched::SECRET_LEN_MIN;
 
 /// Bytes of a file with a secret, at most.
@@ -44,6 +44,55 @@ impl fmt::Display for Coordinator {
             Self::Static(path) => write!(f, "static:{}", path.display()),
             Self::Etcd(place) => write!(f, "etcd:{place}"),
         }
+    }
+}
+
+/// How etcd is known, and who asks it.
+#[derive(clap::Args, Debug)]
+pub(crate) struct EtcdArguments {
+    /// Certificates, in PEM, of who has signed those of etcd: it is spoken with over TLS
+    #[arg(long, value_name = "FILE")]
+    etcd_ca: Option<PathBuf>,
+    /// A certificate, in PEM, for an etcd that wants to see one
+    #[arg(long, value_name = "FILE", requires_all = ["etcd_ca", "etcd_key"])]
+    etcd_cert: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+    /// A user of etcd, who may read and write what is under `/guira/NAME/` there
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    etcd_user: Option<String>,
+    /// A file with the user's password
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password_file: Option<PathBuf>,
+}
+
+impl EtcdArguments {
+    fn access(&self) -> Access {
+        let both = |one: &Option<PathBuf>, other: &Option<PathBuf>| one.clone().zip(other.clone());
+        let user = self.etcd_user.clone().zip(self.etcd_password_file.clone());
+        Access {
+            ca: self.etcd_ca.clone(),
+            certificate: both(&self.etcd_cert, &self.etcd_key)
+                .map(|(certificate, key)| CertificateFiles { certificate, key }),
+            user: user.map(|(name, password)| User { name, password }),
+        }
+    }
+
+    /// An etcd that answers there.
+    pub(crate) fn connect(&self, place: &Place) -> Result<Etcd, String> {
+        let access = self.access();
+        if access.tells_the_password() && !place.is_loopback() {
+            eprintln!(
+                "guira: --etcd-user without --etcd-ca: whoever can listen on the way to etcd learns the password"
+            );
+        }
+        Etcd::connect(place, &access).map_err(|error| error.to_string())
+    }
+
+    /// Whether something is said of etcd.
+    pub(crate) fn are_given(&self) -> bool {
+        self.access() != Access::default()
     }
 }
 

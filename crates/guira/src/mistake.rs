@@ -207,7 +207,11 @@ fn first_line(error: &clap::Error) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let line = lines.next().unwrap_or("bad command line").trim_start_matches("error: ").to_owned();
     match lines.next() {
-        Some(next) if line.ends_with(':') => format!("{line} {next}"),
+        Some(next) if line.ends_with(':') => {
+            let more = lines.take_while(|line| line.starts_with(['-', '<']));
+            let named: Vec<&str> = std::iter::once(next).chain(more).collect();
+            format!("{line} {}", named.join(", "))
+        }
         _ => line,
     }
 }

@@ -30,7 +30,7 @@ use guira_switched::{
 use serde_json::{Value, json};
 
 use crate::{
-    coordinator::{Coordinator, read_secret},
+    coordinator::{Coordinator, EtcdArguments, read_secret},
     rest::RestArguments,
     serve::{files_of_the_server, start_log},
     with_parent::end_with,
@@ -51,6 +51,8 @@ pub(crate) struct Arguments {
     /// Where it stands who is in the cluster: `static:FILE` or `etcd:HOST:PORT,...[/NAME]`
     #[arg(long)]
     coordinator: Coordinator,
+    #[command(flatten)]
+    etcd: EtcdArguments,
     /// A file with what members know each other by, which is not in etcd
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -88,6 +90,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let coordinator = &arguments.coordinator;
     let (file, kept) = match (coordinator, &arguments.secret_file) {
+        (Coordinator::Static(_), _) if arguments.etcd.are_given() => {
+            return Err(format!("--coordinator {coordinator}: --etcd-... are of a cluster that is in etcd"));
+        }
         (Coordinator::Static(path), None) => (read(path)?, None),
         (Coordinator::Static(_), Some(_)) => {
             return Err("--secret-file: the secret is in the file of --coordinator".into());
@@ -97,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         }
         (Coordinator::Etcd(place), Some(path)) => {
             let secret = read_secret(path)?;
-            let etcd = Etcd::connect(place).map_err(|error| error.to_string())?;
+            let etcd = arguments.etcd.connect(place)?;
             let view = etcd.read(&secret).map_err(|error| error.to_string())?;
             (view.file.clone(), Some(Kept { etcd, view }))
         }

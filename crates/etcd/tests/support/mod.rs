@@ -4,9 +4,11 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod certificates;
 pub mod line;
 pub mod member;
 pub mod server;
+pub mod users;
 
 use std::{
     thread,
@@ -15,7 +17,7 @@ use std::{
 
 use etcd_client::{AlarmAction, AlarmType, Client, KeyValue};
 use guira_cluster::Epoch;
-use guira_etcd::View;
+use guira_etcd::{Access, Etcd, EtcdError, Place, View};
 use guira_switched::{CacheMode, Member, Revision, Role, StaticFile};
 use tokio::runtime::{Builder, Runtime};
 
@@ -33,6 +35,11 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not so in {PATIENCE:?}: {what}");
         thread::park_timeout(Duration::from_millis(5));
     }
+}
+
+/// To an etcd that lets everybody in.
+pub fn connect(place: &Place) -> Result<Etcd, EtcdError> {
+    Etcd::connect(place, &Access::default())
 }
 
 /// A cluster as it is when it is made, at a revision.
@@ -123,15 +130,5 @@ impl Raw {
         let now = self.runtime.block_on(self.client.get("nothing", None)).expect("it answers");
         let revision = now.header().expect("a header").revision();
         self.runtime.block_on(self.client.compact(revision, None)).expect("it compacts");
-    }
-
-    /// From now on who asks has to say who he is.
-    pub fn want_users(&mut self) {
-        let Self { runtime, client } = self;
-        runtime.block_on(async {
-            client.user_add("root", "password", None).await.expect("a user");
-            client.user_grant_role("root", "root").await.expect("may do all");
-            client.auth_enable().await.expect("it is so");
-        });
     }
 }

@@ -11,7 +11,10 @@ use guira_switched::{Member, Role, StaticFile};
 use serde_json::{Value, json};
 
 use super::tell;
-use crate::{coordinator::Coordinator, node};
+use crate::{
+    coordinator::{Coordinator, EtcdArguments},
+    node,
+};
 
 /// Who keeps it.
 #[derive(clap::Args, Debug)]
@@ -19,12 +22,14 @@ struct Keeper {
     /// Where it stands who is in the cluster: `etcd:HOST:PORT,...[/NAME]`
     #[arg(long)]
     coordinator: Coordinator,
+    #[command(flatten)]
+    etcd: EtcdArguments,
 }
 
 impl Keeper {
     fn connect(&self) -> Result<Etcd, String> {
         match &self.coordinator {
-            Coordinator::Etcd(place) => Etcd::connect(place).map_err(|error| error.to_string()),
+            Coordinator::Etcd(place) => self.etcd.connect(place),
             Coordinator::Static(_) => {
                 Err(format!("--coordinator {}: write etcd:HOST:PORT,...[/NAME]", self.coordinator))
             }

@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, mpsc::Receiver};
 
-use guira_etcd::Etcd;
 use guira_item::store::Store;
 use guira_persist::cassandra::{CassandraOptions, CassandraStore};
 use serde_json::json;
@@ -25,8 +24,7 @@ impl Start<'_> {
         let (id, Kept { etcd, view }) = (self.member.id, kept);
         eprintln!("guira: member {id} stands by for member {of}");
         let ends = Arc::new(Ends::default());
-        let place = etcd.place().clone();
-        let alive = Kept { etcd: Etcd::connect(&place).map_err(|error| error.to_string())?, view: view.clone() };
+        let alive = Kept { etcd: etcd.another().map_err(|error| error.to_string())?, view: view.clone() };
         let following = alive.follow_for(self.member, begun.life, &ends, |_| {})?;
         let socket = self.socket(move || Some(json!({ "serves": false, "standby_of": of })))?;
         let store = CassandraStore::open_after(options, || !ends.are_told() && goes_on(ended));

@@ -1,13 +1,14 @@
 //! A switched cluster on this machine, each member a process: asked by memcached's clients while members are killed and stopped.
 //!
 //! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), what operators do (`operators`), and
-//! who is in a cluster that etcd keeps: as they are told (`coordinated`), and as they serve (`comings`). Cache nodes of several threads: `threads`.
+//! who is in a cluster that etcd keeps: as they are told (`coordinated`), as they serve (`comings`), and where it wants to know who asks
+//! (`guarded`). Cache nodes of several threads: `threads`.
 
 mod comings;
 mod coordinated;
-#[path = "../../../etcd/tests/support/server.rs"]
-mod etcd_server;
+mod etcd;
 mod faults;
+mod guarded;
 pub(crate) mod kept;
 mod loopback;
 mod members;

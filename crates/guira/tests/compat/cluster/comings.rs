@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::atomic::Ordering::Relaxed, thread};
 use rustix::process::Signal;
 
 use super::{
-    etcd_server::Server,
+    etcd::Server,
     kept::{Clients, Cluster, Over, SECRET, answers, cache_of_threads, guira, local, member},
 };
 use crate::{
@@ -41,10 +41,10 @@ fn members_and_etcd_come_and_go_while_clients_are_answered() {
         clients.some_more();
 
         // etcd is away: nothing is noticed of it. What is changed when it is back is heard of.
-        cluster.etcd.kill();
+        cluster.etcds[0].kill();
         clients.some_more();
         serves(&cluster, 101);
-        cluster.etcd.start_again();
+        cluster.etcds[0].start_again();
         cluster.add(102, &cache_of_threads(102, 2));
         wait_for("all are heard of", || (cluster.alive() == [1, 101, 102, 1_000, 1_001, 10_000, 10_001]).then_some(()));
 

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::etcd_server::Server;
+use super::etcd::Server;
 use crate::server::Program;
 
 const CLUSTER: &str = r#"

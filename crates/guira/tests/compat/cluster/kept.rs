@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::etcd_server::Server;
+use super::etcd::Server;
 use crate::{
     condition::wait_for,
     connection::Connection,
@@ -25,7 +25,10 @@ pub const SECRET: &str = "not much of a secret";
 
 /// Members, as processes of this test's.
 pub struct Cluster {
-    pub etcd: Server,
+    /// One, or several that are one.
+    pub etcds: Vec<Server>,
+    /// What is said to them of who asks, as arguments.
+    access: Vec<String>,
     folder: TempDir,
     pub processes: BTreeMap<u16, Process>,
     /// As files say them.
@@ -79,8 +82,17 @@ impl Cluster {
 
     /// The same, of backends with these stores.
     pub fn start_on(listen: SocketAddr, store: StoreOf) -> Self {
-        let (etcd, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
-        let mut cluster = Self { etcd, folder, processes: BTreeMap::new(), backends: BTreeMap::new(), store };
+        Self::start_by(vec![Server::start()], Vec::new(), listen, store)
+    }
+
+    /// The same, kept by these, to whom this is said of who asks.
+    pub fn start_kept_by(etcds: Vec<Server>, access: Vec<String>, listen: SocketAddr) -> Self {
+        Self::start_by(etcds, access, listen, rocksdb)
+    }
+
+    fn start_by(etcds: Vec<Server>, access: Vec<String>, listen: SocketAddr, store: StoreOf) -> Self {
+        let (folder, processes, backends) = (tempfile::tempdir().expect("a folder"), BTreeMap::new(), BTreeMap::new());
+        let mut cluster = Self { etcds, access, folder, processes, backends, store };
         let members = [
             member(1, "controller", ""),
             member(100, "cache", ""),
@@ -110,8 +122,9 @@ impl Cluster {
         path.to_str().expect("text").to_owned()
     }
 
-    fn coordinator(&self) -> String {
-        format!("etcd:{}/shop", self.etcd.address())
+    pub fn coordinator(&self) -> String {
+        let hosts: Vec<String> = self.etcds.iter().map(|etcd| etcd.address().to_string()).collect();
+        format!("etcd:{}/shop", hosts.join(","))
     }
 
     /// Has operators say something; what they are told of it.
@@ -120,7 +133,9 @@ impl Cluster {
     }
 
     fn output(&self, what: &str, rest: &[&str]) -> Output {
-        succeeds(guira(&[&["cluster", what, "--coordinator", &self.coordinator()], rest].concat()))
+        let mut command = guira(&["cluster", what, "--coordinator", &self.coordinator()]);
+        command.args(&self.access).args(rest);
+        succeeds(command)
     }
 
     pub fn node(&self, id: u16) -> Command {
@@ -130,7 +145,12 @@ impl Cluster {
         let life = self.folder.path().join(format!("life-{id}"));
         let id = id.to_string();
         let mut command = guira(&["node", "--coordinator", &coordinator, "--secret-file", secret, "--id", &id]);
-        command.args(["--with-parent", &parent, "--life-file"]).arg(life).arg("--status-socket").arg(self.socket(&id));
+        command
+            .args(&self.access)
+            .args(["--with-parent", &parent, "--life-file"])
+            .arg(life)
+            .arg("--status-socket")
+            .arg(self.socket(&id));
         command
     }
 

@@ -87,9 +87,9 @@ fn backends_come_go_and_are_killed_and_all_that_they_have_is_there() {
         some_more();
 
         // Nothing is noticed of an etcd that is away, but that nothing moves.
-        cluster.etcd.kill();
+        cluster.etcds[0].kill();
         some_more();
-        cluster.etcd.start_again();
+        cluster.etcds[0].start_again();
         drop(over);
     });
 

@@ -1,0 +1,94 @@
+//! Users of an etcd of a test's own. Tests of other crates have this file too.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::fs;
+
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, Permission, TlsOptions};
+use guira_etcd::Access;
+use tokio::runtime::{Builder, Runtime};
+
+use super::Server;
+
+/// The name of a user, and of his role: he may do what a cluster needs. Another one, [`STRANGER`], may do nothing.
+pub const USER: &str = "operator";
+pub const STRANGER: &str = "stranger";
+/// Their password, to begin with.
+pub const PASSWORD: &str = "known to few";
+
+const ROOT: &str = "root";
+
+/// Who may do all.
+pub struct Users {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl Users {
+    /// There are users for a cluster of this name, and nobody is asked yet who he is.
+    pub fn of(server: &Server, cluster: &str) -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let client = runtime.block_on(async {
+            let mut client = connect(server, None).await;
+            client.role_add(USER).await.expect("a role");
+            let all = Permission::read_write(format!("/guira/{cluster}/")).with_prefix();
+            client.role_grant_permission(USER, all).await.expect("it may");
+            client.role_add(ROOT).await.expect("a role");
+            for (name, role) in [(ROOT, Some(ROOT)), (USER, Some(USER)), (STRANGER, None)] {
+                client.user_add(name, PASSWORD, None).await.expect("a user");
+                if let Some(role) = role {
+                    client.user_grant_role(name, role).await.expect("it is his");
+                }
+            }
+            client
+        });
+        Self { runtime, client }
+    }
+
+    /// From now on who asks has to say who he is.
+    pub fn are_asked(&mut self, server: &Server) {
+        let Self { runtime, client } = self;
+        runtime.block_on(async {
+            client.auth_enable().await.expect("it is so");
+            *client = connect(server, Some(ROOT)).await;
+        });
+    }
+
+    /// One more, whose name is that of a certificate.
+    pub fn add_certified(&mut self, name: &str) {
+        let Self { runtime, client } = self;
+        runtime.block_on(async {
+            client.user_add(name, PASSWORD, None).await.expect("a user");
+            client.user_grant_role(name, USER).await.expect("it is his");
+        });
+    }
+
+    /// Deletes that a member of a cluster is alive.
+    pub fn silence(&mut self, id: u16, cluster: &str) {
+        let deleted = self.runtime.block_on(self.client.delete(format!("/guira/{cluster}/alive/{id}"), None));
+        assert_eq!(deleted.expect("it answers").deleted(), 1);
+    }
+
+    /// By way of any of them, which may have been killed since.
+    pub fn change_password(&mut self, server: &Server, password: &str) {
+        let Self { runtime, client } = self;
+        runtime.block_on(async {
+            *client = connect(server, Some(ROOT)).await;
+            client.user_change_password(USER, password).await.expect("it is changed");
+        });
+    }
+}
+
+async fn connect(server: &Server, user: Option<&str>) -> Client {
+    let read = |path| fs::read(path).expect("it is readable");
+    let mut options = ConnectOptions::new().with_auto_token_refresh(true);
+    if let Access { ca: Some(ca), certificate: Some(files), .. } = server.access() {
+        let identity = Identity::from_pem(read(files.certificate), read(files.key));
+        options =
+            options.with_tls(TlsOptions::new().ca_certificate(Certificate::from_pem(read(ca))).identity(identity));
+    }
+    if let Some(user) = user {
+        options = options.with_user(user, PASSWORD);
+    }
+    Client::connect([server.address().to_string()], Some(options)).await.expect("a client")
+}
