@@ -2,7 +2,7 @@
 //!
 //! libFuzzer wants compiler flags that only a nightly compiler takes.
 
-use std::process::Command;
+use std::{path::PathBuf, process::Command};
 
 use crate::{
     nightly::Compiler,
@@ -33,11 +33,23 @@ pub fn fuzz(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
         targets = all_targets(run)?;
     }
     let compiler = Compiler::with_unstable_flags(run);
-    for target in &targets {
-        let command = command(run, compiler, target, runs.unwrap_or_else(|| runs_in_ci(target)));
-        run.step(&format!("fuzz {target}"), command)?;
-    }
-    Ok(())
+    let build = match &targets[..] {
+        [target] => format!("fuzz build {target}"),
+        _ => "fuzz build".to_owned(),
+    };
+    let mut build = compiler.cargo(run, &build);
+    build.arg("--target-dir").arg(target_dir(run));
+    run.step("fuzz targets, built", build)?;
+    let step = |target: &String| {
+        let runs = runs.unwrap_or_else(|| runs_in_ci(target));
+        (format!("fuzz {target}"), command(run, compiler, target, runs))
+    };
+    let steps = targets.iter().map(step).collect();
+    run.steps_together(steps)
+}
+
+fn target_dir(run: &Run) -> PathBuf {
+    run.target_dir().join("fuzz")
 }
 
 fn runs_in_ci(target: &str) -> u64 {
@@ -77,7 +89,7 @@ fn all_targets(run: &Run) -> Result<Vec<String>, Failed> {
 
 fn command(run: &Run, compiler: Compiler, target: &str, runs: u64) -> Command {
     let mut command = compiler.cargo(run, &format!("fuzz run {target}"));
-    command.arg("--target-dir").arg(run.target_dir().join("fuzz"));
+    command.arg("--target-dir").arg(target_dir(run));
     command.arg("--").arg(format!("-runs={runs}")).arg(format!("-seed={SEED}"));
     let dictionary = run.workspace().join(format!("fuzz/dictionaries/{target}.dict"));
     if dictionary.exists() {

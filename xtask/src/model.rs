@@ -27,6 +27,6 @@ pub fn model(run: &mut Run) -> Result<(), Failed> {
             return Err(Failed(format!("models: no test is named {checker}, so nothing was checked")));
         }
     }
-    let command = run.command("cargo run --release --locked --package guira -- model --bounds ci");
+    let command = run.command("cargo run --profile ci --locked --package guira -- model --bounds ci");
     run.step("models of the switched cluster", command).map(drop)
 }

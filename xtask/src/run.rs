@@ -4,7 +4,9 @@ use std::{
     env, fmt,
     io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
     time::Instant,
 };
 
@@ -104,12 +106,63 @@ impl Run {
         if status.success() { Ok(counts) } else { Err(failed(status.to_string())) }
     }
 
+    /// Runs steps beside each other, as many at a time as there are processors: such as keep to one. What a step says is printed once it has ended.
+    /// All are run, whatever fails.
+    ///
+    /// # Errors
+    /// One of them could not start or did not succeed: the first of those in the order given.
+    pub fn steps_together(&mut self, steps: Vec<(String, Command)>) -> Result<(), Failed> {
+        let at_a_time = thread::available_parallelism().map_or(1, usize::from).min(steps.len());
+        println!("\n== {} steps, {at_a_time} at a time", steps.len());
+        let waiting = Mutex::new(steps.into_iter().enumerate());
+        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let ended = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..at_a_time {
+                scope.spawn(|| {
+                    while let Some((number, (name, mut command))) = next() {
+                        let started = Instant::now();
+                        let output = command.output();
+                        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+                        println!("\n== {name}: {}", describe(&command));
+                        ended.push((number, judge(&name, output)));
+                        println!("== {name}: {:.1} s", started.elapsed().as_secs_f64());
+                    }
+                });
+            }
+        });
+        let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ended.sort_by_key(|(number, _)| *number);
+        let mut outcome = Ok(());
+        for (_, (counts, judged)) in ended {
+            self.counts.add(counts);
+            outcome = outcome.and(judged);
+        }
+        outcome
+    }
+
     /// The sum over all steps, `N passed, N failed`. A step that failed without counting anything is one failure.
     pub fn closing_line(&self, outcome: &Result<(), Failed>) -> String {
         let Counts { passed, failed } = self.counts;
         let failed = if outcome.is_err() { failed.max(1) } else { failed };
         format!("{passed} passed, {failed} failed")
     }
+}
+
+/// Prints what a step has said; what it counted, and whether it succeeded.
+fn judge(name: &str, output: io::Result<Output>) -> (Counts, Result<(), Failed>) {
+    let failed = |why: String| Err(Failed(format!("{name}: {why}")));
+    let Output { status, stdout, stderr } = match output {
+        Ok(output) => output,
+        Err(error) => return (Counts::default(), failed(error.to_string())),
+    };
+    let stdout = String::from_utf8_lossy(&stdout);
+    print!("{stdout}");
+    eprint!("{}", String::from_utf8_lossy(&stderr));
+    let mut counts = Counts::default();
+    stdout.lines().for_each(|line| counts.add(Counts::from_line(line)));
+    let judged = if status.success() { Ok(()) } else { failed(status.to_string()) };
+    (counts, judged)
 }
 
 /// Passes a step's output on, byte for byte, and counts the tests in it.
@@ -146,6 +199,26 @@ mod tests {
         let mut passed_on = Vec::new();
         assert_eq!(relay(output.as_bytes(), &mut passed_on).unwrap(), Counts { passed: 14, failed: 3 });
         assert_eq!(passed_on, output.as_bytes());
+    }
+
+    #[test]
+    fn steps_beside_each_other_are_all_run_and_counted() {
+        let mut run = Run { workspace: PathBuf::from("/"), counts: Counts::default() };
+        let step = |name: &str, line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            (name.to_owned(), command)
+        };
+        let ok = "echo 'test result: ok. 2 passed; 0 failed'";
+        run.steps_together(vec![step("a", ok), step("b", ok), step("c", ok)]).unwrap();
+        assert_eq!(run.counts, Counts { passed: 6, failed: 0 });
+
+        let bad = format!("{ok}; exit 3");
+        let failed = run.steps_together(vec![step("d", "exit 4"), step("e", &bad), step("f", ok)]).unwrap_err();
+        assert!(failed.0.starts_with("d: "), "{failed}");
+        assert_eq!(run.counts, Counts { passed: 10, failed: 0 });
+        run.steps_together(vec![("g".into(), Command::new("/is/not/there"))]).unwrap_err();
+        run.steps_together(Vec::new()).unwrap();
     }
 
     #[test]

@@ -25,7 +25,7 @@ const HOURS: [(&str, u32); 14] = [
 /// # Errors
 /// It does not build, or a history is not as it should be.
 pub fn sim(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
-    const SIM: &str = "cargo run --release --locked --package guira -- sim";
+    const SIM: &str = "cargo run --profile ci --locked --package guira -- sim";
     if !arguments.is_empty() {
         let mut command = run.command(SIM);
         command.args(arguments);

@@ -53,7 +53,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.
     for bench in ["engine", "map", "server", "store", "cluster"] {
-        let command = run.command(&format!("cargo run --release --locked --package guira -- bench {bench} --tiny"));
+        let command = run.command(&format!("cargo run --profile ci --locked --package guira -- bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }
     sim::sim(run, &[])?;
