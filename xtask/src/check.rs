@@ -20,6 +20,10 @@ pub fn check(run: &mut Run) -> Result<(), Failed> {
         "cargo clippy --package guira --package guira-persist --all-targets --features cassandra --locked -- -D warnings",
     );
     run.step("clippy with Cassandra", clippy)?;
+    // What somebody gets who does without etcd.
+    let clippy =
+        run.command("cargo clippy --package guira-client --no-default-features --all-targets --locked -- -D warnings");
+    run.step("clippy of the client without etcd", clippy)?;
     let mut doc =
         run.command("cargo doc --workspace --no-deps --document-private-items --features guira/cassandra --locked");
     doc.env("RUSTDOCFLAGS", "-D warnings");

@@ -3,24 +3,26 @@
 //! Always true: every call ends, with an answer or an error for each operation, at the latest some time after `answer_within_ms` of the cluster's
 //! file (for more operations than may be under way: after that for each part of them), or when the client is closed.
 
+use std::{fmt, sync::Arc, time::Duration};
+#[cfg(feature = "etcd")]
 use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    panic::resume_unwind,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
 };
 
 use guira_chain::Reply;
 use guira_cluster::{NodeClock, Transport, boot_now, unix_now};
 use guira_item::{Answer, Request, Time};
 use guira_routing::NodeId;
-use guira_switched::{
-    StaticFile,
-    host::{Caller, GatewayHost, MemberHost},
-};
+use guira_switched::{Life, Shares, StaticFile, host::Caller};
 
+#[cfg(feature = "etcd")]
+use crate::kept::{Access, Follow, Following, Place, Touch};
 use crate::{
-    Ask, ClientOptions, Compared, ConnectError, Error, Expires, Item, Outcome, Value, Version,
-    connect::{bind, start},
+    Ask, ClientOptions, Closing, Compared, ConnectError, Error, Expires, Item, Outcome, Value, Version,
+    connect::{begin_life, bind, start},
+    running::Running,
 };
 
 /// A program's way to a cluster, for all of its threads: clones are the same client, which ends with the last of them or is [closed](Self::close).
@@ -37,24 +39,44 @@ struct Inside {
     me: NodeId,
     item_len_max: usize,
     caller: Caller,
-    /// `None` once it is closed.
-    host: Mutex<Option<GatewayHost>>,
+    /// For as long as this is kept it is told who comes and goes, by etcd.
+    #[cfg(feature = "etcd")]
+    following: Mutex<Option<Following>>,
+    running: Arc<Running>,
 }
 
 impl Inside {
-    fn host(&self) -> MutexGuard<'_, Option<GatewayHost>> {
-        // It is moved out whole.
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    fn start(
+        transport: Transport,
+        file: &StaticFile,
+        shares: &Shares,
+        me: NodeId,
+        life: Life,
+    ) -> Result<Self, ConnectError> {
+        let (host, caller) = start(transport, file, shares, me, life)?;
+        Ok(Self {
+            me,
+            item_len_max: file.item_len_max,
+            caller,
+            #[cfg(feature = "etcd")]
+            following: Mutex::new(None),
+            running: Arc::new(Running::new(host)),
+        })
     }
 
-    fn is_closed(&self) -> bool {
-        self.host().as_ref().is_none_or(|host| !host.runs())
+    #[cfg(feature = "etcd")]
+    fn following(&self) -> MutexGuard<'_, Option<Following>> {
+        // It is moved out whole.
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("me", &self.0.me).field("is_closed", &self.0.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("me", &self.0.me)
+            .field("is_closed", &self.0.running.is_closed())
+            .finish_non_exhaustive()
     }
 }
 
@@ -71,7 +93,9 @@ impl Client {
     /// # Errors
     /// [`ConnectError`].
     pub fn connect(file: &StaticFile, me: NodeId, options: &ClientOptions) -> Result<Self, ConnectError> {
-        Self::on(bind(file, me)?, file, me, options)
+        file.check().map_err(ConnectError::File)?;
+        let members = file.members().map_err(ConnectError::File)?;
+        Self::on(bind(file, members, me)?, file, me, options)
     }
 
     /// On sockets that are bound.
@@ -81,17 +105,68 @@ impl Client {
         me: NodeId,
         options: &ClientOptions,
     ) -> Result<Self, ConnectError> {
-        let (host, caller) = start(transport, file, me, options)?;
-        let host = Mutex::new(Some(host));
-        Ok(Self(Arc::new(Inside { me, item_len_max: file.item_len_max, caller, host })))
+        let shares = file.shares().map_err(ConnectError::File)?;
+        Ok(Self(Arc::new(Inside::start(transport, file, &shares, me, begin_life(options)?)?)))
+    }
+
+    /// Becomes a member of a cluster that etcd keeps: the one with this number, which has to be a gateway. From then on it hears of who comes and goes,
+    /// and `guira cluster members` shows that it is alive. While etcd is away it goes on as it is. Once the cluster does not name it any more it
+    /// [closes](Self::closing).
+    ///
+    /// `secret` is what members know each other by, which is not in etcd. Etcd is asked for some seconds; members are not waited for, as in
+    /// [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    #[cfg(feature = "etcd")]
+    pub fn connect_by_etcd(
+        place: &Place,
+        access: &Access,
+        secret: &str,
+        me: NodeId,
+        options: &ClientOptions,
+    ) -> Result<Self, ConnectError> {
+        let connect = || {
+            let follow = Follow::read(place, access, secret, me)?;
+            let view = follow.view();
+            let members = view.file.members_in(view.epoch).map_err(ConnectError::File)?;
+            let transport = bind(&view.file, members, me)?;
+            let life = begin_life(options)?;
+            let mut inside = Inside::start(transport, &view.file, &view.shares(), me, life)?;
+            inside.following = Mutex::new(Some(follow.begin(life, &inside.running)?));
+            Ok(Self(Arc::new(inside)))
+        };
+        // On a thread of its own: the caller's may be one of a runtime, on which etcd cannot be asked.
+        thread::scope(|scope| scope.spawn(connect).join()).unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// How it is with etcd; `None` if that is not asked, or the client is closed.
+    #[cfg(feature = "etcd")]
+    pub fn etcd_touch(&self) -> Option<Touch> {
+        self.0.following().as_ref().filter(|_| !self.0.running.is_closed()).map(Following::touch)
+    }
+
+    /// What is amiss with etcd, in a line: why it is away, or what is there cannot be gone by; `None` if nothing is.
+    #[cfg(feature = "etcd")]
+    pub fn etcd_trouble(&self) -> Option<String> {
+        self.0.following().as_ref().and_then(Following::trouble)
     }
 
     /// Ends it, for all clones of it. Who waits is answered: changes that are under way with [`Error::Unknown`], all else with
     /// [`Error::Closed`], as is what is asked from then on.
     pub fn close(&self) {
-        // Taken out first: who was waiting looks whether it is there.
-        let host = self.0.host().take();
-        drop(host);
+        self.0.running.close(Closing::Asked);
+        #[cfg(feature = "etcd")]
+        {
+            // Taken out first: its end is waited for.
+            let following = self.0.following().take();
+            drop(following);
+        }
+    }
+
+    /// Why it is closed; `None` while it is not.
+    pub fn closing(&self) -> Option<Closing> {
+        self.0.running.closing()
     }
 
     /// Asks for all of these at once, from this thread, and waits for the answers, which come in their order. They are carried out in no
@@ -115,7 +190,7 @@ impl Client {
 
     /// Of a closed client: that it is closed.
     fn told(&self, error: Error) -> Error {
-        if error == Error::Refused && self.0.is_closed() { Error::Closed } else { error }
+        if error == Error::Refused && self.0.running.is_closed() { Error::Closed } else { error }
     }
 
     fn one(&self, ask: Ask<'_>) -> Result<Outcome, Error> {

@@ -16,7 +16,7 @@ use guira_persist::{Fault, MemoryStore};
 use guira_switched::{
     backend::HotConfig,
     hash_of,
-    host::{GatewayStatus, LocalCluster, LocalConfig},
+    host::{GatewayHost, GatewayStatus, LocalCluster, LocalConfig},
 };
 
 use super::*;
@@ -30,7 +30,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SHORT_MS: u64 = 1_000;
 
 fn status(client: &Client) -> GatewayStatus {
-    client.0.host().as_ref().and_then(GatewayHost::status).expect("it runs")
+    client.0.running.with(GatewayHost::status).flatten().expect("it runs")
 }
 
 fn value(item: Result<Option<Item>, Error>) -> Option<Vec<u8>> {

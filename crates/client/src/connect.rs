@@ -2,10 +2,10 @@
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use guira_cluster::{Sealer, Transport};
+use guira_cluster::{Members, Sealer, Transport};
 use guira_routing::NodeId;
 use guira_switched::{
-    Life, Member, Role, StaticFile, StaticFileError,
+    Life, Member, Role, Shares, StaticFile, StaticFileError,
     host::{Caller, CallerBounds, GatewayHost, LifeError},
 };
 
@@ -22,7 +22,10 @@ pub struct ClientOptions {
 pub enum ConnectError {
     /// The file describes no cluster.
     File(StaticFileError),
-    /// No member of the file has this number, or what has it is no gateway.
+    /// What etcd says, or does not: who is in the cluster.
+    #[cfg(feature = "etcd")]
+    Etcd(guira_etcd::EtcdError),
+    /// No member of the cluster has this number, or what has it is no gateway.
     NoGateway(NodeId),
     /// The member's address is not to be had: another has it, or it is not this machine's.
     Address(SocketAddr, io::Error),
@@ -35,8 +38,10 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(error) => write!(f, "{error}"),
-            Self::NoGateway(NodeId(id)) => write!(f, "member {id}: the cluster's file has to name it, as a gateway"),
+            Self::File(error) => error.fmt(f),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(error) => error.fmt(f),
+            Self::NoGateway(NodeId(id)) => write!(f, "member {id}: the cluster has to name it, as a gateway"),
             Self::Address(address, error) => write!(f, "cannot bind {address}: {error}"),
             Self::Life(error) => write!(f, "life_file: {error}"),
             Self::Start(error) => write!(f, "cannot start: {error}"),
@@ -47,27 +52,32 @@ impl fmt::Display for ConnectError {
 impl std::error::Error for ConnectError {}
 
 /// A member's sockets. Whoever has them is the member: nobody else can have them meanwhile.
-pub(crate) fn bind(file: &StaticFile, me: NodeId) -> Result<Transport, ConnectError> {
-    file.check().map_err(ConnectError::File)?;
-    let address = match file.member(me) {
-        Some(Member { address, role: Role::Gateway { .. }, .. }) => *address,
-        _ => return Err(ConnectError::NoGateway(me)),
-    };
-    let members = Arc::new(file.members().map_err(ConnectError::File)?);
+pub(crate) fn bind(file: &StaticFile, members: Members, me: NodeId) -> Result<Transport, ConnectError> {
+    let address = gateway(file, me)?.address;
     let sealer = Sealer::new(&file.secret(), me);
-    Transport::bind(address, sealer, members).map_err(|error| ConnectError::Address(address, error))
+    Transport::bind(address, sealer, Arc::new(members)).map_err(|error| ConnectError::Address(address, error))
+}
+
+/// The member of this number, which has to be a gateway.
+pub(crate) fn gateway(file: &StaticFile, me: NodeId) -> Result<&Member, ConnectError> {
+    let is_gateway = |member: &&Member| matches!(member.role, Role::Gateway { .. });
+    file.member(me).filter(is_gateway).ok_or(ConnectError::NoGateway(me))
+}
+
+/// Begins a life: once the sockets are bound.
+pub(crate) fn begin_life(options: &ClientOptions) -> Result<Life, ConnectError> {
+    Life::begin(options.life_file.as_deref()).map_err(ConnectError::Life)
 }
 
 /// A gateway on them, and what asks it.
 pub(crate) fn start(
     transport: Transport,
     file: &StaticFile,
+    shares: &Shares,
     me: NodeId,
-    options: &ClientOptions,
+    life: Life,
 ) -> Result<(GatewayHost, Caller), ConnectError> {
-    let shares = file.shares().map_err(ConnectError::File)?;
-    let life = Life::begin(options.life_file.as_deref()).map_err(ConnectError::Life)?;
-    let config = file.gateway_config(me, &shares, life);
+    let config = file.gateway_config(me, shares, life);
     // If all of it goes to one backend the gateway takes that.
     let bounds = CallerBounds {
         operations_max: config.pending_max,

@@ -24,9 +24,39 @@ pub enum Error {
     /// Nobody can say whether the change took place: its backend died, or fell silent, while it was under way. Who reads the item sees what there is
     /// now; a change that is still under way may come after that.
     Unknown,
-    /// The client is closed, or its thread has ended by itself, after telling why on the standard error. What was under way then may be told to be
-    /// refused, or of unknown outcome.
+    /// The client is closed: [`Client::closing`](crate::Client::closing) says why. What was under way then may be told to be refused, or of unknown
+    /// outcome.
     Closed,
+}
+
+/// Why a client is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closing {
+    /// The program has said so.
+    Asked,
+    /// The cluster that etcd keeps does not name this member any more, or names it at another address, or as something else.
+    Removed,
+    /// Another process is this member, in a later life than this one; or the clock was set back since the last one
+    /// ([`life_file`](crate::ClientOptions::life_file)).
+    Outlived {
+        /// The number of that life.
+        later: u64,
+    },
+    /// Its thread has ended by itself, after telling why on the standard error: please report that.
+    Panicked,
+}
+
+impl fmt::Display for Closing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("the program has closed it"),
+            Self::Removed => f.write_str("the cluster does not name this member any more"),
+            Self::Outlived { later } => {
+                write!(f, "another process is this member, in a later life ({later}), or the clock was set back")
+            }
+            Self::Panicked => f.write_str("its thread has ended by itself"),
+        }
+    }
 }
 
 impl fmt::Display for Error {

@@ -5,7 +5,7 @@
 use std::{
     error::Error,
     fmt,
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -60,6 +60,7 @@ pub struct AccessError {
 #[derive(Debug)]
 enum Wrong {
     Unreadable(io::Error),
+    NotAFile,
     TooLong,
     NoCertificate,
     NoPassword,
@@ -72,6 +73,7 @@ impl fmt::Display for AccessError {
         write!(f, "{}: ", self.path.display())?;
         match &self.why {
             Wrong::Unreadable(error) => error.fmt(f),
+            Wrong::NotAFile => f.write_str("it is not a file"),
             Wrong::TooLong => write!(f, "it has more than {FILE_LEN_MAX} bytes"),
             Wrong::NoCertificate => f.write_str("no certificate is in it, in PEM"),
             Wrong::NoPassword => f.write_str("no password of UTF-8 is in it"),
@@ -101,8 +103,8 @@ impl Access {
             return why;
         }
         match (&self.ca, &self.certificate) {
-            (None, _) => format!("{why} (does it want TLS? --etcd-ca)"),
-            (Some(_), None) => format!("{why} (does it want a certificate? --etcd-cert and --etcd-key)"),
+            (None, _) => format!("{why} (does it want TLS?)"),
+            (Some(_), None) => format!("{why} (does it want a certificate?)"),
             _ => why,
         }
     }
@@ -162,6 +164,10 @@ fn tls_by(certificates: &Path) -> Result<TlsOptions, AccessError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, AccessError> {
     let told = |error| AccessError::of(path, Wrong::Unreadable(error));
+    // What is waited for, as a pipe is, would be waited for by members that run.
+    if !fs::metadata(path).map_err(told)?.is_file() {
+        return Err(AccessError::of(path, Wrong::NotAFile));
+    }
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(FILE_LEN_MAX + 1).read_to_end(&mut bytes)).map_err(told)?;
     let is_too_long = bytes.len() as u64 > FILE_LEN_MAX;

@@ -92,12 +92,7 @@ impl fmt::Display for EtcdError {
         match self {
             Self::Unreachable { hosts, why } => write!(f, "etcd at {hosts} cannot be reached: {why}"),
             Self::Access(error) => error.fmt(f),
-            Self::Denied(why) => {
-                write!(
-                    f,
-                    "etcd does not let it: {why} (--etcd-user and --etcd-password-file, or --etcd-cert, say who asks)"
-                )
-            }
+            Self::Denied(why) => write!(f, "etcd does not let it: {why}"),
             Self::Refused(why) => write!(f, "etcd does not do it: {why}"),
             Self::StoreLost => {
                 f.write_str("the store may be another's again, so its place was not taken: start the standby again")

@@ -43,7 +43,7 @@ use tokio::{
 use self::{
     commits::{Commits, Order},
     heard::{End, Heard, Unfit},
-    lease::{Keeping, unless_refused},
+    lease::Keeping,
 };
 use crate::{
     View,
@@ -97,6 +97,10 @@ pub enum Told {
     OutOfTouch(String),
     /// It has answered again.
     InTouch,
+    /// etcd does not let it say that it is alive: why not, in a line. It hears of views, and tries again.
+    Unsaid(String),
+    /// It has let it.
+    Said,
     /// A later life of it has said that it is alive.
     Outlived {
         /// The number of that life.
@@ -237,6 +241,7 @@ pub(crate) fn follow(
             lease: None,
             losses: 0,
             is_said: false,
+            is_unsaid: false,
             is_read_anew: false,
             is_out_of_touch: false,
             pause: PAUSES.0,
@@ -281,7 +286,7 @@ impl From<Unfit> for Broken {
 impl From<Failure> for Broken {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Refused(why) => Self::Refused(why),
+            Failure::Refused(why) | Failure::Forbidden(why) => Self::Refused(why),
             other => Self::Away(other.why()),
         }
     }
@@ -307,6 +312,8 @@ struct Follow<'f, T> {
     losses: u32,
     /// The member has said that it is alive, under that lease.
     is_said: bool,
+    /// It was told that it may not say so.
+    is_unsaid: bool,
     /// Views after the last one are not waited for: what is there is taken.
     is_read_anew: bool,
     is_out_of_touch: bool,
@@ -356,7 +363,8 @@ impl<T: FnMut(Told)> Follow<'_, T> {
         self.has_answered(None);
         self.is_said = false;
         let mut keeping = None;
-        unless_refused(self.begin_to_keep(&mut keeping, said).await)?;
+        let begun = self.begin_to_keep(&mut keeping, said).await;
+        self.unless_refused(begun)?;
 
         let period = self.shared.lease / 3;
         let mut tick = interval_at(tokio::time::Instant::now() + period, period);
@@ -372,11 +380,13 @@ impl<T: FnMut(Told)> Follow<'_, T> {
                         return Err(if is_compacted { Broken::Anew } else { ended() });
                     }
                     for event in message.events() {
-                        unless_refused(self.take(event, &mut keeping).await)?;
+                        let taken = self.take(event, &mut keeping).await;
+                        self.unless_refused(taken)?;
                     }
                 }
                 _ = tick.tick() => {
-                    unless_refused(self.keep(&mut keeping).await)?;
+                    let kept = self.keep(&mut keeping).await;
+                    self.unless_refused(kept)?;
                     self.pause = PAUSES.0;
                 }
             }

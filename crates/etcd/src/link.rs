@@ -21,6 +21,9 @@ pub(crate) const OPERATION: Duration = Duration::from_secs(5);
 /// How long one host is waited for at most, so that another is asked within the operation.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 
+/// How it begins what is told of a host that has said nothing.
+const SILENCE: &str = "no answer";
+
 /// The pause after all hosts were asked in vain: it doubles up to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(400));
 
@@ -29,8 +32,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(25), Duration::from_
 pub(crate) enum Failure {
     /// It may come from another host, or later. Whether what was asked for was done is not known.
     Away(String),
-    /// etcd does not know who asks, or does not let him.
+    /// etcd does not know who asks: over another connection it may.
     Denied(String),
+    /// It does not let him.
+    Forbidden(String),
     /// It is not done.
     Refused(String),
     /// The lease is no more.
@@ -44,7 +49,7 @@ impl Failure {
             Self::Away(why) => {
                 EtcdError::Unreachable { hosts: link.hosts.join(","), why: link.access.with_advice(why) }
             }
-            Self::Denied(why) => EtcdError::Denied(why),
+            Self::Denied(why) | Self::Forbidden(why) => EtcdError::Denied(why),
             Self::Refused(why) => EtcdError::Refused(why),
             Self::LeaseLost => EtcdError::Refused("the lease is no more".into()),
         }
@@ -53,7 +58,7 @@ impl Failure {
     /// What was said, in a line.
     pub(crate) fn why(self) -> String {
         match self {
-            Self::Away(why) | Self::Denied(why) | Self::Refused(why) => why,
+            Self::Away(why) | Self::Denied(why) | Self::Forbidden(why) | Self::Refused(why) => why,
             Self::LeaseLost => "the lease is no more".into(),
         }
     }
@@ -93,7 +98,7 @@ impl From<Error> for Failure {
         };
         let says = |text: &&str| status.message().contains(*text);
         match i32::from(status.code()) {
-            code::PERMISSION_DENIED => Self::Denied(why),
+            code::PERMISSION_DENIED => Self::Forbidden(why),
             code::INVALID_ARGUMENT if UNKNOWN.iter().any(says) => Self::Denied(why),
             // Over another connection he is known again.
             code::INVALID_ARGUMENT if says(&OLD) => Self::Away(why),
@@ -185,11 +190,16 @@ impl Link {
         F: Future<Output = Result<T, Error>>,
     {
         let mut pauses = self.pauses(until);
+        let mut told = None;
         loop {
             match self.once(&ask).await {
                 Err(Failure::Away(why)) => {
+                    // What was said tells more than silence.
+                    if told.is_none() || !why.starts_with(SILENCE) {
+                        told = Some(why);
+                    }
                     if !pauses.pause(self).await {
-                        return Err(Failure::Away(why));
+                        return Err(Failure::Away(told.unwrap_or_default()));
                     }
                 }
                 other => return other,
@@ -205,7 +215,7 @@ impl Link {
 async fn bounded<T>(attempt: Duration, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
     match timeout(attempt, answer).await {
         Ok(answer) => answer.map_err(Failure::from),
-        Err(_) => Err(Failure::Away(format!("no answer within {} ms", attempt.as_millis()))),
+        Err(_) => Err(Failure::Away(format!("{SILENCE} within {} ms", attempt.as_millis()))),
     }
 }
 

@@ -156,6 +156,7 @@ fn views_are_heard_while_etcd_has_no_space_for_leases() {
     let mut raw = Raw::of(&server);
     raw.set_full(true);
     let member = follow(server.etcd("guira"), seen, SHORT);
+    member.is_told_that_it_may_not_say("space exceeded");
     member.is_told(&view);
     // What is deleted needs no space, and is heard in the same session: it is watched.
     raw.delete(VIEW);
@@ -163,6 +164,7 @@ fn views_are_heard_while_etcd_has_no_space_for_leases() {
     assert!(raw.leases().is_empty());
     raw.set_full(false);
     wait_until("it is alive", || raw.get(MY_KEY).is_some());
+    assert_eq!(member.next(), Told::Said);
     let again = etcd.create(&cluster("guira")).expect("it is made");
     assert!(matches!(member.next(), Told::View(view) if view.epoch == again));
     member.was_told_all();

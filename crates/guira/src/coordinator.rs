@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
 };
 
-use guira_etcd::{Access, CertificateFiles, Etcd, Place, User};
+use guira_etcd::{Access, CertificateFiles, Etcd, EtcdError, Place, User};
 use guira_switched::SECRET_LEN_MIN;
 
 /// Bytes of a file with a secret, at most.
@@ -59,10 +59,10 @@ pub(crate) struct EtcdArguments {
     /// Its private key, in PEM
     #[arg(long, value_name = "FILE", requires = "etcd_cert")]
     etcd_key: Option<PathBuf>,
-    /// A user of etcd, who may read and write what is under `/guira/NAME/` there
-    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    /// A user of etcd, who may read and write there what begins with `/guira/CLUSTER/`
+    #[arg(long, value_name = "USER", requires = "etcd_password_file")]
     etcd_user: Option<String>,
-    /// A file with the user's password
+    /// A file with the user's password; blanks and ends of lines around it are none of it
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<PathBuf>,
 }
@@ -87,7 +87,12 @@ impl EtcdArguments {
                 "guira: --etcd-user without --etcd-ca: whoever can listen on the way to etcd learns the password"
             );
         }
-        Etcd::connect(place, &access).map_err(|error| error.to_string())
+        Etcd::connect(place, &access).map_err(|error| match error {
+            EtcdError::Denied(_) if access.user.is_none() => {
+                format!("{error} (--etcd-user and --etcd-password-file, or --etcd-cert, say who asks)")
+            }
+            error => error.to_string(),
+        })
     }
 
     /// Whether something is said of etcd.

@@ -195,6 +195,8 @@ impl Kept {
             Told::Outlived { life: later } => ends.end(Err(outlived(id, later, life))),
             Told::OutOfTouch(why) => eprintln!("guira: etcd is away: {why}; member {id} goes on as it is"),
             Told::InTouch => eprintln!("guira: etcd is back"),
+            Told::Said => eprintln!("guira: etcd lets member {id} say that it is alive"),
+            Told::Unsaid(why) => eprintln!("guira: etcd does not let member {id} say that it is alive: {why}"),
         };
         etcd.follow(follower, FollowOptions::default(), told).map_err(|error| error.to_string())
     }

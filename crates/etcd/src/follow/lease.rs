@@ -2,7 +2,7 @@
 //!
 //! Always true: it says so under a lease of its own, and not if a later life of it does; that it cannot changes nothing else.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{mem, sync::atomic::Ordering, time::Duration};
 
 use etcd_client::{Client, Compare, CompareOp, KeyValue, LeaseKeepAliveStream, LeaseKeeper, PutOptions, Txn, TxnOp};
 use tokio::time::timeout;
@@ -19,18 +19,24 @@ const TRIES_MAX: usize = 16;
 /// How many leases are lost in a row, none of which was kept, until it is paused.
 const LOSSES_MAX: u32 = 2;
 
-/// That etcd does not let a member say that it is alive, as one that has no space left, is no reason not to hear of views: it is tried with the tick.
-pub(super) fn unless_refused(said: Result<(), Broken>) -> Result<(), Broken> {
-    match said {
-        Err(Broken::Refused(_)) => Ok(()),
-        other => other,
-    }
-}
-
 /// What a lease is kept alive with.
 pub(super) type Keeping = (LeaseKeeper, LeaseKeepAliveStream);
 
 impl<T: FnMut(Told)> Follow<'_, T> {
+    /// That etcd does not let a member say that it is alive, as one that has no space left, or to whom it may not, is no reason not to hear of views: it is
+    /// tried with the tick.
+    pub(super) fn unless_refused(&mut self, said: Result<(), Broken>) -> Result<(), Broken> {
+        match said {
+            Err(Broken::Refused(why)) => {
+                if !mem::replace(&mut self.is_unsaid, true) {
+                    self.tell(Told::Unsaid(why));
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
     /// What has become of the key that says so.
     pub(super) async fn take_alive(
         &mut self,
@@ -120,6 +126,13 @@ impl<T: FnMut(Told)> Follow<'_, T> {
         }
     }
 
+    fn has_said(&mut self) {
+        self.is_said = true;
+        if mem::take(&mut self.is_unsaid) {
+            self.tell(Told::Said);
+        }
+    }
+
     /// Says that the member is alive, unless a later life of it does, or there is no lease yet. `said` is what the key was found to be.
     pub(super) async fn say_alive(&mut self, mut said: Option<KeyValue>) -> Result<(), Broken> {
         let key = self.keys.alive(self.me);
@@ -128,7 +141,7 @@ impl<T: FnMut(Told)> Follow<'_, T> {
             let Some(lease) = self.lease else { return Ok(()) };
             let is_mine = |said: &KeyValue| Alive::read(said.value()) == Some(self.alive()) && said.lease() == lease;
             if said.as_ref().is_some_and(is_mine) {
-                self.is_said = true;
+                self.has_said();
                 return Ok(());
             }
             // Nothing, an earlier life, or an earlier lease.
@@ -139,7 +152,7 @@ impl<T: FnMut(Told)> Follow<'_, T> {
             let answer = self.link.once(async |mut client: Client| client.txn(txn).await).await?;
             self.has_answered(answer.header());
             if answer.succeeded() {
-                self.is_said = true;
+                self.has_said();
                 return Ok(());
             }
             said = gets_of(&answer.op_responses()).into_iter().flatten().next();
@@ -150,7 +163,14 @@ impl<T: FnMut(Told)> Follow<'_, T> {
     /// The member is not alive any more.
     pub(super) async fn give_up(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let revoke = self.link.once(async |mut client: Client| client.lease_revoke(lease).await);
+        let revoke = async {
+            let revoke = async |mut client: Client| client.lease_revoke(lease).await;
+            // Over a connection that has been there for long it may not be known any more who asks.
+            if self.link.once(revoke).await.is_err() {
+                self.link.turn();
+                let _ = self.link.once(revoke).await;
+            }
+        };
         // In vain, it runs out.
         let _ = timeout(REVOKE_WITHIN, revoke).await;
     }

@@ -57,6 +57,14 @@ impl Member {
     }
 
     #[track_caller]
+    pub fn is_told_that_it_may_not_say(&self, why: &str) {
+        match self.next() {
+            Told::Unsaid(line) => assert!(line.contains(why) && !line.contains('\n'), "{line}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
     pub fn is_told(&self, view: &View) {
         match self.next() {
             Told::View(told) => assert_eq!((told.epoch, told.file.members), (view.epoch, view.file.members.clone())),

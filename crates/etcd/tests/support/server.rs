@@ -74,23 +74,27 @@ impl Server {
                 Self { folder, name, client, peer, cluster, certificates, process }
             };
             let mut servers: Vec<Self> = addresses.into_iter().enumerate().map(start).collect();
-            // If one has ended, somebody else has taken a port.
-            if servers.iter_mut().all(Self::answers) {
+            if Self::answer(&mut servers) {
                 return servers;
             }
         }
     }
 
-    fn answers(&mut self) -> bool {
+    /// Waits until all do. If one has ended, somebody else has taken a port.
+    fn answer(servers: &mut [Self]) -> bool {
         let deadline = Instant::now() + START_MAX;
-        while self.process.try_wait().expect("it is ours").is_none() {
-            // It is asked for some seconds. One that has users answers, too.
-            if matches!(Etcd::connect(&self.place("none"), &self.access()), Ok(_) | Err(EtcdError::Denied(_))) {
+        while servers.iter_mut().all(|server| server.process.try_wait().expect("it is ours").is_none()) {
+            if servers.iter().all(Self::answers) {
                 return true;
             }
             assert!(Instant::now() < deadline, "etcd does not answer within {START_MAX:?}");
         }
         false
+    }
+
+    /// It is asked for some seconds. One that has users answers, too.
+    fn answers(&self) -> bool {
+        matches!(Etcd::connect(&self.place("none"), &self.access()), Ok(_) | Err(EtcdError::Denied(_)))
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -127,7 +131,7 @@ impl Server {
             let Self { folder, name, client, peer, cluster, certificates, .. } = server;
             server.process = run(folder.path(), name, *client, *peer, cluster, certificates.as_deref());
         }
-        assert!(servers.iter_mut().all(Self::answers), "ports are somebody else's now");
+        assert!(Self::answer(servers), "ports are somebody else's now");
     }
 
     /// Loses all that was in it, after it was killed.

@@ -10,8 +10,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::Server;
 
-/// The name of a user, and of his role: he may do what a cluster needs. Another one, [`STRANGER`], may do nothing.
+/// The name of a user, and of his role: he may do what a cluster needs. [`READER`] may read that, and [`STRANGER`] nothing.
 pub const USER: &str = "operator";
+pub const READER: &str = "reader";
 pub const STRANGER: &str = "stranger";
 /// Their password, to begin with.
 pub const PASSWORD: &str = "known to few";
@@ -30,11 +31,18 @@ impl Users {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = runtime.block_on(async {
             let mut client = connect(server, None).await;
-            client.role_add(USER).await.expect("a role");
-            let all = Permission::read_write(format!("/guira/{cluster}/")).with_prefix();
-            client.role_grant_permission(USER, all).await.expect("it may");
-            client.role_add(ROOT).await.expect("a role");
-            for (name, role) in [(ROOT, Some(ROOT)), (USER, Some(USER)), (STRANGER, None)] {
+            let prefix = format!("/guira/{cluster}/");
+            for (name, may) in [
+                (USER, Some(Permission::read_write(&*prefix))),
+                (READER, Some(Permission::read(&*prefix))),
+                (ROOT, None),
+            ] {
+                client.role_add(name).await.expect("a role");
+                if let Some(may) = may {
+                    client.role_grant_permission(name, may.with_prefix()).await.expect("it may");
+                }
+            }
+            for (name, role) in [(ROOT, Some(ROOT)), (USER, Some(USER)), (READER, Some(READER)), (STRANGER, None)] {
                 client.user_add(name, PASSWORD, None).await.expect("a user");
                 if let Some(role) = role {
                     client.user_grant_role(name, role).await.expect("it is his");
@@ -63,10 +71,21 @@ impl Users {
         });
     }
 
-    /// Deletes that a member of a cluster is alive.
-    pub fn silence(&mut self, id: u16, cluster: &str) {
-        let deleted = self.runtime.block_on(self.client.delete(format!("/guira/{cluster}/alive/{id}"), None));
-        assert_eq!(deleted.expect("it answers").deleted(), 1);
+    /// Deletes that members of a cluster are alive, whom that was known of.
+    pub fn silence(&mut self, server: &Server, cluster: &str, ids: &[u16]) {
+        let Self { runtime, client } = self;
+        runtime.block_on(async {
+            *client = connect(server, Some(ROOT)).await;
+            for id in ids {
+                let deleted = client.delete(format!("/guira/{cluster}/alive/{id}"), None).await;
+                assert_eq!(deleted.expect("it answers").deleted(), 1, "{id}");
+            }
+        });
+    }
+
+    /// From now on [`READER`] may do what [`USER`] may.
+    pub fn let_the_reader_write(&mut self) {
+        self.runtime.block_on(self.client.user_grant_role(READER, USER)).expect("it is his");
     }
 
     /// By way of any of them, which may have been killed since.

@@ -1,7 +1,13 @@
 //! A cluster whose members etcd keeps: they come, go and are killed while clients are answered; so is etcd.
 
-use std::{fs, path::Path, sync::atomic::Ordering::Relaxed, thread};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
 
+use guira_client::{Access, Client, ClientOptions, Closing, Error, NodeId, Place};
 use rustix::process::Signal;
 
 use super::{
@@ -74,6 +80,75 @@ fn members_and_etcd_come_and_go_while_clients_are_answered() {
         let seen = Connection::open(other).ask(b"get hot\r\n", b"END\r\n");
         (String::from_utf8_lossy(&seen) == format!("VALUE hot 0 8\r\n{last:08}\r\nEND\r\n")).then_some(())
     });
+}
+
+#[test]
+fn a_program_that_is_its_own_gateway_hears_of_who_comes_and_goes() {
+    const ME: NodeId = NodeId(10_001);
+    let listen = local(free_port());
+    let mut cluster = Cluster::start(listen);
+    let place: Place = cluster.place();
+    let connect = || Client::connect_by_etcd(&place, &Access::default(), SECRET, ME, &ClientOptions::default());
+    let nobody = connect().expect_err("nobody has added it").to_string();
+    assert!(nobody.contains("member 10001: the cluster has to name it"), "{nobody}");
+    cluster.say_of(&member(ME.0, "gateway", &format!("listen = \"{}\"", local(1))));
+    let client = connect().expect("it is a member");
+    client.set("hot", "0").expect("it is stored");
+    let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let over = Over(&is_over);
+        // One changes it, and nobody reads less than was written by then.
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                let now = client.increment("hot", 1).expect("it is a number").expect("it is there");
+                written.store(now, Relaxed);
+            }
+        });
+        let reads = || {
+            let least = written.load(Relaxed);
+            let item = client.get("hot").expect("an answer").expect("it is there");
+            let seen: u64 = String::from_utf8_lossy(&item.value).parse().expect("a number");
+            assert!(seen >= least, "{seen} was read, and {least} was written");
+        };
+        let serves = |cluster: &Cluster, cache| {
+            let before = cluster.hits(cache);
+            wait_for("the cache node serves the program", || {
+                reads();
+                (cluster.hits(cache) > before + 100).then_some(())
+            });
+        };
+        serves(&cluster, 100);
+        cluster.add(101, &member(101, "cache", ""));
+        cluster.remove(100);
+        serves(&cluster, 101);
+        // A backend comes and is given its part, while etcd is killed once more.
+        let third = cluster.backend(1_002);
+        cluster.add(1_002, &third);
+        wait_for("it has what it is to have", || {
+            reads();
+            let third = cluster.member(1_002)?;
+            (third["partitions"] == third["partitions_wanted"]).then_some(())
+        });
+        cluster.etcds[0].kill();
+        (0..1_000).for_each(|_| reads());
+        cluster.etcds[0].start_again();
+        wait_for("it is heard of", || cluster.alive().contains(&ME.0.into()).then_some(()));
+        serves(&cluster, 101);
+        drop(over);
+    });
+    assert!(client.etcd_touch().is_some_and(|touch| touch.is_in_touch && touch.reconnects > 0));
+
+    // Another process is the same member from now on: there cannot be two, so this one is to be gone first.
+    let address = connect().expect_err("the address is taken").to_string();
+    assert!(address.contains("cannot bind"), "{address}");
+    assert_eq!(client.closing(), None);
+    cluster.says("remove", &[&ME.0.to_string()]);
+    wait_for("it is closed", || client.closing());
+    wait_for("nothing is answered", || (client.get("hot") == Err(Error::Closed)).then_some(()));
+    assert_eq!((client.closing(), client.etcd_touch()), (Some(Closing::Removed), None));
+    drop(client);
+    let gone = connect().expect_err("it was removed").to_string();
+    assert!(gone.contains("the cluster has to name it"), "{gone}");
 }
 
 #[test]

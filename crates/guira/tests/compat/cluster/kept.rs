@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use guira_client::Place;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -122,9 +123,13 @@ impl Cluster {
         path.to_str().expect("text").to_owned()
     }
 
-    pub fn coordinator(&self) -> String {
+    pub fn place(&self) -> Place {
         let hosts: Vec<String> = self.etcds.iter().map(|etcd| etcd.address().to_string()).collect();
-        format!("etcd:{}/shop", hosts.join(","))
+        format!("{}/shop", hosts.join(",")).parse().expect("a place")
+    }
+
+    pub fn coordinator(&self) -> String {
+        format!("etcd:{}", self.place())
     }
 
     /// Has operators say something; what they are told of it.
@@ -133,9 +138,13 @@ impl Cluster {
     }
 
     fn output(&self, what: &str, rest: &[&str]) -> Output {
+        succeeds(self.command(what, rest))
+    }
+
+    fn command(&self, what: &str, rest: &[&str]) -> Command {
         let mut command = guira(&["cluster", what, "--coordinator", &self.coordinator()]);
         command.args(&self.access).args(rest);
-        succeeds(command)
+        command
     }
 
     pub fn node(&self, id: u16) -> Command {
@@ -164,14 +173,45 @@ impl Cluster {
     }
 
     pub fn add(&mut self, id: u16, member: &str) {
+        self.say_of(member);
+        self.begins(id);
+    }
+
+    /// It is a member from now on, and does not run yet.
+    pub fn say_of(&self, member: &str) {
         let file = self.write("more.toml", member);
         self.says("add", &[&file]);
+    }
+
+    /// The same, of etcds of which whoever leads may just have been killed.
+    pub fn adds_in_the_end(&mut self, id: u16, member: &str) {
+        let file = self.write("more.toml", member);
+        self.says_in_the_end("add", &file, "is there already");
         self.begins(id);
+    }
+
+    /// It is removed, likewise.
+    pub fn removes_in_the_end(&mut self, id: u16) {
+        self.says_in_the_end("remove", &id.to_string(), "is not there");
+        self.ends(id);
+    }
+
+    /// Until it is done, or was.
+    fn says_in_the_end(&self, what: &str, of: &str, was_done: &str) {
+        wait_for("operators are heard", || {
+            let output = self.command(what, &[of]).output().expect("it is run");
+            let said = String::from_utf8_lossy(&output.stderr);
+            (output.status.success() || said.contains(was_done)).then_some(())
+        });
     }
 
     /// It is removed, and ends by itself.
     pub fn remove(&mut self, id: u16) {
         self.says("remove", &[&id.to_string()]);
+        self.ends(id);
+    }
+
+    fn ends(&mut self, id: u16) {
         let ended = self.processes.remove(&id).expect("it runs").end();
         assert!(ended.status.success() && ended.stderr.contains("is not in the cluster any more"), "{}", ended.stderr);
     }
@@ -188,8 +228,7 @@ impl Cluster {
 
     /// All members, as operators are told.
     pub fn members(&self) -> Vec<Value> {
-        let mut members: Value = serde_json::from_slice(&self.output("members", &["--json"]).stdout).expect("JSON");
-        std::mem::take(members["members"].as_array_mut().expect("members"))
+        members_of(&self.output("members", &["--json"]))
     }
 
     /// One of them, as operators are told.
@@ -199,12 +238,26 @@ impl Cluster {
 
     /// Members that are alive.
     pub fn alive(&self) -> Vec<u64> {
-        let members = self.members();
-        let alive = members.iter().filter(|member| !member["life"].is_null());
-        let mut alive: Vec<u64> = alive.map(|member| member["id"].as_u64().expect("a number")).collect();
-        alive.sort_unstable();
-        alive
+        alive_of(&self.members())
     }
+
+    /// The same, if etcd answers.
+    pub fn try_alive(&self) -> Option<Vec<u64>> {
+        let output = self.command("members", &["--json"]).output().expect("it is run");
+        output.status.success().then(|| alive_of(&members_of(&output)))
+    }
+}
+
+fn members_of(output: &Output) -> Vec<Value> {
+    let mut members: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    std::mem::take(members["members"].as_array_mut().expect("members"))
+}
+
+fn alive_of(members: &[Value]) -> Vec<u64> {
+    let alive = members.iter().filter(|member| !member["life"].is_null());
+    let mut alive: Vec<u64> = alive.map(|member| member["id"].as_u64().expect("a number")).collect();
+    alive.sort_unstable();
+    alive
 }
 
 /// Keys of a name, from 0 on, each with its number as its value.
