@@ -122,11 +122,13 @@ impl Run {
                 scope.spawn(|| {
                     while let Some((number, (name, mut command))) = next() {
                         let started = Instant::now();
+                        println!("== {name}: begins");
                         let output = command.output();
+                        let seconds = started.elapsed().as_secs_f64();
                         let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
                         println!("\n== {name}: {}", describe(&command));
                         ended.push((number, judge(&name, output)));
-                        println!("== {name}: {:.1} s", started.elapsed().as_secs_f64());
+                        println!("== {name}: {seconds:.1} s");
                     }
                 });
             }

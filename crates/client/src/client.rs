@@ -137,7 +137,10 @@ impl Client {
             Ok(Self(Arc::new(inside)))
         };
         // On a thread of its own: the caller's may be one of a runtime, on which etcd cannot be asked.
-        thread::scope(|scope| scope.spawn(connect).join()).unwrap_or_else(|panic| resume_unwind(panic))
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("guira-connect".into()).spawn_scoped(scope, connect);
+            thread.map_err(ConnectError::Start)?.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// How it is with etcd; `None` if that is not asked, or the client is closed.
@@ -146,10 +149,11 @@ impl Client {
         self.0.following().as_ref().filter(|_| !self.0.running.is_closed()).map(Following::touch)
     }
 
-    /// What is amiss with etcd, in a line: why it is away, or what is there cannot be gone by; `None` if nothing is.
+    /// What is amiss with etcd, in a line: why it is away, why what is there cannot be gone by, or why it does not let the client say that it is alive; `None`
+    /// if nothing is, or the client is closed.
     #[cfg(feature = "etcd")]
     pub fn etcd_trouble(&self) -> Option<String> {
-        self.0.following().as_ref().and_then(Following::trouble)
+        self.0.following().as_ref().filter(|_| !self.0.running.is_closed()).and_then(Following::trouble)
     }
 
     /// Ends it, for all clones of it. Who waits is answered: changes that are under way with [`Error::Unknown`], all else with

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use guira_etcd::{Access, CertificateFiles, EtcdError, Place, PlaceError, Touch, User};
+pub use guira_etcd::{Access, AccessError, CertificateFiles, EtcdError, Place, PlaceError, Tls, Touch, User};
 use guira_etcd::{Etcd, FollowOptions, Follower, Told, View};
 use guira_routing::NodeId;
 use guira_switched::{Life, Member, host::MemberHost};
@@ -32,6 +32,8 @@ struct Trouble {
     view: Option<String>,
     /// With etcd, until it is back.
     touch: Option<String>,
+    /// With saying that the client is alive, until that is said.
+    unsaid: Option<String>,
 }
 
 fn lock(trouble: &Mutex<Trouble>) -> MutexGuard<'_, Trouble> {
@@ -46,8 +48,8 @@ impl Following {
 
     /// What is amiss, in a line.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let Trouble { view, touch } = &*lock(&self.trouble);
-        touch.clone().or_else(|| view.clone())
+        let Trouble { view, touch, unsaid } = &*lock(&self.trouble);
+        [touch, view, unsaid].into_iter().find_map(Option::clone)
     }
 }
 
@@ -80,8 +82,10 @@ impl Follow {
                 }
             }
             Told::Unreadable(why) => lock(&amiss).view = Some(why),
-            Told::OutOfTouch(why) | Told::Unsaid(why) => lock(&amiss).touch = Some(why),
-            Told::InTouch | Told::Said => lock(&amiss).touch = None,
+            Told::OutOfTouch(why) => lock(&amiss).touch = Some(why),
+            Told::InTouch => lock(&amiss).touch = None,
+            Told::Unsaid(why) => lock(&amiss).unsaid = Some(why),
+            Told::Said => lock(&amiss).unsaid = None,
             Told::Removed => running.close(Closing::Removed),
             Told::Outlived { life } => running.close(Closing::Outlived { later: life.0 }),
         };

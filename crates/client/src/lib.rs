@@ -44,7 +44,8 @@
 //! A cluster whose members come and go is kept in etcd, and so is this member (`Client::connect_by_etcd`, with the feature `etcd`, which is on by default):
 //! operators add it (`guira cluster add`), and the client hears of who else comes and goes.
 //!
-//! ```no_run
+#![cfg_attr(feature = "etcd", doc = "```no_run")]
+#![cfg_attr(not(feature = "etcd"), doc = "```ignore")]
 //! # use guira_client::{Access, Client, ClientOptions, NodeId};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let place = "10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/shop".parse()?;
@@ -80,6 +81,6 @@ pub use guira_item::KeyError;
 pub use guira_routing::NodeId;
 pub use guira_switched::{StaticFile, StaticFileError};
 #[cfg(feature = "etcd")]
-pub use kept::{Access, CertificateFiles, EtcdError, Place, PlaceError, Touch, User};
+pub use kept::{Access, AccessError, CertificateFiles, EtcdError, Place, PlaceError, Tls, Touch, User};
 pub use outcome::{Compared, Item, Outcome, Version};
 pub use value::{Expires, Value};

@@ -1,9 +1,8 @@
 //! How etcd is known for what it is, and what it is told of who asks.
 //!
-//! Always true: files are read anew for each connection, so that what is in them may be renewed while members run; what is in them is never told.
+//! Always true: files are read anew whenever etcd is turned to anew, so that what is in them may be renewed while members run; what is in them is never told.
 
 use std::{
-    error::Error,
     fmt,
     fs::{self, File},
     io::{self, Read},
@@ -11,6 +10,8 @@ use std::{
 };
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+
+use crate::error::cause_of;
 
 /// Bytes of a file, at most.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -24,12 +25,19 @@ const HUNG_UP: [&str; 4] = ["connection closed", "connection reset", "broken pip
 /// How etcd is known, and who asks it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// A file of certificates, in PEM, of who may have signed etcd's: it is spoken with over TLS then, and otherwise without.
-    pub ca: Option<PathBuf>,
+    /// It is spoken with over TLS.
+    pub tls: Option<Tls>,
+    /// Who asks, for an etcd that has users. Without TLS, whoever can listen on the way learns the password.
+    pub user: Option<User>,
+}
+
+/// Who is known by which certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// A file of certificates, in PEM, of who may have signed etcd's.
+    pub ca: PathBuf,
     /// What is shown to an etcd that wants a certificate, too.
     pub certificate: Option<CertificateFiles>,
-    /// Who asks, for an etcd that has users.
-    pub user: Option<User>,
 }
 
 /// A certificate that is shown.
@@ -93,7 +101,7 @@ impl AccessError {
 impl Access {
     /// Whether who listens on the way learns the password.
     pub fn tells_the_password(&self) -> bool {
-        self.user.is_some() && self.ca.is_none()
+        self.user.is_some() && self.tls.is_none()
     }
 
     /// Why nobody has answered, with what may be missing where etcd has hung up.
@@ -102,10 +110,10 @@ impl Access {
         if !HUNG_UP.iter().any(|text| said.contains(text)) {
             return why;
         }
-        match (&self.ca, &self.certificate) {
-            (None, _) => format!("{why} (does it want TLS?)"),
-            (Some(_), None) => format!("{why} (does it want a certificate?)"),
-            _ => why,
+        match &self.tls {
+            None => format!("{why} (does it want TLS?)"),
+            Some(Tls { certificate: None, .. }) => format!("{why} (does it want a certificate?)"),
+            Some(_) => why,
         }
     }
 
@@ -127,9 +135,9 @@ impl Access {
     }
 
     fn tls(&self) -> Result<Option<TlsOptions>, AccessError> {
-        let Some(ca) = &self.ca else { return Ok(None) };
+        let Some(Tls { ca, certificate }) = &self.tls else { return Ok(None) };
         let tls = tls_by(ca)?;
-        Ok(Some(match &self.certificate {
+        Ok(Some(match certificate {
             Some(CertificateFiles { certificate, key }) => {
                 tls.identity(Identity::from_pem(read_certificates(certificate)?, read(key)?))
             }
@@ -145,12 +153,12 @@ impl Access {
             // It connects once something is asked.
             Client::connect([host], Some(options)).await.map(drop).map_err(told)
         };
+        let Some(Tls { ca, certificate }) = &self.tls else { return Ok(()) };
         // One after the other: what is wrong is told of the one that it is in.
-        let of_certificates = self.certificate.as_ref().map(|files| &files.certificate);
-        for certificates in self.ca.iter().chain(of_certificates) {
+        for certificates in [Some(ca), certificate.as_ref().map(|files| &files.certificate)].into_iter().flatten() {
             is_fit(certificates, ConnectOptions::new().with_tls(tls_by(certificates)?)).await?;
         }
-        match &self.certificate {
+        match certificate {
             Some(files) => is_fit(&files.key, self.options_without_user()?).await,
             None => Ok(()),
         }
@@ -178,21 +186,4 @@ fn read_certificates(path: &Path) -> Result<Vec<u8>, AccessError> {
     let bytes = read(path)?;
     let is_there = bytes.windows(CERTIFICATE.len()).any(|window| window == CERTIFICATE.as_bytes());
     if is_there { Ok(bytes) } else { Err(AccessError::of(path, Wrong::NoCertificate)) }
-}
-
-/// What has led to an error of etcd's client, which does not tell its own causes.
-pub(crate) fn cause_of(error: &etcd_client::Error) -> String {
-    match error {
-        etcd_client::Error::TransportError(error) => cause(error),
-        other => cause(other),
-    }
-}
-
-/// What has led to an error: that a connection was refused, for instance.
-pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string().replace('\n', ", ")
 }

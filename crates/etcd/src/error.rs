@@ -1,6 +1,6 @@
 //! What goes wrong with etcd, each in a line.
 
-use std::{fmt, io};
+use std::{error::Error, fmt, io};
 
 use guira_cluster::Incarnation;
 use guira_routing::NodeId;
@@ -150,10 +150,31 @@ fn named(nodes: &[NodeId]) -> String {
     nodes.iter().map(|node| node.0.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-impl std::error::Error for EtcdError {}
+impl Error for EtcdError {}
 
 impl From<StaticFileError> for EtcdError {
     fn from(error: StaticFileError) -> Self {
         Self::NotACluster(error)
     }
+}
+
+/// What has led to an error of etcd's client, which does not tell its own causes.
+pub(crate) fn cause_of(error: &etcd_client::Error) -> String {
+    match error {
+        etcd_client::Error::TransportError(error) => cause(error),
+        other => cause(other),
+    }
+}
+
+/// What has led to an error: that a connection was refused, for instance.
+pub(crate) fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    line(&cause.to_string())
+}
+
+pub(crate) fn line(text: &str) -> String {
+    text.replace('\n', ", ")
 }

@@ -48,14 +48,19 @@ impl Etcd {
     /// Looks whether etcd answers there, whatever is in it.
     ///
     /// # Errors
-    /// [`EtcdError::Access`], [`EtcdError::Unreachable`], [`EtcdError::Denied`], [`EtcdError::Io`].
+    /// [`EtcdError::Access`], [`EtcdError::Unreachable`], [`EtcdError::Denied`], [`EtcdError::Refused`], [`EtcdError::Io`].
     pub fn connect(place: &Place, access: &Access) -> Result<Self, EtcdError> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(EtcdError::Io)?;
         // Of a member that runs they may be amiss for a while.
         runtime.block_on(access.check(&place.hosts()[0])).map_err(EtcdError::Access)?;
         let etcd = Self { place: place.clone(), access: access.clone(), keys: Keys::of(place), runtime };
-        etcd.within(async |asking| asking.get(None).await)?;
-        Ok(etcd)
+        match etcd.within(async |asking| asking.get(None).await) {
+            Ok(_) => Ok(etcd),
+            Err(EtcdError::Unreachable { hosts, why }) => {
+                Err(EtcdError::Unreachable { hosts, why: access.with_advice(why) })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The same once more, for another thread.

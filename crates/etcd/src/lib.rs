@@ -25,7 +25,7 @@ mod link;
 mod place;
 mod view;
 
-pub use access::{Access, AccessError, CertificateFiles, User};
+pub use access::{Access, AccessError, CertificateFiles, Tls, User};
 pub use changes::Removal;
 pub use error::EtcdError;
 pub use etcd::Etcd;

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{
     Access, AccessError, EtcdError, Place,
-    access::{cause, cause_of},
+    error::{cause, cause_of, line},
 };
 
 /// How long an operation takes at most. A member of etcd that fails is replaced within a second or two.
@@ -32,7 +32,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(25), Duration::from_
 pub(crate) enum Failure {
     /// It may come from another host, or later. Whether what was asked for was done is not known.
     Away(String),
-    /// etcd does not know who asks: over another connection it may.
+    /// etcd does not know who asks, and has not done it: over another connection it may know.
     Denied(String),
     /// It does not let him.
     Forbidden(String),
@@ -46,9 +46,7 @@ impl Failure {
     /// What is told, if the operation ends with it.
     pub(crate) fn into_error(self, link: &Link) -> EtcdError {
         match self {
-            Self::Away(why) => {
-                EtcdError::Unreachable { hosts: link.hosts.join(","), why: link.access.with_advice(why) }
-            }
+            Self::Away(why) => EtcdError::Unreachable { hosts: link.hosts.join(","), why },
             Self::Denied(why) | Self::Forbidden(why) => EtcdError::Denied(why),
             Self::Refused(why) => EtcdError::Refused(why),
             Self::LeaseLost => EtcdError::Refused("the lease is no more".into()),
@@ -73,13 +71,12 @@ mod code {
     pub(super) const FAILED_PRECONDITION: i32 = 9;
     pub(super) const OUT_OF_RANGE: i32 = 11;
     pub(super) const UNIMPLEMENTED: i32 = 12;
+    pub(super) const UNAUTHENTICATED: i32 = 16;
 }
 
-/// What etcd says to who gives no name where it wants one, and to who gives another's: of an invalid argument, among others.
-const UNKNOWN: [&str; 2] = ["user name is empty", "authentication failed"];
-
-/// What it says, likewise, to who has shown his password before users were changed: he is to show it again.
-const OLD: &str = "revision of auth store is old";
+/// What etcd says, of an invalid argument among others, to who gives no name where it wants one, to who gives another's, and to who has shown his
+/// password before users were changed.
+const UNKNOWN: [&str; 3] = ["user name is empty", "authentication failed", "revision of auth store is old"];
 
 /// What it says to who shows a password where none is wanted: of a condition, among others.
 const NO_USERS: &str = "authentication is not enabled";
@@ -96,26 +93,21 @@ impl From<Error> for Failure {
             Some(source) => cause(source),
             None => line(status.message()),
         };
-        let says = |text: &&str| status.message().contains(*text);
+        let is_unknown = || UNKNOWN.iter().any(|text| status.message().contains(text));
         match i32::from(status.code()) {
             code::PERMISSION_DENIED => Self::Forbidden(why),
-            code::INVALID_ARGUMENT if UNKNOWN.iter().any(says) => Self::Denied(why),
-            // Over another connection he is known again.
-            code::INVALID_ARGUMENT if says(&OLD) => Self::Away(why),
+            // It has been long that he has shown his password.
+            code::UNAUTHENTICATED => Self::Denied(why),
+            code::INVALID_ARGUMENT if is_unknown() => Self::Denied(why),
             code::INVALID_ARGUMENT
             | code::NOT_FOUND
             | code::RESOURCE_EXHAUSTED
             | code::FAILED_PRECONDITION
             | code::OUT_OF_RANGE
             | code::UNIMPLEMENTED => Self::Refused(why),
-            // `UNAUTHENTICATED` among them, of a password that was shown long ago.
             _ => Self::Away(why),
         }
     }
-}
-
-fn line(text: &str) -> String {
-    text.replace('\n', ", ")
 }
 
 /// Hosts of etcd, and a connection to one of them.
@@ -140,9 +132,14 @@ impl Link {
         ATTEMPT_MAX.min(OPERATION / (self.hosts.len() as u32 + 1))
     }
 
+    /// From now on the same host is asked over a new connection.
+    pub(crate) fn renew(&mut self) {
+        self.client = None;
+    }
+
     /// From now on another host is asked, if there is one, and over a new connection in any case.
     pub(crate) fn turn(&mut self) {
-        self.client = None;
+        self.renew();
         self.at = (self.at + 1) % self.hosts.len();
     }
 
@@ -190,7 +187,7 @@ impl Link {
         F: Future<Output = Result<T, Error>>,
     {
         let mut pauses = self.pauses(until);
-        let mut told = None;
+        let (mut told, mut is_renewed) = (None, false);
         loop {
             match self.once(&ask).await {
                 Err(Failure::Away(why)) => {
@@ -201,6 +198,10 @@ impl Link {
                     if !pauses.pause(self).await {
                         return Err(Failure::Away(told.unwrap_or_default()));
                     }
+                }
+                Err(Failure::Denied(_)) if !is_renewed => {
+                    is_renewed = true;
+                    self.renew();
                 }
                 other => return other,
             }

@@ -11,9 +11,9 @@ use std::{
 };
 
 use guira_cluster::Epoch;
-use guira_etcd::{Access, CertificateFiles, Etcd, EtcdError, Known, Place, Told, User, View};
+use guira_etcd::{Access, CertificateFiles, Etcd, EtcdError, Known, Place, Tls, Told, User, View};
 use support::{
-    SECRET, Server, cache,
+    Raw, SECRET, Server, cache,
     certificates::{CLIENT, Certificates},
     cluster,
     member::{LONG, Member, SHORT},
@@ -27,6 +27,10 @@ const NAME: &str = "guira";
 
 /// Who follows.
 const ME: u16 = 10_000;
+
+fn over_tls(ca: &Path, certificate: Option<CertificateFiles>) -> Access {
+    Access { tls: Some(Tls { ca: ca.to_owned(), certificate }), user: None }
+}
 
 fn follow(etcd: Etcd, seen: Epoch) -> Member {
     Member::follow_as(ME, etcd, seen, LONG)
@@ -57,6 +61,13 @@ fn is_alive(etcd: &Etcd) -> bool {
     etcd.members().is_ok_and(|known| known.iter().any(is_me))
 }
 
+/// It says so once that is forgotten: it has a connection.
+fn says_that_it_is_alive(etcd: &Etcd, server: &Server) {
+    wait_until("it is alive", || is_alive(etcd));
+    Raw::of(server).delete(&format!("/guira/{NAME}/alive/{ME}"));
+    wait_until("it is alive again", || is_alive(etcd));
+}
+
 #[test]
 fn over_tls_both_show_who_they_are_and_files_are_read_anew() {
     let certificates = Arc::new(Certificates::new());
@@ -71,7 +82,6 @@ fn over_tls_both_show_who_they_are_and_files_are_read_anew() {
     certificates.renew();
     server.start_again();
     member.is_told(&adds(&etcd, 103));
-    wait_until("it is alive", || is_alive(&etcd));
     assert!(member.following.touch().reconnects > 0);
     member.was_told_all();
 }
@@ -86,15 +96,14 @@ fn whom_tls_does_not_let_in_is_told_so_in_a_line() {
         assert!(matches!(error, EtcdError::Unreachable { .. }), "{error:?}");
     };
     let (others, plain) = (Certificates::new(), Server::start());
-    let mine = certificates.access();
-    let (ca, certificate) = (Some(others.ca()), Some(others.files(CLIENT)));
+    let (mine, ca, files) = (certificates.access(), certificates.ca(), certificates.files(CLIENT));
     // Each is tried for some seconds.
     thread::scope(|scope| {
         for (access, with) in [
             (Access::default(), "(does it want TLS?)"),
-            (Access { certificate: None, ..mine.clone() }, "(does it want a certificate?)"),
-            (Access { ca, ..mine.clone() }, "invalid peer certificate"),
-            (Access { certificate, ..mine.clone() }, "cannot be reached"),
+            (over_tls(&ca, None), "(does it want a certificate?)"),
+            (over_tls(&others.ca(), Some(files)), "invalid peer certificate"),
+            (over_tls(&ca, Some(others.files(CLIENT))), "cannot be reached"),
         ] {
             scope.spawn(move || unreachable(&access, with));
         }
@@ -116,10 +125,10 @@ fn a_file_that_will_not_do_is_named() {
     let garbage = write("garbage", "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n");
     let nowhere = folder.path().join("nowhere");
     let CertificateFiles { certificate, key } = certificates.files(CLIENT);
-    let by = |ca: &Path| Access { ca: Some(ca.to_owned()), ..Access::default() };
-    let as_one = |certificate: &Path, key: &Path| Access {
-        certificate: Some(CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() }),
-        ..by(&certificates.ca())
+    let by = |ca: &Path| over_tls(ca, None);
+    let as_one = |certificate: &Path, key: &Path| {
+        let files = CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        over_tls(&certificates.ca(), Some(files))
     };
     let with = |password: &Path| Access { user: user(USER, password.to_owned()), ..Access::default() };
     let (endless, long) = (Path::new("/dev/zero"), write("long", &"-".repeat((1 << 20) + 1)));
@@ -244,7 +253,7 @@ fn who_may_only_read_is_told_so_hears_of_views_and_is_alive_once_he_may() {
     member.is_told(&adds(&etcd, 102));
     users.let_the_reader_write();
     assert_eq!(member.next(), Told::Said);
-    assert!(is_alive(&etcd));
+    wait_until("it is alive", || is_alive(&etcd));
     member.is_told(&adds(&etcd, 103));
 }
 
@@ -276,7 +285,7 @@ fn one_of_three_that_is_killed_keeps_nobody_from_a_change() {
     for (number, id) in (0..3).zip(102..) {
         servers[number].kill();
         member.is_told(&adds(&etcd, id));
-        wait_until("it is alive", || is_alive(&etcd));
+        says_that_it_is_alive(&etcd, &servers[(number + 1) % 3]);
         servers[number].start_again();
     }
 
@@ -290,5 +299,5 @@ fn one_of_three_that_is_killed_keeps_nobody_from_a_change() {
     let last = adds(&etcd, 106);
     // Before that, perhaps, what was asked for when nobody could do it.
     while !matches!(member.next(), Told::View(view) if view.epoch == last.epoch) {}
-    wait_until("it is alive", || is_alive(&etcd));
+    says_that_it_is_alive(&etcd, &servers[2]);
 }

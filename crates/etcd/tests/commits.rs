@@ -5,18 +5,20 @@ mod support;
 
 use std::{
     cell::Cell,
+    fs,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::Duration,
 };
 
 use guira_cluster::{Epoch, Incarnation};
-use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
+use guira_etcd::{Access, Etcd, FollowOptions, Follower, Following, Told, User, View};
 use guira_routing::{NodeId, PartitionId};
 use guira_switched::{Commit, Committed, Revision};
 use support::{
     PATIENCE, Raw, SECRET, Server, backend, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LIFE, LONG},
+    users::{PASSWORD, USER, Users},
     wait_until,
 };
 
@@ -200,6 +202,29 @@ fn what_is_given_away_is_anothers_and_all_are_told() {
         }
     }
     assert_eq!(cluster.versions(), 3);
+}
+
+#[test]
+fn who_may_not_write_any_more_is_told_that_nothing_was_given() {
+    let cluster = Cluster::begin();
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = folder.path().join("password");
+    fs::write(&password, PASSWORD).expect("it is written");
+    let mut users = Users::of(&cluster.server, "guira");
+    let access = Access { user: Some(User { name: USER.into(), password }), ..Access::default() };
+    let etcd = Etcd::connect(&cluster.server.place("guira"), &access).expect("it answers");
+    let one = Backend::begin(1_000, LIFE, etcd);
+    let given = |at| {
+        one.commit(one.some(at), 1_001);
+        one.done().0
+    };
+    assert!(matches!(given(0), Committed::As(_)));
+    // Over that connection it is not known who asks, from now on.
+    users.are_asked(&cluster.server);
+    wait_until("it shows who it is", || matches!(given(3), Committed::As(_)));
+    // Twice: the first time it may not be known who asks.
+    users.forbid("guira");
+    assert_eq!([6, 9].map(given), [Committed::Not; 2]);
 }
 
 #[test]

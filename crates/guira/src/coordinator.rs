@@ -8,7 +8,7 @@ use std::{
     str::FromStr,
 };
 
-use guira_etcd::{Access, CertificateFiles, Etcd, EtcdError, Place, User};
+use guira_etcd::{Access, CertificateFiles, Etcd, EtcdError, Place, Tls, User};
 use guira_switched::SECRET_LEN_MIN;
 
 /// Bytes of a file with a secret, at most.
@@ -69,12 +69,11 @@ pub(crate) struct EtcdArguments {
 
 impl EtcdArguments {
     fn access(&self) -> Access {
-        let both = |one: &Option<PathBuf>, other: &Option<PathBuf>| one.clone().zip(other.clone());
+        let certificate = self.etcd_cert.clone().zip(self.etcd_key.clone());
+        let certificate = certificate.map(|(certificate, key)| CertificateFiles { certificate, key });
         let user = self.etcd_user.clone().zip(self.etcd_password_file.clone());
         Access {
-            ca: self.etcd_ca.clone(),
-            certificate: both(&self.etcd_cert, &self.etcd_key)
-                .map(|(certificate, key)| CertificateFiles { certificate, key }),
+            tls: self.etcd_ca.clone().map(|ca| Tls { ca, certificate }),
             user: user.map(|(name, password)| User { name, password }),
         }
     }
@@ -88,7 +87,7 @@ impl EtcdArguments {
             );
         }
         Etcd::connect(place, &access).map_err(|error| match error {
-            EtcdError::Denied(_) if access.user.is_none() => {
+            EtcdError::Denied(_) if self.etcd_user.is_none() && self.etcd_cert.is_none() => {
                 format!("{error} (--etcd-user and --etcd-password-file, or --etcd-cert, say who asks)")
             }
             error => error.to_string(),

@@ -204,7 +204,12 @@ impl<T: FnMut(Told)> Commits<'_, T> {
             },
             // What was not tried before is not done.
             Ok(_) if !is_doubtful => {}
-            Err(Failure::Refused(_) | Failure::Denied(_) | Failure::LeaseLost) if !is_doubtful => {
+            Err(Failure::Refused(_) | Failure::Forbidden(_) | Failure::LeaseLost) if !is_doubtful => {
+                return Ok(Committed::Not);
+            }
+            Err(Failure::Denied(_)) if !is_doubtful => {
+                // The next one goes over a connection over which it may be known who asks.
+                self.link.renew();
                 return Ok(Committed::Not);
             }
             Ok(_) => *doubt = Some(put),

@@ -167,7 +167,7 @@ impl<T: FnMut(Told)> Follow<'_, T> {
             let revoke = async |mut client: Client| client.lease_revoke(lease).await;
             // Over a connection that has been there for long it may not be known any more who asks.
             if self.link.once(revoke).await.is_err() {
-                self.link.turn();
+                self.link.renew();
                 let _ = self.link.once(revoke).await;
             }
         };

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use guira_etcd::{Access, CertificateFiles};
+use guira_etcd::{Access, CertificateFiles, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
@@ -55,7 +55,7 @@ impl Certificates {
 
     /// As who asks shows himself.
     pub fn access(&self) -> Access {
-        Access { ca: Some(self.ca()), certificate: Some(self.files(CLIENT)), user: None }
+        Access { tls: Some(Tls { ca: self.ca(), certificate: Some(self.files(CLIENT)) }), user: None }
     }
 
     /// What etcd is told of them: it wants one of who asks.

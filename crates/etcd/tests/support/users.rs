@@ -5,7 +5,7 @@
 use std::fs;
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, Permission, TlsOptions};
-use guira_etcd::Access;
+use guira_etcd::Tls;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Server;
@@ -83,6 +83,12 @@ impl Users {
         });
     }
 
+    /// From now on [`USER`] may read only.
+    pub fn forbid(&mut self, cluster: &str) {
+        let read = Permission::read(format!("/guira/{cluster}/")).with_prefix();
+        self.runtime.block_on(self.client.role_grant_permission(USER, read)).expect("he may");
+    }
+
     /// From now on [`READER`] may do what [`USER`] may.
     pub fn let_the_reader_write(&mut self) {
         self.runtime.block_on(self.client.user_grant_role(READER, USER)).expect("it is his");
@@ -101,7 +107,7 @@ impl Users {
 async fn connect(server: &Server, user: Option<&str>) -> Client {
     let read = |path| fs::read(path).expect("it is readable");
     let mut options = ConnectOptions::new().with_auto_token_refresh(true);
-    if let Access { ca: Some(ca), certificate: Some(files), .. } = server.access() {
+    if let Some(Tls { ca, certificate: Some(files) }) = server.access().tls {
         let identity = Identity::from_pem(read(files.certificate), read(files.key));
         options =
             options.with_tls(TlsOptions::new().ca_certificate(Certificate::from_pem(read(ca))).identity(identity));

@@ -201,6 +201,8 @@ impl Cluster {
         wait_for("operators are heard", || {
             let output = self.command(what, &[of]).output().expect("it is run");
             let said = String::from_utf8_lossy(&output.stderr);
+            // Seen if it never is.
+            eprint!("{said}");
             (output.status.success() || said.contains(was_done)).then_some(())
         });
     }
