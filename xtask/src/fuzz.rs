@@ -15,7 +15,7 @@ use crate::{
 const SESSION_RUNS: u64 = 1_000_000;
 const SESSION_TARGETS: [&str; 2] = ["parse_text", "parse_meta"];
 /// Executions of the one that has four cores of a cluster begin for each input: a thousand a second.
-const CORES_RUNS: u64 = 100_000;
+const CORES_RUNS: u64 = 60_000;
 const CORES_TARGET: &str = "peer_message";
 /// Executions of each other one: together they take a minute.
 const RUNS: u64 = 200_000;
