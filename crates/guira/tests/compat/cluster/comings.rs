@@ -28,9 +28,7 @@ fn members_and_etcd_come_and_go_while_clients_are_answered() {
     let clients = Clients::of("hot", listen);
     thread::scope(|scope| {
         let clients = &clients;
-        let over = Over(&clients.is_over);
-        scope.spawn(|| clients.write(listen));
-        scope.spawn(|| clients.read(listen));
+        let over = clients.work(scope, listen);
         let serves = |cluster: &Cluster, cache| {
             let before = cluster.hits(cache);
             wait_for("the cache node serves", || (cluster.hits(cache) > before + 100).then_some(()));

@@ -8,7 +8,7 @@ use super::{
         certificates::{CLIENT, Certificates},
         users::{PASSWORD, USER, Users},
     },
-    kept::{Clients, Cluster, Over, answers, guira, local, member},
+    kept::{Clients, Cluster, answers, guira, local, member},
 };
 use crate::{
     condition::wait_for,
@@ -62,9 +62,7 @@ fn etcds_that_let_in_whom_they_know_are_killed_one_by_one_while_clients_are_answ
     let clients = Clients::of("hot", listen);
     thread::scope(|scope| {
         let clients = &clients;
-        let over = Over(&clients.is_over);
-        scope.spawn(|| clients.write(listen));
-        scope.spawn(|| clients.read(listen));
+        let over = clients.work(scope, listen);
         // Who is alive has a connection, and is known: it says so once that is forgotten.
         let are_alive = |cluster: &Cluster, ids: &[u64]| {
             wait_for("all are heard of", || (cluster.try_alive()? == ids).then_some(()));

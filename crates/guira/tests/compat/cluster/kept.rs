@@ -296,6 +296,13 @@ impl Clients {
         Self { key: key.into(), written, read, is_over }
     }
 
+    /// One writes and one reads, until what is returned is dropped.
+    pub fn work<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, address: SocketAddr) -> Over<'s> {
+        scope.spawn(move || self.write(address));
+        scope.spawn(move || self.read(address));
+        Over(&self.is_over)
+    }
+
     /// Waits until they were answered some more.
     pub fn some_more(&self) {
         let before = (self.read.load(Relaxed), self.written.load(Relaxed));
