@@ -7,7 +7,7 @@
 //! ```
 //! Always true: a key is in the table if and only if it is in the log, with as many visits as it has places there.
 
-use crate::key_slots::{KeySlots, Slot};
+use crate::key_slots::{HashedKey, KeySlots, Slot};
 
 /// The last so many queries.
 #[derive(Clone, Debug)]
@@ -38,12 +38,17 @@ impl BurstLog {
 
     /// Adds a query, in place of the oldest; how often its key is among the last ones, this one included. O(1).
     pub fn see(&mut self, key: &[u8]) -> u32 {
+        self.see_hashed(self.keys.hash(key))
+    }
+
+    /// The same of a key that was hashed by this log's seed.
+    pub fn see_hashed(&mut self, key: HashedKey<'_>) -> u32 {
         if self.log.len() == self.len_max {
             self.forget(self.log[self.at]);
         }
-        let slot = match self.keys.find(key) {
+        let slot = match self.keys.find_hashed(key) {
             Ok(slot) => slot,
-            Err(absent) => self.keys.insert(absent, key),
+            Err(absent) => self.keys.insert(absent, key.bytes()),
         };
         if self.visits.len() == slot.index() {
             self.visits.push(0);
@@ -54,7 +59,7 @@ impl BurstLog {
             self.log.push(slot);
         } else {
             self.log[self.at] = slot;
-            self.at = (self.at + 1) % self.len_max;
+            self.at = if self.at + 1 == self.len_max { 0 } else { self.at + 1 };
         }
         *visits
     }

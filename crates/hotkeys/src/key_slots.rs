@@ -23,6 +23,41 @@ impl Slot {
     }
 }
 
+/// Hashes keys for the trackers of a seed: whoever asks several of them about a key has it hashed once.
+#[derive(Clone)]
+pub struct KeyHasher(RapidSecrets);
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyHasher")
+    }
+}
+
+/// A key with its hash.
+#[derive(Clone, Copy, Debug)]
+pub struct HashedKey<'k> {
+    bytes: &'k [u8],
+    hash: u64,
+}
+
+impl HashedKey<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl KeyHasher {
+    /// Of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(RapidSecrets::seed(seed))
+    }
+
+    /// A key with its hash.
+    pub fn hash<'k>(&self, bytes: &'k [u8]) -> HashedKey<'k> {
+        HashedKey { bytes, hash: rapidhash_v3_seeded(bytes, &self.0) }
+    }
+}
+
 /// The hash of a key that is not there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Absent(u64);
@@ -35,7 +70,7 @@ pub(crate) struct KeySlots {
     free: Vec<Slot>,
     slots: HashTable<Slot>,
     len_max: usize,
-    secrets: RapidSecrets,
+    hasher: KeyHasher,
 }
 
 impl fmt::Debug for KeySlots {
@@ -55,7 +90,7 @@ impl KeySlots {
     pub(crate) fn new(len_max: usize, seed: u64) -> Self {
         assert!(len_max > 0 && u32::try_from(len_max).is_ok(), "{len_max} keys");
         let slots = HashTable::with_capacity(len_max);
-        Self { keys: Vec::new(), free: Vec::new(), slots, len_max, secrets: RapidSecrets::seed(seed) }
+        Self { keys: Vec::new(), free: Vec::new(), slots, len_max, hasher: KeyHasher::new(seed) }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -72,9 +107,20 @@ impl KeySlots {
     }
 
     pub(crate) fn find(&self, key: &[u8]) -> Result<Slot, Absent> {
-        let hash = rapidhash_v3_seeded(key, &self.secrets);
-        let found = self.slots.find(hash, |slot| self.key(*slot) == key);
+        self.find_hashed(self.hasher.hash(key))
+    }
+
+    /// The same of a key that was hashed by the same seed.
+    pub(crate) fn find_hashed(&self, key: HashedKey<'_>) -> Result<Slot, Absent> {
+        let HashedKey { bytes, hash } = key;
+        debug_assert_eq!(hash, self.hasher.hash(bytes).hash, "hashed by another seed");
+        let found = self.slots.find(hash, |slot| self.key(*slot) == bytes);
         found.copied().ok_or(Absent(hash))
+    }
+
+    /// A key with its hash.
+    pub(crate) fn hash<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
+        self.hasher.hash(key)
     }
 
     /// Puts a key that is not there into a slot; the set is not full.

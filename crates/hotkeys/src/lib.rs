@@ -23,6 +23,7 @@ mod threshold;
 mod top_keys;
 
 pub use burst_log::BurstLog;
+pub use key_slots::{HashedKey, KeyHasher};
 pub use load::{Alpha, KeyLoad};
 pub use sampler::Sampler;
 pub use space_saving::{Count, SpaceSaving};

@@ -30,6 +30,9 @@ impl Sampler {
 
     /// Whether this query is picked. A subtraction for most of them.
     pub fn picks(&mut self) -> bool {
+        if self.one_in == 1 {
+            return true;
+        }
         let is_picked = self.left == 0;
         self.left = if is_picked { self.gap() } else { self.left - 1 };
         is_picked
@@ -37,9 +40,6 @@ impl Sampler {
 
     /// How many are passed over before the next: the geometric distribution, by the inverse of its distribution function.
     fn gap(&mut self) -> u64 {
-        if self.one_in == 1 {
-            return 0;
-        }
         let passed_over = 1.0 - 1.0 / f64::from(self.one_in);
         // Above 0: so its logarithm is a number.
         let draw = 1.0 - self.rng.random::<f64>();

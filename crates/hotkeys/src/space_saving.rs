@@ -10,7 +10,7 @@
 //! it; the counts of all keys add up to the queries seen; a key's count is at least how often it was seen, and above it by no
 //! more than its `over`, which is no more than the queries seen over the keys that there is room for.
 
-use crate::key_slots::{KeySlots, Slot};
+use crate::key_slots::{HashedKey, KeySlots, Slot};
 
 /// What is known of how often a key was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +82,14 @@ impl SpaceSaving {
 
     /// Counts a query. O(1).
     pub fn see(&mut self, key: &[u8]) {
+        self.see_hashed(self.keys.hash(key));
+    }
+
+    /// The same of a key that was hashed by this counter's seed.
+    pub fn see_hashed(&mut self, key: HashedKey<'_>) {
         self.seen += 1;
-        match self.keys.find(key) {
+        let (found, key) = (self.keys.find_hashed(key), key.bytes());
+        match found {
             Ok(slot) => self.increment(slot.index() as u32),
             Err(absent) if !self.keys.is_full() => {
                 let slot = self.keys.insert(absent, key);

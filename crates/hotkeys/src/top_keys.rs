@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Alpha, Count, SpaceSaving};
+use crate::{Alpha, Count, HashedKey, SpaceSaving};
 
 /// A key with its load.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +39,11 @@ impl TopKeys {
     /// Counts a query. O(1).
     pub fn see(&mut self, key: &[u8]) {
         self.counter.see(key);
+    }
+
+    /// The same of a key that was hashed by this tracker's seed.
+    pub fn see_hashed(&mut self, key: HashedKey<'_>) {
+        self.counter.see_hashed(key);
     }
 
     /// The keys that are tracked in this segment, those seen most often first.

@@ -1,6 +1,6 @@
 //! Who is hot at a backend: the trackers, and when what they find is told.
 
-use guira_hotkeys::{Alpha, BurstLog, Sampler, TopKeys};
+use guira_hotkeys::{Alpha, BurstLog, KeyHasher, Sampler, TopKeys};
 use guira_item::{Moment, Span};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
@@ -70,6 +70,8 @@ impl Default for HotConfig {
 pub(super) struct HotKeys {
     config: HotConfig,
     sampler: Sampler,
+    /// Of the seed of both trackers.
+    hasher: KeyHasher,
     top: TopKeys,
     log: BurstLog,
     segment_from: Moment,
@@ -94,6 +96,7 @@ impl HotKeys {
     pub(super) fn new(config: &HotConfig, now: Moment) -> Self {
         Self {
             sampler: Sampler::new(config.sample_one_in, config.seed),
+            hasher: KeyHasher::new(config.seed),
             top: TopKeys::new(config.reported, config.tracked, config.alpha, config.seed),
             log: BurstLog::new(config.burst_log, config.seed),
             segment_from: now,
@@ -109,14 +112,15 @@ impl HotKeys {
         if self.config.reports == Reports::None {
             return false;
         }
+        let key = self.hasher.hash(key);
         if self.sampler.picks() {
-            self.top.see(key);
+            self.top.see_hashed(key);
         }
         match self.config.reports {
             Reports::EveryQuery => true,
             Reports::Periodic | Reports::None => false,
             Reports::Instant | Reports::Both => {
-                self.log.see(key) > self.config.burst_visits && self.load(now) >= self.config.burst_load_min
+                self.log.see_hashed(key) > self.config.burst_visits && self.load(now) >= self.config.burst_load_min
             }
         }
     }
