@@ -15,6 +15,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 mod bench;
+mod core_reads;
 mod hot_in;
 mod killed_cache;
 mod modes;
@@ -26,6 +27,8 @@ use crate::error::BenchError;
 use crate::experiment::{Experiment, Extent};
 use crate::placement::Placement;
 use crate::report::{self, Setting};
+
+pub use core_reads::{CoreReadsArgs, core_reads_main};
 
 use bench::Bench;
 

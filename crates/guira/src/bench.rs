@@ -36,6 +36,9 @@ enum Experiment {
     /// An engine before a store that is slow; started by `bench store`
     #[command(hide = true)]
     DelayedStoreServer(store::DelayedArgs),
+    /// A backend's core alone, for valgrind; started by `bench cluster`
+    #[command(hide = true)]
+    CoreReads(cluster::CoreReadsArgs),
     /// A map under measurement, which standard input tells what to do; started by `bench map`
     #[command(hide = true)]
     MapContender,
@@ -74,6 +77,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         }
         Experiment::DelayedStoreServer(arguments) => {
             store::delayed_store_server_main(&arguments).map_err(|error| error.to_string())?;
+        }
+        Experiment::CoreReads(arguments) => {
+            cluster::core_reads_main(&arguments).map_err(|error| error.to_string())?;
         }
         Experiment::MapContender => map::contender_main().map_err(|error| error.to_string())?,
     }
