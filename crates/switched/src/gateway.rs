@@ -60,7 +60,7 @@ pub struct GatewayConfig {
     pub resend_after: Span,
     /// How long somebody waits for an answer.
     pub answer_within: Span,
-    /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused, but for those that come from another backend with
+    /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused, also those that come from another backend with
     /// their partition.
     pub pending_max: usize,
     /// Bytes of values in them beyond which further ones are refused; one always may be under way.
@@ -208,7 +208,7 @@ impl Gateway {
         // Who was asked before is not waited for any longer.
         let unsent = self.pending.iter().filter(|(_, pending)| !pending.is_sent).map(|(number, _)| *number);
         for number in unsent.collect::<BTreeSet<_>>() {
-            if let Some(number) = self.goes_elsewhere(number) {
+            if let Some(number) = self.goes_elsewhere(number, out) {
                 self.send(now, number, out);
             }
         }
@@ -286,9 +286,7 @@ impl Gateway {
         cache: Option<NodeId>,
         out: &mut Outbox,
     ) {
-        let upstream = self.upstreams.get_mut(&backend).expect("every owner of a partition has one");
-        let has_room = upstream.open_len == 0 || upstream.open_len + what.value_len() <= self.config.pending_len_max;
-        if upstream.open.len() >= self.config.pending_max || !has_room {
+        if !self.has_room(backend, what.value_len()) {
             self.counts.refused += 1;
             self.settle(ask, &what, Reply::Answer(Answer::Failed { unknown: false }, None), out);
             return;
@@ -300,6 +298,7 @@ impl Gateway {
             }
             None => self.counts.to_backends += 1,
         }
+        let upstream = self.upstreams.get_mut(&backend).expect("every owner of a partition has one");
         self.last_number = Number(self.last_number.0 + 1);
         upstream.open.insert(self.last_number);
         upstream.open_len += what.value_len();
@@ -318,6 +317,13 @@ impl Gateway {
         };
         self.pending.insert(self.last_number, pending);
         self.send(now, self.last_number, out);
+    }
+
+    /// Whether there may be one more operation for a backend, with so much of a value.
+    fn has_room(&self, backend: NodeId, value_len: usize) -> bool {
+        let Some(upstream) = self.upstreams.get(&backend) else { return false };
+        let has_bytes = upstream.open_len == 0 || upstream.open_len + value_len <= self.config.pending_len_max;
+        upstream.open.len() < self.config.pending_max && has_bytes
     }
 
     /// Sends a request, or has a session begun in which it can be; it is looked at again when an answer should have come.
@@ -377,7 +383,7 @@ impl Gateway {
         }
         pending.resend_after = pending.resend_after.times(2).min(RESEND_AFTER_MAX);
         self.counts.resent += u64::from(pending.is_sent);
-        let number = self.goes_elsewhere(number).unwrap_or(number);
+        let number = self.goes_elsewhere(number, out).unwrap_or(number);
         self.send(now, number, out);
     }
 
@@ -504,7 +510,7 @@ impl Gateway {
         let Some(mut pending) = self.take(number) else { return };
         (pending.is_sent, pending.sent_at, pending.cache) = (false, None, None);
         let number = self.put(pending);
-        match self.goes_elsewhere(number) {
+        match self.goes_elsewhere(number, out) {
             Some(number) => self.send(now, number, out),
             // The map has not come here yet.
             None => self.look_again(now, number),
@@ -536,12 +542,18 @@ impl Gateway {
         number
     }
 
-    /// Has a request that was not sent go to who has its key by now; its number then, if that is another than before.
-    fn goes_elsewhere(&mut self, number: Number) -> Option<Number> {
+    /// Has a request that was not sent go to who has its key by now; its number then, if that is another than before. Where there is no room for it, it is
+    /// over: it was refused, as any other is.
+    fn goes_elsewhere(&mut self, number: Number, out: &mut Outbox) -> Option<Number> {
         let pending = self.pending.get(&number).filter(|pending| !pending.is_sent)?;
         let What::Operation { hash, .. } = &pending.what else { return None };
         let owner = self.config.shares.map.owner_of(*hash);
         if owner == pending.backend {
+            return None;
+        }
+        if !self.has_room(owner, pending.what.value_len()) {
+            self.counts.refused += 1;
+            self.finish(number, Reply::Answer(Answer::Failed { unknown: false }, None), out);
             return None;
         }
         let pending = self.take(number)?;
@@ -589,6 +601,11 @@ impl Gateway {
     /// Numbers.
     pub fn counts(&self) -> GatewayCounts {
         self.counts
+    }
+
+    /// Backends that own partitions, as far as it knows.
+    pub fn owners(&self) -> &[NodeId] {
+        self.config.shares.map.backends()
     }
 
     /// Hashes that are routed to cache nodes.
