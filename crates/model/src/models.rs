@@ -3,7 +3,7 @@
 use guira_switched::Mutant;
 
 use crate::{
-    orders::Wish::{self, Delete, Get, Set, Swap},
+    orders::Wish::{self, Delete, Flush, Get, Set, Swap},
     scenario::{Begins, Client, Faults, KeyNumber, Scenario},
 };
 
@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 18] = [
+pub const MODELS: [&str; 21] = [
     "updates",
     "leases",
     "deaths",
@@ -54,10 +54,13 @@ pub const MODELS: [&str; 18] = [
     "returns",
     "late-copies",
     "late-changes",
+    "flushes",
+    "flush-failures",
+    "moved-flushes",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 22] = [
+pub const FINDS: [(Mutant, &str); 24] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
@@ -80,11 +83,14 @@ pub const FINDS: [(Mutant, &str); 22] = [
     (Mutant::MoveClear, "move-deaths"),
     (Mutant::MoveFence, "late-copies"),
     (Mutant::MoveVersions, "moves"),
+    (Mutant::MoveFlush, "moved-flushes"),
+    (Mutant::FlushSessions, "flushes"),
 ];
 
-/// Faults that no model finds, for what they take is in none: a `flush_all`, or a store that two have in turn. The simulator finds them.
-pub const FINDS_NOT: [Mutant; 5] =
-    [Mutant::MoveTakerLife, Mutant::FlushForgotten, Mutant::MoveFlush, Mutant::MoveFlushAt, Mutant::TakesEarly];
+/// Faults that no model finds. What they take is in none, and the simulator finds them: a `flush_all` that is still to come, a store that two have in
+/// turn. [`Mutant::MoveTakerLife`] is found by nobody: it takes a `flush_all` beside a move and a death, which is more than any bounds have.
+pub const FINDS_NOT: [Mutant; 4] =
+    [Mutant::MoveTakerLife, Mutant::FlushForgotten, Mutant::MoveFlushAt, Mutant::TakesEarly];
 
 fn client(gateway: usize, wishes: &[(KeyNumber, Wish)]) -> Client {
     Client { gateway, wishes: wishes.into() }
@@ -321,6 +327,47 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             sessions_max: 0,
             backends_are_near: true,
             faults: Faults { late: 1, disk_failures: bounds.of(0, 0, 1), resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "flushes",
+            about: "all is taken away while a key that is cached is changed and read",
+            clients: bounds.of(
+                vec![client(0, &[(A, Flush)]), reads(1)],
+                vec![client(0, &[(A, Flush)]), client(0, &[(A, Set(1))]), reads(1)],
+                vec![client(0, &[(A, Flush)]), client(0, &[(A, Set(1))]), reads(2)],
+            ),
+            sessions_max: bounds.of(0, 0, 1),
+            faults: none,
+            ..base.clone()
+        },
+        Scenario {
+            name: "flush-failures",
+            about: "all is taken away while the disk fails, or the backend dies",
+            clients: vec![client(0, &[(A, Flush), (A, Get)]), reads(1)],
+            ticks_max: bounds.of(Some(1), Some(3), None),
+            sessions_max: bounds.of(0, 0, 1),
+            faults: Faults { disk_failures: 1, backend_deaths: 1, resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "moved-flushes",
+            about: "all is taken away while a partition moves, of which a key is changed and read",
+            clients: bounds.of(
+                vec![client(0, &[(A, Flush), (A, Get)])],
+                vec![client(0, &[(A, Flush), (A, Get)]), client(0, &[(A, Set(1))])],
+                vec![client(0, &[(A, Flush), (A, Get)]), client(0, &[(A, Set(1)), (A, Get)])],
+            ),
+            caches: 0,
+            moves: 1,
+            ticks_max: bounds.of(Some(0), Some(0), Some(1)),
+            sessions_max: 0,
+            gateways_are_near: false,
+            backends_are_near: true,
+            room: bounds.of(1, 1, 2),
+            faults: Faults { refusals: bounds.of(0, 1, 1), resends: Some(0), ..none },
             settles_one_in: 16,
             ..base
         },

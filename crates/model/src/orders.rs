@@ -18,6 +18,8 @@ pub enum Wish {
     Set(u8),
     /// Remove it.
     Delete,
+    /// Have all items gone, of which this is one.
+    Flush,
     /// Store a digit, if nothing has changed since it was read.
     Swap {
         /// The digit.
@@ -42,13 +44,15 @@ impl Read {
 }
 
 impl Wish {
-    pub(crate) fn operation(&self) -> Operation<'_> {
+    /// What is asked about the key; nothing, if it is about all.
+    pub(crate) fn operation(&self) -> Option<Operation<'_>> {
         match self {
-            Self::Get => Operation::Get(Get::PLAIN),
-            Self::Set(digit) => Self::store(digit, None),
+            Self::Get => Some(Operation::Get(Get::PLAIN)),
+            Self::Set(digit) => Some(Self::store(digit, None)),
             // No version is 0: nothing that was not read is replaced.
-            Self::Swap { to, read } => Self::store(to, Some(read.map_or(0, |read| read.version))),
-            Self::Delete => Operation::Delete(Delete { cas: None, invalidate: None }),
+            Self::Swap { to, read } => Some(Self::store(to, Some(read.map_or(0, |read| read.version)))),
+            Self::Delete => Some(Operation::Delete(Delete { cas: None, invalidate: None })),
+            Self::Flush => None,
         }
     }
 
@@ -69,6 +73,7 @@ impl Wish {
             Self::Get => (value, Seen::Value(value)),
             Self::Set(digit) => (Some(digit), Seen::Stored),
             Self::Delete => (None, Seen::Removed(value.is_some())),
+            Self::Flush => (None, Seen::Removed(true)),
             Self::Swap { .. } if value.is_none() => (None, Seen::Removed(false)),
             Self::Swap { to, read } if value == read.map(|read| read.digit) => (Some(to), Seen::Stored),
             Self::Swap { .. } => (value, Seen::Changed),

@@ -1,6 +1,6 @@
 //! What is checked: who does what, what may go wrong, and how often.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use guira_switched::Mutant;
 
@@ -105,6 +105,15 @@ impl Scenario {
     pub(crate) fn swaps(&self, client: usize) -> bool {
         let wishes = self.clients.get(client).map_or(&[][..], |client| &client.wishes);
         wishes.iter().any(|(_, wish)| matches!(wish, Wish::Swap { .. }))
+    }
+}
+
+impl Scenario {
+    /// Whether somebody has all items gone where clients name more than one.
+    pub(crate) fn flushes_several_keys(&self) -> bool {
+        let wishes = || self.clients.iter().flat_map(|client| &client.wishes);
+        let keys: BTreeSet<usize> = wishes().map(|(key, _)| key.0).collect();
+        keys.len() > 1 && wishes().any(|(_, wish)| *wish == Wish::Flush)
     }
 }
 

@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use guira_cluster::Opening;
-use guira_item::{Key, store::StoreState};
+use guira_item::{Key, Time, store::StoreState};
 use guira_routing::NodeId;
 use guira_switched::{
     AskId, Happened, Message, Outbox, Shares,
@@ -146,6 +146,7 @@ impl World {
             has_failed: false,
             print: 0,
         };
+        assert!(!scenario.flushes_several_keys(), "a flush is an act of the one key that clients name");
         let calm = Scenario { room: usize::MAX, mutant: None, ..scenario.clone() };
         world.settles(&calm);
         let (key, wishes): (_, &[Wish]) = match scenario.begins {
@@ -401,7 +402,11 @@ impl World {
         self.orders[key.0].begin(number, wish);
         let id = AskId(u64::from(number.0) * KEYS.len() as u64 + key.0 as u64);
         let key = Key::new(&KEYS[key.0]).expect("a short name");
-        self.on_gateway(scenario, gateway, gateway::Happened::Ask(id, key, wish.operation()));
+        let asked = match wish.operation() {
+            Some(operation) => gateway::Happened::Ask(id, key, operation),
+            None => gateway::Happened::Flush(id, Time::default()),
+        };
+        self.on_gateway(scenario, gateway, asked);
     }
 
     fn on_backend(&mut self, scenario: &Scenario, at: usize, happened: backend::Happened<'_>) {

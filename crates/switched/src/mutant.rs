@@ -39,6 +39,8 @@ pub enum Mutant {
     MoveVersions,
     /// A `flush_all` takes place whoever has given what to whom meanwhile.
     MoveFlush,
+    /// A `flush_all` takes place while cache nodes may serve what they have.
+    FlushSessions,
     /// A backend that begins has forgotten the `flush_all` that was to come.
     FlushForgotten,
     /// A taker takes from a giver which has another `flush_all` to come than itself.
@@ -61,7 +63,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::R1,
         Self::R2,
         Self::R2View,
@@ -85,6 +87,7 @@ impl Mutant {
         Self::MoveClear,
         Self::MoveFence,
         Self::MoveVersions,
+        Self::FlushSessions,
         Self::FlushForgotten,
         Self::MoveFlush,
         Self::MoveFlushAt,
@@ -117,6 +120,7 @@ impl Mutant {
             Self::MoveClear => "move-clear",
             Self::MoveFence => "move-fence",
             Self::MoveVersions => "move-versions",
+            Self::FlushSessions => "flush-sessions",
             Self::FlushForgotten => "flush-forgotten",
             Self::MoveFlush => "move-flush",
             Self::MoveFlushAt => "move-flush-at",

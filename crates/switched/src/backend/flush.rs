@@ -145,6 +145,10 @@ impl Backend {
         self.give_up(now, Why::Changed);
         self.drop_taken();
         if self.state_work.stage == Stage::None {
+            if self.config.mutant == Some(Mutant::FlushSessions) {
+                (self.state_work.stage, self.state_work.again_at) = (Stage::Writing, Some(now));
+                return;
+            }
             self.end_sessions();
             self.state_work.stage = Stage::Voiding { tell_at: Moment::default() };
         }
