@@ -255,6 +255,7 @@ pub(crate) trait Shards: Send + Sync {
             }),
             messages: None,
             store: None,
+            cluster: None,
             classes,
         }
     }

@@ -414,6 +414,7 @@ impl Start<'_> {
                     "resent": status.counts.resent,
                     "late": status.counts.late,
                     "refused": status.counts.refused,
+                    "backends_heard": status.holdings.heard,
                 })
             })
         })?;

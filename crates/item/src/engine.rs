@@ -199,8 +199,10 @@ pub struct EngineStats {
     pub partitions: Option<PartitionStats>,
     /// Of an engine whose requests go to threads of its own as messages.
     pub messages: Option<MessageStats>,
-    /// Of the store behind the engine.
+    /// Of the store behind the engine; of a gateway, of all stores of its cluster together.
     pub store: Option<StoreStats>,
+    /// Of the cluster behind a gateway.
+    pub cluster: Option<ClusterStats>,
     /// Per class: those that have pages, or counts from when they had.
     pub classes: Vec<ClassStats>,
 }
@@ -225,6 +227,33 @@ pub struct MessageStats {
     pub served: u64,
 }
 
+/// What a gateway knows of its cluster, and has asked of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClusterStats {
+    /// Backends that own partitions.
+    pub backends: u64,
+    /// Those of them that were heard of in the last seconds.
+    pub backends_heard: u64,
+    /// Those whose stores take no writes any more.
+    pub backends_read_only: u64,
+    /// Hashes of keys that are routed to cache nodes.
+    pub routes: u64,
+    /// Requests that wait for an answer.
+    pub pending: u64,
+    /// Requests that were sent to cache nodes first.
+    pub to_caches: u64,
+    /// Requests that were sent to backends.
+    pub to_backends: u64,
+    /// Requests that were sent again for want of an answer.
+    pub resent: u64,
+    /// Requests that were not answered in time.
+    pub late: u64,
+    /// Requests that were refused, since too many waited.
+    pub refused: u64,
+    /// Requests that were sent on, since their partition had moved.
+    pub moved: u64,
+}
+
 impl EngineStats {
     /// What only ever grows, counted from where it stood in `before`; the rest is as it is.
     #[must_use]
@@ -244,6 +273,18 @@ impl EngineStats {
         }
         if let (Some(now), Some(before)) = (&mut self.messages, &before.messages) {
             now.served = now.served.saturating_sub(before.served);
+        }
+        if let (Some(now), Some(before)) = (&mut self.cluster, &before.cluster) {
+            for (now, before) in [
+                (&mut now.to_caches, before.to_caches),
+                (&mut now.to_backends, before.to_backends),
+                (&mut now.resent, before.resent),
+                (&mut now.late, before.late),
+                (&mut now.refused, before.refused),
+                (&mut now.moved, before.moved),
+            ] {
+                *now = now.saturating_sub(before);
+            }
         }
         for class in &mut self.classes {
             if let Some(before) = before.classes.iter().find(|before| before.class == class.class) {

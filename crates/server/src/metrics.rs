@@ -74,6 +74,34 @@ const GENERAL: &[(&str, &str, Kind, &str)] = &[
     ("messages_served", "guira_messages_served", Counter, "Messages that server threads have served"),
 ];
 
+/// The same of what only some servers have: one with a store, and a gateway of a cluster.
+const BESIDES: &[(&str, &str, Kind, &str)] = &[
+    ("store_reads_at_once", "guira_store_reads_at_once", Counter, "Reads of the store that did not wait"),
+    ("store_reads_waited", "guira_store_reads_waited", Counter, "Reads of the store that waited"),
+    ("store_writes", "guira_store_writes", Counter, "Records written or removed"),
+    ("store_write_batches", "guira_store_write_batches", Counter, "Batches these were written in"),
+    ("store_syncs", "guira_store_syncs", Counter, "Times that what was written was forced to disk"),
+    ("store_failures", "guira_store_failures", Counter, "Reads and writes of the store that failed"),
+    ("store_pending", "guira_store_pending", Gauge, "Reads and writes that the store has not completed"),
+    ("store_read_only", "guira_store_read_only", Gauge, "Whether the store, or one of a cluster's, takes no writes"),
+    ("store_limit", "guira_store_limit_operations_per_second", Gauge, "Operations a second that the store may do"),
+    ("store_limit_waits", "guira_store_limit_waits", Counter, "Reads and batches that waited because of that"),
+    ("store_disk_bytes", "guira_store_disk_bytes", Gauge, "Bytes on disk"),
+    ("store_memory_bytes", "guira_store_memory_bytes", Gauge, "Bytes of memory that the store uses"),
+    ("store_records", "guira_store_records", Gauge, "Records in the store, about, dead ones included"),
+    ("cluster_backends", "guira_cluster_backends", Gauge, "Backends that own partitions"),
+    ("cluster_backends_heard", "guira_cluster_backends_heard", Gauge, "Of these, heard of in the last three seconds"),
+    ("cluster_backends_read_only", "guira_cluster_backends_read_only", Gauge, "Of these, without writes"),
+    ("cluster_routes", "guira_cluster_routes", Gauge, "Hashes of keys that are routed to cache nodes"),
+    ("cluster_pending", "guira_cluster_pending", Gauge, "Requests that wait for the cluster"),
+    ("cluster_to_caches", "guira_cluster_to_caches", Counter, "Requests sent to cache nodes first"),
+    ("cluster_to_backends", "guira_cluster_to_backends", Counter, "Requests sent to backends"),
+    ("cluster_resent", "guira_cluster_resent", Counter, "Requests sent again for want of an answer"),
+    ("cluster_late", "guira_cluster_late", Counter, "Requests not answered in time"),
+    ("cluster_refused", "guira_cluster_refused", Counter, "Requests refused since too many waited"),
+    ("cluster_moved", "guira_cluster_moved", Counter, "Requests sent on since their partition had moved"),
+];
+
 /// Row of `stats`, labels `command` and `status` of `memcached_commands_total`.
 const COMMANDS: &[(&str, &str, &str)] = &[
     ("get_hits", "get", "hit"),
@@ -215,6 +243,9 @@ impl<S: Service> Collector for Snapshot<S> {
         let mut version = encoder.encode_descriptor("memcached_version", help, None, MetricType::Gauge)?;
         write_one(version.encode_family(&[("version", shared.settings.version)])?, Gauge, 1.0)?;
         for (row, metric, kind, help) in GENERAL {
+            write_one(encoder.encode_descriptor(metric, help, None, metric_type(*kind))?, *kind, value(row))?;
+        }
+        for (row, metric, kind, help) in BESIDES.iter().filter(|(row, ..)| rows.contains_key(row)) {
             write_one(encoder.encode_descriptor(metric, help, None, metric_type(*kind))?, *kind, value(row))?;
         }
         let help = "Requests by command and status";

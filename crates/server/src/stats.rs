@@ -183,6 +183,23 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
             }
         }
     }
+    if let Some(cluster) = &engine.cluster {
+        for (name, number) in [
+            ("cluster_backends", cluster.backends),
+            ("cluster_backends_heard", cluster.backends_heard),
+            ("cluster_backends_read_only", cluster.backends_read_only),
+            ("cluster_routes", cluster.routes),
+            ("cluster_pending", cluster.pending),
+            ("cluster_to_caches", cluster.to_caches),
+            ("cluster_to_backends", cluster.to_backends),
+            ("cluster_resent", cluster.resent),
+            ("cluster_late", cluster.late),
+            ("cluster_refused", cluster.refused),
+            ("cluster_moved", cluster.moved),
+        ] {
+            rows.add(name, number);
+        }
+    }
     rows.0
 }
 

@@ -322,7 +322,9 @@ impl Backend {
             | Message::Probe(_)
             | Message::Absent { .. }
             | Message::Reply { .. }
-            | Message::Moved { .. } => self.counts.ignored += 1,
+            | Message::Moved { .. }
+            | Message::AskHoldings
+            | Message::Holdings(_) => self.counts.ignored += 1,
         }
     }
 

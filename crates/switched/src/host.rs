@@ -12,6 +12,7 @@ mod cache;
 mod caller;
 mod controller;
 mod gateway;
+mod heard;
 mod lives;
 mod local;
 mod owed;
@@ -37,6 +38,7 @@ pub use cache::{CacheHost, CacheStatus, PartStatus};
 pub use caller::{Caller, CallerBounds};
 pub use controller::{ControllerHost, ControllerStatus, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
+pub use heard::ClusterHoldings;
 pub use lives::LifeError;
 pub use local::{LocalCluster, LocalConfig, LocalStatus};
 pub use plain::{Plain, PlainMachine};
@@ -130,11 +132,19 @@ impl<M: Machine> Host<M> {
 
     /// What `look` sees, on the machine's thread, between two things that happen to it; `None` if it has ended.
     fn look<T: Send + 'static>(&self, look: impl FnOnce(&M, Wire) -> T + Send + 'static) -> Option<T> {
-        let (seen, see) = mpsc::channel();
-        let look = Box::new(move |machine: &M, wire: Wire| drop(seen.send(look(machine, wire))));
-        self.driver.post(Local::Look(look)).ok()?;
-        see.recv().ok()
+        look_by(&self.driver.poster(), look)
     }
+}
+
+/// See [`Host::look`].
+fn look_by<M: Machine, T: Send + 'static>(
+    poster: &Poster<Local<M>>,
+    look: impl FnOnce(&M, Wire) -> T + Send + 'static,
+) -> Option<T> {
+    let (seen, see) = mpsc::channel();
+    let look = Box::new(move |machine: &M, wire: Wire| drop(seen.send(look(machine, wire))));
+    poster.post(Local::Look(look)).ok()?;
+    see.recv().ok()
 }
 
 /// The threads of a member's cores: one, or of a cache node one for each of its parts.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! gateway --- Join, Joined, Request, Reply, Gone -------------------------- backend
+//! gateway --- AskHoldings, Holdings --------------------------------------- backend
 //! gateway --- Request, Reply -------------- cache node --- Request (on) --- backend
 //! gateway --- Probe, Reply, Absent -------- cache node
 //! cache node --- Open, Opened, AskLease, Lease, Void, Voided, Told, Gone -- backend, controller
@@ -18,7 +19,7 @@ use guira_item::{Answer, Death, Expiry, Hit, Key, Moment, Operation, Span, Time}
 use guira_routing::{KeyHash, Load, NodeId, PartitionId, RuleUpdate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Revision;
+use crate::{Holdings, Revision};
 
 /// The number of a request in its gateway's session, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -163,6 +164,10 @@ pub enum Message<'m> {
         /// What is told, or an acknowledgement alone.
         body: Option<Body>,
     },
+    /// A gateway asks what a backend has.
+    AskHoldings,
+    /// It has this.
+    Holdings(Holdings),
 }
 
 /// Who asks for something, so that it happens once.

@@ -127,6 +127,12 @@ impl Start<'_> {
                     "two_phased": status.counts.two_phased,
                     "lease_waits": status.counts.lease_waits,
                 });
+                for (name, number) in [("records", status.holdings.records), ("disk_bytes", status.holdings.disk_bytes)]
+                {
+                    if let Some(number) = number {
+                        told[name] = json!(number);
+                    }
+                }
                 if let Some(at) = status.flush_to_come {
                     told["flush_at_unix_s"] = json!(CLOCK.to_unix_s(at));
                 }

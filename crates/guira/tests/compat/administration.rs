@@ -20,7 +20,7 @@ const EVERY_KIND: &str = "set w 0 0 3\r\nabc\r\nget w w\r\nget nope\r\nincr w 1\
     ms m 1 MA\r\nc\r\nms m 1 C7777777\r\nd\r\nmg m T1000\r\nmd m C7777777\r\nmd m I\r\nmd m\r\nmd m\r\n\
     ma num N0 J13 v\r\nma num v\r\nma none\r\nma num MD\r\nme num\r\nme none\r\nmn\r\n";
 
-fn stats(client: &mut Connection, what: &str) -> Vec<(String, String)> {
+pub(crate) fn stats(client: &mut Connection, what: &str) -> Vec<(String, String)> {
     let text = client.ask(format!("stats {what}\r\n").as_bytes(), b"END\r\n");
     let text = String::from_utf8(text).expect("text");
     let row = |line: &str| line.strip_prefix("STAT ")?.split_once(' ').map(|(name, value)| (name.into(), value.into()));

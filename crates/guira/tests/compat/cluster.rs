@@ -38,6 +38,7 @@ use tempfile::TempDir;
 use rising::Rising;
 
 use crate::{
+    administration::stats,
     book::{Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
     clients::pymemcache,
     condition::wait_for,
@@ -216,6 +217,41 @@ fn a_flush_that_is_to_come_comes_though_backends_are_killed_before() {
     assert!(!cluster.status().0.contains("flush_at_unix_s"), "{}", cluster.status().0);
     set_all(&mut client);
     assert_eq!(String::from_utf8_lossy(&client.ask(&get_all, b"END\r\n")), all);
+    cluster.down();
+}
+
+#[test]
+fn a_gateway_tells_what_all_backends_have() {
+    const ITEMS: u64 = 300;
+    let cluster = Cluster::up(&["--backends", "2"]);
+    let mut client = cluster.connect();
+    let number = |client: &mut Connection, name: &str| -> u64 {
+        let told: BTreeMap<String, String> = stats(client, "").into_iter().collect();
+        told.get(name).and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {told:?}"))
+    };
+    for item in 0..ITEMS {
+        assert_eq!(client.ask(&set(&format!("key{item}"), b"value"), b"\r\n"), b"STORED\r\n");
+    }
+    wait_for("all are told of", || (number(&mut client, "curr_items") == ITEMS).then_some(()));
+    assert_eq!(number(&mut client, "store_records"), ITEMS);
+    assert!(number(&mut client, "cluster_to_backends") >= ITEMS);
+    // What was done before a backend was first heard of is not counted, and it was heard of with all of these.
+    let writes = number(&mut client, "store_writes");
+    assert_eq!(client.ask(&set("another", b"value"), b"\r\n"), b"STORED\r\n");
+    wait_for("one more is told of", || (number(&mut client, "store_writes") == writes + 1).then_some(()));
+    assert_eq!(number(&mut client, "curr_items"), ITEMS + 1);
+    let backends = |client: &mut Connection| {
+        ["cluster_backends", "cluster_backends_heard", "cluster_backends_read_only"].map(|name| number(client, name))
+    };
+    assert_eq!(backends(&mut client), [2, 2, 0]);
+    assert_eq!(client.ask(b"stats reset\r\n", b"\r\n"), b"RESET\r\n");
+    assert_eq!((number(&mut client, "cluster_to_backends"), number(&mut client, "curr_items")), (0, ITEMS + 1));
+
+    let stopped = cluster.signal("backend", 0, Signal::STOP);
+    wait_for("a backend is missed", || (backends(&mut client) == [2, 1, 0]).then_some(()));
+    assert_eq!(number(&mut client, "curr_items"), ITEMS + 1, "it still has them");
+    send(stopped, Signal::CONT);
+    wait_for("it is heard of again", || (backends(&mut client) == [2, 2, 0]).then_some(()));
     cluster.down();
 }
 

@@ -15,14 +15,14 @@ use std::{
 
 use guira_cluster::{Poster, Transport, boot_now};
 use guira_item::{
-    Key, Moment, Time,
+    Key, Moment, Span, Time,
     store::{Found, Part, Record, Scan as StoreScan, Store, StoreError, Write, Written},
 };
 use guira_routing::{KeyHash, NodeId, PartitionId};
 
 use super::{Ended, Host, Local, Machine, Wire, pace::Pace, send_all};
 use crate::{
-    Commit, Committed, Message, Outbox, ScanNumber, Scanned, Scanning, StoreCall, View,
+    Commit, Committed, Holdings, Message, Outbox, ScanNumber, Scanned, Scanning, StoreCall, View,
     backend::{Backend, BackendConfig, BackendCounts, Happened, Standstill},
 };
 
@@ -80,6 +80,8 @@ pub struct BackendMachine<S: Store> {
     commit_by: Option<CommitBy>,
     /// To be put into the map, by somebody who is not there yet.
     uncommitted: Option<Commit>,
+    /// What was told last, and when.
+    holdings: Option<(Moment, Holdings)>,
     out: Outbox,
     /// Messages that were not sent.
     withheld: u64,
@@ -98,6 +100,9 @@ struct Way<S: Store> {
     /// Keys that are to be read.
     waiting: VecDeque<Box<[u8]>>,
 }
+
+/// What was told so long ago is told again: a store does not add up what it has for each of many gateways.
+const TOLD_FOR: Span = Span::from_ms(500);
 
 /// Bytes of items that the store may be reading for a backend.
 const READING_LEN_MAX: usize = 256 << 20;
@@ -123,8 +128,15 @@ pub struct BackendStatus {
     pub standstill: Option<Standstill>,
     /// The `flush_all` that is to come, in the cluster's seconds.
     pub flush_to_come: Option<Time>,
+    /// What its store has.
+    pub holdings: Holdings,
     /// The socket's numbers.
     pub wire: Wire,
+}
+
+/// What was told last, unless that is long ago.
+fn fresh(told: Option<(Moment, Holdings)>, now: Moment) -> Option<Holdings> {
+    told.filter(|(at, _)| now < *at + TOLD_FOR).map(|(_, holdings)| holdings)
 }
 
 impl<S: Store> BackendHost<S> {
@@ -163,6 +175,7 @@ impl<S: Store> BackendHost<S> {
             },
             commit_by: None,
             uncommitted: None,
+            holdings: None,
             out: Outbox::default(),
             withheld: 0,
         })
@@ -170,7 +183,7 @@ impl<S: Store> BackendHost<S> {
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<BackendStatus> {
-        self.look(|BackendMachine { backend, way, withheld, .. }, wire| BackendStatus {
+        self.look(|BackendMachine { backend, way, withheld, holdings, .. }, wire| BackendStatus {
             counts: backend.counts(),
             cached_keys: backend.cached_keys(),
             load_per_s: backend.load(boot_now()).round() as u64,
@@ -180,6 +193,7 @@ impl<S: Store> BackendHost<S> {
             partitions_wanted: backend.partitions_wanted(),
             standstill: backend.standstill(),
             flush_to_come: backend.flush_to_come(),
+            holdings: fresh(*holdings, boot_now()).unwrap_or_else(|| Holdings::from(&way.store.stats())),
             wire,
         })
     }
@@ -214,6 +228,17 @@ impl<S: Store> BackendMachine<S> {
                 return;
             }
         }
+    }
+
+    /// Tells a gateway what the store has.
+    fn tell_holdings(&mut self, now: Moment, gateway: NodeId, transport: &mut Transport) {
+        let told = fresh(self.holdings, now).unwrap_or_else(|| {
+            let holdings = Holdings::from(&self.way.store.stats());
+            self.holdings = Some((now, holdings));
+            holdings
+        });
+        self.out.send(gateway, &Message::Holdings(told));
+        self.carry_out(transport);
     }
 
     /// Takes the requests whose turn it is, of a backend that is paced.
@@ -317,6 +342,7 @@ impl<S: Store> Machine for BackendMachine<S> {
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         let asker = match &message {
+            Message::AskHoldings => return self.tell_holdings(now, from, transport),
             Message::Request(ask) => Some(ask.asker),
             Message::Flush { asker, .. } => Some(*asker),
             _ => None,

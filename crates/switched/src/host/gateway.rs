@@ -3,11 +3,17 @@
 use std::{collections::HashMap, io};
 
 use guira_chain::Owned;
-use guira_cluster::Transport;
+use guira_cluster::{Transport, boot_now};
 use guira_item::{Key, Moment, Time};
 use guira_routing::NodeId;
 
-use super::{Host, Machine, Wire, owed::Owed, send_all};
+use super::{
+    GatewayPoster, Host, Machine, Wire,
+    heard::{ClusterHoldings, Heard},
+    look_by,
+    owed::Owed,
+    send_all,
+};
 use crate::{
     AskId, Message, Outbox, View,
     gateway::{Gateway, GatewayConfig, GatewayCounts, Happened},
@@ -45,6 +51,7 @@ pub struct GatewayMachine {
     gateway: Gateway,
     owed: HashMap<AskId, Owed>,
     last_id: AskId,
+    heard: Heard,
     out: Outbox,
 }
 
@@ -57,6 +64,8 @@ pub struct GatewayStatus {
     pub routes: usize,
     /// Requests that are under way.
     pub pending: usize,
+    /// What all backends have.
+    pub holdings: ClusterHoldings,
     /// The socket's numbers.
     pub wire: Wire,
 }
@@ -68,27 +77,33 @@ impl GatewayHost {
     /// The system gives no thread, or no descriptors.
     pub fn start(transport: Transport, config: GatewayConfig) -> io::Result<Self> {
         let name = format!("guira-g{}", config.me.0);
-        Self::start_with(&name, transport, |_| GatewayMachine {
-            gateway: Gateway::new(config),
-            owed: HashMap::new(),
-            last_id: AskId(0),
-            out: Outbox::default(),
+        Self::start_with(&name, transport, |_| {
+            let gateway = Gateway::new(config);
+            let mut heard = Heard::default();
+            heard.set_owners(gateway.owners());
+            GatewayMachine { gateway, owed: HashMap::new(), last_id: AskId(0), heard, out: Outbox::default() }
         })
     }
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<GatewayStatus> {
-        self.look(|GatewayMachine { gateway, .. }, wire| GatewayStatus {
-            counts: gateway.counts(),
-            routes: gateway.routes(),
-            pending: gateway.pending(),
-            wire,
-        })
+        status_by(&self.poster())
     }
 
-    pub(super) fn poster(&self) -> super::GatewayPoster {
+    pub(super) fn poster(&self) -> GatewayPoster {
         self.driver.poster()
     }
+}
+
+/// See [`GatewayHost::status`].
+pub(super) fn status_by(gateway: &GatewayPoster) -> Option<GatewayStatus> {
+    look_by(gateway, |GatewayMachine { gateway, heard, .. }, wire| GatewayStatus {
+        counts: gateway.counts(),
+        routes: gateway.routes(),
+        pending: gateway.pending(),
+        holdings: heard.sum(boot_now()),
+        wire,
+    })
 }
 
 impl GatewayMachine {
@@ -116,7 +131,10 @@ impl Machine for GatewayMachine {
     type Told = GatewayTold;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
-        self.step(now, Happened::Message(from, message), transport);
+        match message {
+            Message::Holdings(holdings) => self.heard.on_told(now, from, holdings),
+            message => self.step(now, Happened::Message(from, message), transport),
+        }
     }
 
     fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut Transport) {
@@ -140,13 +158,15 @@ impl Machine for GatewayMachine {
 
     fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
         self.step(now, Happened::View(view), transport);
+        self.heard.set_owners(self.gateway.owners());
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
+        self.heard.due(now).for_each(|owner| self.out.send(owner, &Message::AskHoldings));
         self.step(now, Happened::Tick, transport);
     }
 
     fn wake_at(&self, _: Moment) -> Option<Moment> {
-        Some(self.gateway.wake_at())
+        Some(self.gateway.wake_at().min(self.heard.ask_at()))
     }
 }

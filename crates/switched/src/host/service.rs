@@ -14,13 +14,13 @@ use std::{
 use guira_chain::{Late, Owned, Place, Reply, give};
 use guira_cluster::CLOCK;
 use guira_item::{
-    Answer, Clock, EngineStats, EvictionLog, Expiry, ItemInfo, MemoryLimitError, Request, ScanCursor, Service, Sink,
-    Ticket, Time, Wake,
+    Answer, Clock, ClusterStats, EngineStats, EvictionLog, Expiry, ItemInfo, MemoryLimitError, Request, ScanCursor,
+    Service, Sink, Ticket, Time, Wake, store::StoreStats,
 };
 
 use super::{
-    GatewayHost, GatewayPoster, Local,
-    gateway::{Asked, GatewayTold, Wanted},
+    ClusterHoldings, GatewayHost, GatewayPoster, GatewayStatus, Local,
+    gateway::{Asked, GatewayTold, Wanted, status_by},
     owed::{Mailbox, Owed, Weight},
 };
 
@@ -198,9 +198,37 @@ impl Service for GatewayService {
         None
     }
 
-    /// A gateway has no items: there are none to count.
+    /// What backends have told of their stores, a second ago or so, together: items are about as many as they have records. Waits for the gateways'
+    /// threads, which wait for nobody. Where nobody knows (stores that share a database) there is nothing.
     fn stats(&self) -> EngineStats {
-        EngineStats { engine: "switched", eviction: "none", ..EngineStats::default() }
+        let gateways: Vec<GatewayStatus> = self.gateways.iter().filter_map(status_by).collect();
+        // Each asks the same backends.
+        let best = gateways.iter().map(|gateway| gateway.holdings).max_by_key(|holdings| holdings.heard);
+        let ClusterHoldings { holdings: told, backends, heard } = best.unwrap_or_default();
+        let holdings = told.unwrap_or_default();
+        let sum = |of: fn(&GatewayStatus) -> u64| gateways.iter().map(of).sum();
+        let cluster = ClusterStats {
+            backends: backends as u64,
+            backends_heard: heard as u64,
+            backends_read_only: holdings.read_only,
+            routes: gateways.iter().map(|gateway| gateway.routes as u64).max().unwrap_or(0),
+            pending: sum(|gateway| gateway.pending as u64),
+            to_caches: sum(|gateway| gateway.counts.to_caches),
+            to_backends: sum(|gateway| gateway.counts.to_backends),
+            resent: sum(|gateway| gateway.counts.resent),
+            late: sum(|gateway| gateway.counts.late),
+            refused: sum(|gateway| gateway.counts.refused),
+            moved: sum(|gateway| gateway.counts.moved),
+        };
+        EngineStats {
+            engine: "switched",
+            eviction: "none",
+            curr_items: holdings.records.unwrap_or(0),
+            bytes: holdings.disk_bytes.unwrap_or(0),
+            store: told.map(StoreStats::from),
+            cluster: Some(cluster),
+            ..EngineStats::default()
+        }
     }
 
     /// A gateway has no items.
