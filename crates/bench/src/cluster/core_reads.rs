@@ -1,5 +1,5 @@
-//! Reads that a backend's core answers in this process, one after the other, with a store that has every item at once: the same in every run, to the
-//! instruction, but for what is measured. Started by `bench cluster`, under valgrind.
+//! Reads that a backend's core answers in this process, one after the other, with a store that has every item at once: the same in every run, but for
+//! what is measured and how maps are seeded. Started by `bench cluster`, under valgrind.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -37,8 +37,11 @@ pub struct ClusterHoldings {
 }
 
 impl Heard {
-    /// These own partitions, and no others.
+    /// These own partitions, and no others. Who is new among them is asked next.
     pub(super) fn set_owners(&mut self, owners: &[NodeId]) {
+        if owners.iter().any(|owner| !self.told.contains_key(owner)) {
+            self.ask_at = Moment::default();
+        }
         let of_owner = |owner: &NodeId| (*owner, self.told.get(owner).copied().flatten());
         self.told = owners.iter().map(of_owner).collect();
     }
@@ -71,7 +74,10 @@ impl Heard {
         let told = || self.told.values().flatten();
         let sum = told().map(|(_, holdings)| *holdings).reduce(|sum, holdings| sum.and(&holdings));
         ClusterHoldings {
-            holdings: sum.map(|sum| Holdings { done: self.done, ..sum }),
+            // What was done stays, also while nobody of those who own partitions now has told anything.
+            holdings: sum
+                .or_else(|| (self.done != Done::default()).then(Holdings::default))
+                .map(|sum| Holdings { done: self.done, ..sum }),
             backends: self.told.len(),
             heard: told().filter(|(at, _)| now < *at + HEARD_WITHIN).count(),
         }
@@ -120,5 +126,11 @@ mod tests {
         heard.on_told(later, NodeId(1), records(3, 1));
         heard.set_owners(&[NodeId(2), NodeId(3)]);
         assert_eq!(heard.sum(later), ClusterHoldings { holdings: Some(records(5, 5)), backends: 2, heard: 1 });
+        // Another has all.
+        assert_eq!(heard.due(later).count(), 2);
+        heard.set_owners(&[NodeId(4)]);
+        let done = Holdings { done: records(0, 5).done, ..Holdings::default() };
+        assert_eq!(heard.sum(later), ClusterHoldings { holdings: Some(done), backends: 1, heard: 0 });
+        assert_eq!(heard.due(later).collect::<Vec<_>>(), [NodeId(4)], "who is new is asked at once");
     }
 }
