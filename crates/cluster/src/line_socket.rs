@@ -1,6 +1,7 @@
 //! A Unix socket on which one line is answered with a text: how a process of a cluster on this machine is asked how it is.
 //!
-//! Always true: only the user that the process runs as, and root, get through; a line is bounded, and waited for a bounded time.
+//! Always true: only the user that the process runs as, and root, get through; a line is bounded, and waited for a bounded time; once it is dropped nobody is
+//! being answered.
 
 use std::{
     fs::{self, Permissions},
@@ -10,9 +11,15 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
-    thread,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
     time::Duration,
 };
+
+use rustix::net::{Shutdown, shutdown};
 
 /// The longest line.
 const LINE_LEN_MAX: u64 = 256;
@@ -25,7 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A socket that is answered; gone when it is dropped.
 #[derive(Debug)]
-pub struct LineSocket(PathBuf);
+pub struct LineSocket {
+    path: PathBuf,
+    listener: Arc<UnixListener>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl LineSocket {
     /// Opens it at `path`, where nobody else answers; `answer` is called for one line at a time.
@@ -43,11 +55,14 @@ impl LineSocket {
             }
             Err(_) => {}
         }
-        let listener = UnixListener::bind(path)?;
+        let listener = Arc::new(UnixListener::bind(path)?);
         fs::set_permissions(path, Permissions::from_mode(0o600))?;
-        thread::Builder::new().name("guira-status".into()).spawn(move || {
-            for stream in listener.incoming() {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (waits_at, ends) = (Arc::clone(&listener), Arc::clone(&is_over));
+        let thread = thread::Builder::new().name("guira-status".into()).spawn(move || {
+            for stream in waits_at.incoming() {
                 match stream {
+                    _ if ends.load(Relaxed) => return,
                     // Who hangs up is not told.
                     Ok(stream) => drop(serve(&stream, &answer)),
                     // No descriptors are left, for instance: later there may be.
@@ -55,13 +70,27 @@ impl LineSocket {
                 }
             }
         })?;
-        Ok(Self(path.to_owned()))
+        Ok(Self { path: path.to_owned(), listener, is_over, thread: Some(thread) })
+    }
+
+    /// Nobody gets through any more, and another may be opened there; who is being answered is answered yet.
+    pub fn close(&mut self) {
+        if self.is_over.swap(true, Relaxed) {
+            return;
+        }
+        // Who waits there for somebody to ask is woken up.
+        let _ = shutdown(&*self.listener, Shutdown::Read);
+        let _ = fs::remove_file(&self.path);
     }
 }
 
 impl Drop for LineSocket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        self.close();
+        if let Some(thread) = self.thread.take() {
+            // What has panicked there was said.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -95,11 +124,18 @@ mod tests {
     fn a_line_is_answered_by_the_one_who_is_there() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
-        let socket = LineSocket::open(&path, |line| format!("you said {line}")).expect("a socket");
+        let asked = Arc::new(());
+        let answers = Arc::clone(&asked);
+        let answer = move |line: &str| {
+            let _has = &answers;
+            format!("you said {line}")
+        };
+        let socket = LineSocket::open(&path, answer).expect("a socket");
         assert_eq!(ask_line(&path, "hello", PATIENCE).expect("an answer"), "you said hello");
         assert!(LineSocket::open(&path, |_| String::new()).is_err(), "there is one already");
         drop(socket);
         assert!(!path.exists());
+        assert_eq!(Arc::strong_count(&asked), 1, "nobody has what answered");
         fs::write(&path, "mine").expect("a file");
         assert!(LineSocket::open(&path, |_| String::new()).is_err() && path.exists(), "what is no socket stays");
     }

@@ -1,4 +1,4 @@
-//! `guira cluster`: a whole cluster on this machine, each member a process of its own; and who is in one that a coordinator keeps (`coordinated`).
+//! `guira cluster`: a whole cluster on this machine, each member a process of its own, or all in one; and who is in one that a coordinator keeps (`coordinated`).
 //!
 //! ```text
 //! FOLDER/cluster.toml    who the members are (for `guira node --coordinator static:`)
@@ -9,7 +9,7 @@
 //! ```
 
 mod coordinated;
-mod processes;
+mod running;
 mod table;
 
 use std::{
@@ -34,8 +34,8 @@ use guira_server::{CaughtSignals, allow_open_files};
 use guira_switched::{BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
 
-use crate::{node, rest::RestArguments, size::size_bytes, with_parent::end_with};
-use processes::{END_WITHIN, How, Processes};
+use crate::{node, rest::RestArguments, serve::start_log, size::size_bytes, with_parent::end_with};
+use running::{END_WITHIN, How, RunningMembers};
 use table::table;
 
 const CONTROLLER: u16 = 1;
@@ -144,8 +144,11 @@ struct Up {
     lease_ms: u64,
     #[command(flatten)]
     rest: RestArguments,
+    /// All members in one process: one thing to look after, but whatever kills one kills all
+    #[arg(long)]
+    one_process: bool,
     /// Each backend runs under this command, a profiler for instance
-    #[arg(long, hide = true, value_name = "COMMAND")]
+    #[arg(long, hide = true, value_name = "COMMAND", conflicts_with = "one_process")]
     backend_under: Option<String>,
     /// The process that has started this one: it ends with that
     #[arg(long, hide = true, value_name = "PID")]
@@ -236,33 +239,63 @@ impl Up {
         }
         let at = At { folder };
         let (wishes, wished) = mpsc::channel();
-        let processes: Arc<Mutex<Processes>> = Arc::default();
-        let socket = open_socket(&at, &processes, wishes.clone())?;
+        let members: Arc<Mutex<RunningMembers>> = Arc::default();
+        let mut socket = open_socket(&at, &members, wishes.clone())?;
         let file = self.file(&at)?;
-        write(&at.file(), &file.print().map_err(|error| error.to_string())?)?;
-        for member in &file.members {
-            lock(&processes).start(&at, member, &self.how())?;
+        let how = self.how(&file)?;
+        if self.one_process {
+            start_log(0);
         }
+        write(&at.file(), &file.print().map_err(|error| error.to_string())?)?;
         let signalled = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
+        let mut started = file.members.iter().map(|member| lock(&members).start(&at, member, &how));
+        if let Err(told) = started.by_ref().collect::<Result<(), String>>() {
+            lock(&members).end();
+            return Err(told);
+        }
         drop(wishes);
-        greet(&file, &at, self.rest.address());
+        self.greet(&file, &at);
         let who = loop {
             match wished.recv_timeout(LOOK_EVERY) {
                 Ok(Wish::End(who)) => break who,
                 Err(RecvTimeoutError::Timeout) if signalled.try_recv().is_ok() => break None,
-                Err(RecvTimeoutError::Timeout) => lock(&processes).look(&at, &file, &self.how()),
+                Err(RecvTimeoutError::Timeout) => lock(&members).look(&at, &file, &how),
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
         };
-        lock(&processes).end();
-        drop(socket);
+        lock(&members).end();
+        socket.close();
         // Who wanted it down is told by this end being gone.
         drop(who);
         Ok(())
     }
 
-    fn how(&self) -> How<'_> {
-        How { threads: self.threads, backend_under: self.backend_under.as_deref(), rest: &self.rest }
+    fn how(&self, file: &StaticFile) -> Result<How<'_>, String> {
+        let store_files = if self.one_process { node::allow_all(file, self.threads.into())? } else { None };
+        Ok(How {
+            in_one_process: self.one_process,
+            store_files,
+            threads: self.threads,
+            backend_under: self.backend_under.as_deref(),
+            rest: &self.rest,
+        })
+    }
+
+    fn greet(&self, file: &StaticFile, at: &At) {
+        let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
+        let folder = at.folder.display();
+        tell(&format!("a switched cluster ({}) in {folder}", roles.join(", ")));
+        for member in &file.members {
+            if let Role::Gateway { listen, cache_mode } = member.role {
+                let mode = if cache_mode == CacheMode::Switched { String::new() } else { format!(" ({cache_mode})") };
+                tell(&format!("memcached's clients find it at {listen}{mode}"));
+            }
+        }
+        if let Some(address) = self.rest.address() {
+            tell(&format!("operators find the controller's REST API at http://{address}/v1/status"));
+        }
+        let again = if self.one_process { "all in one process" } else { "a member that is killed is started again" };
+        tell(&format!("guira cluster status --folder {folder}; {again}"));
     }
 
     /// What no member could start with.
@@ -393,10 +426,10 @@ enum Wish {
     End(Option<Sender<()>>),
 }
 
-fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>) -> Result<LineSocket, String> {
-    let processes = Arc::clone(processes);
+fn open_socket(at: &At, members: &Arc<Mutex<RunningMembers>>, wishes: Sender<Wish>) -> Result<LineSocket, String> {
+    let members = Arc::clone(members);
     let answer = move |line: &str| match line {
-        "status" => lock(&processes).status(),
+        "status" => lock(&members).status(),
         "down" => {
             let (end, ended) = mpsc::channel();
             // Until the other end is dropped, when all have ended.
@@ -412,22 +445,6 @@ fn open_socket(at: &At, processes: &Arc<Mutex<Processes>>, wishes: Sender<Wish>)
         io::ErrorKind::AddrInUse => format!("a cluster is up in {} already", at.folder.display()),
         _ => within(&at.socket(), &error),
     })
-}
-
-fn greet(file: &StaticFile, at: &At, rest: Option<SocketAddr>) {
-    let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
-    let folder = at.folder.display();
-    tell(&format!("a switched cluster ({}) in {folder}", roles.join(", ")));
-    for member in &file.members {
-        if let Role::Gateway { listen, cache_mode } = member.role {
-            let mode = if cache_mode == CacheMode::Switched { String::new() } else { format!(" ({cache_mode})") };
-            tell(&format!("memcached's clients find it at {listen}{mode}"));
-        }
-    }
-    if let Some(address) = rest {
-        tell(&format!("operators find the controller's REST API at http://{address}/v1/status"));
-    }
-    tell(&format!("guira cluster status --folder {folder}; a member that is killed is started again"));
 }
 
 /// Says a line. A closed standard error is no reason to end.

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        mpsc::{Receiver, RecvTimeoutError},
+        mpsc::{self, Receiver, RecvTimeoutError},
     },
     thread,
     time::Duration,
@@ -21,12 +21,14 @@ use std::{
 use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport};
 use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
 use guira_item::Clock;
+use guira_persist::rocks::DESCRIPTORS_MIN;
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, TooFewFiles, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
     host::{CacheHost, ControllerHost, GatewayHost, GatewayService, MemberHost, ServiceConfig},
 };
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use crate::{
@@ -35,12 +37,16 @@ use crate::{
     serve::{files_of_the_server, start_log},
     with_parent::end_with,
 };
+use backend::FILES_OF_A_STORE;
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What is said of a core that has panicked.
 const ENDED_BY_ITSELF: &str = "it has ended by itself; please report the lines above";
+
+/// Connections of a gateway at a time, if nothing else is said.
+pub(crate) const CONN_LIMIT: usize = 1024;
 
 /// The hottest keys that are told of.
 const HOTTEST: usize = 10;
@@ -66,7 +72,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, default_value_t = 2)]
     threads: usize,
     /// Connections at a time, of a gateway
-    #[arg(short, long, default_value_t = 1024)]
+    #[arg(short, long, default_value_t = CONN_LIMIT)]
     conn_limit: usize,
     /// A socket on which it tells how it is
     #[arg(long)]
@@ -81,6 +87,50 @@ pub(crate) struct Arguments {
     with_parent: Option<i32>,
 }
 
+impl Arguments {
+    /// Of a member that a file names, beside others in one process.
+    pub(crate) fn in_company(
+        file: PathBuf,
+        id: u16,
+        threads: usize,
+        status_socket: PathBuf,
+        life_file: PathBuf,
+        rest: RestArguments,
+    ) -> Self {
+        Self {
+            coordinator: Coordinator::Static(file),
+            etcd: EtcdArguments::default(),
+            secret_file: None,
+            id,
+            role: None,
+            threads,
+            conn_limit: CONN_LIMIT,
+            status_socket: Some(status_socket),
+            life_file: Some(life_file),
+            rest,
+            with_parent: None,
+        }
+    }
+}
+
+/// What ends a member.
+pub(crate) enum EndedBy {
+    /// Signals to its process.
+    Signals(CaughtSignals),
+    /// Whoever has started it, one of several in a process; so does that he is gone.
+    Starter(Receiver<()>),
+}
+
+impl EndedBy {
+    /// Comes when it is to end.
+    fn receiver(self) -> Result<Receiver<()>, String> {
+        match self {
+            Self::Signals(signals) => signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}")),
+            Self::Starter(ended) => Ok(ended),
+        }
+    }
+}
+
 /// Runs the member until a signal ends it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     start_log(0);
@@ -88,6 +138,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(parent) = arguments.with_parent {
         end_with(parent)?;
     }
+    run_until(arguments, EndedBy::Signals(signals), None)
+}
+
+/// Runs the member until it is ended; if it has a store, that may have so many files open, or as many as the process may.
+pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: Option<u64>) -> Result<(), String> {
     let coordinator = &arguments.coordinator;
     let (file, kept) = match (coordinator, &arguments.secret_file) {
         (Coordinator::Static(_), _) if arguments.etcd.are_given() => {
@@ -123,7 +178,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(address) = arguments.rest.address().filter(|_| member.role != Role::Controller) {
         return Err(format!("--rest {address}: member {} is a {}, only a controller has it", me.0, member.role.name()));
     }
-    Start { file: &file, member, arguments }.run(kept, signals)
+    Start { file: &file, member, arguments, store_files }.run(kept, ended_by)
 }
 
 /// Reads a cluster's file.
@@ -202,11 +257,6 @@ impl Kept {
     }
 }
 
-/// Waits on a thread of its own for a signal that ends the process.
-fn ended_by(signals: CaughtSignals) -> Result<Receiver<()>, String> {
-    signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))
-}
-
 /// What is said to a member that has found a later life of it.
 fn outlived(id: u16, later: Incarnation, life: Incarnation) -> String {
     let (later, life) = (later.0, life.0);
@@ -236,10 +286,63 @@ impl Ends {
     }
 }
 
-/// Allows what parts of a cache node may have open: sockets, what wakes them, and a stream each way with each member for values beyond a datagram; as many
+/// Files that each part of a member may have open: sockets, what wakes them, and a stream each way with each member for values beyond a datagram; as many
 /// members may come. Few of these streams are there at a time: with less it may do as well.
+fn files_of_parts(parts: u64, members: usize) -> u64 {
+    256 + parts * (16 + 4 * members as u64)
+}
+
+/// Files that a member may have open, beside those of its store; with so many threads that serve clients.
+fn files_of(member: &Member, members: usize, threads: usize) -> u64 {
+    let listening = match member.role {
+        Role::Gateway { listen, .. } => files_of_a_gateway(&listening_at(listen, threads, CONN_LIMIT)),
+        Role::Backend(_) | Role::Cache { .. } | Role::Controller => 0,
+    };
+    files_of_parts(member.parts().get().into(), members) + listening
+}
+
+/// Allows what all members of a file may have open in one process; how much of it each store may. Clients, and values beyond a datagram, may have to wait where less
+/// than that is allowed, but not stores.
+pub(crate) fn allow_all(file: &StaticFile, threads: usize) -> Result<Option<u64>, String> {
+    let parts = file.members.iter().map(|member| usize::from(member.parts().get())).sum();
+    let beside: u64 = file.members.iter().map(|member| files_of(member, parts, threads)).sum();
+    let is_on_disk = |member: &&Member| member.role.as_backend().is_some_and(|backend| backend.store != "memory");
+    let stores = file.members.iter().filter(is_on_disk).count() as u64;
+    let needed = |of_a_store: u64| beside + stores * of_a_store;
+    let allowed =
+        allow_open_files(0, needed(FILES_OF_A_STORE)).or_else(|_| allow_open_files(0, needed(DESCRIPTORS_MIN)));
+    allowed.map_err(|TooFewFiles { needed, allowed, .. }| {
+        format!("--one-process: {needed} files may have to be open, and {allowed} are allowed (ulimit -n)")
+    })?;
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    Ok((most - beside).checked_div(stores))
+}
+
+/// Where a gateway's server listens, with which threads, and to how many.
+fn listening_at(listen: SocketAddr, threads: usize, connections_max: usize) -> Settings {
+    Settings {
+        listen: vec![ListenAddress { host: Some(listen.ip().to_string()), port: None }],
+        tcp_port: Some(listen.port()),
+        threads,
+        connections_max,
+        ..Settings::default()
+    }
+}
+
+/// Files of a gateway's server, and of what is in front of it.
+fn files_of_a_gateway(settings: &Settings) -> u64 {
+    files_of_the_server(settings) + 64
+}
+
+/// Stops a host that nobody else has any more.
+fn stopped<H: MemberHost>(host: Arc<H>) -> Result<(), String> {
+    // Whoever is told of a view has it for a moment: then it stops when that is over.
+    Arc::into_inner(host).map_or(Ok(()), |host| host.stop().map_err(|error| error.to_string()))
+}
+
+/// Allows what parts of a cache node may have open.
 fn allow_streams(parts: u64, members: &Members) {
-    let needed = 256 + parts * (16 + 4 * members.iter().count() as u64);
+    let needed = files_of_parts(parts, members.iter().count());
     if let Err(TooFewFiles { allowed, .. }) = allow_open_files(0, needed) {
         eprintln!(
             "guira: {parts} threads may have {needed} files open, and {allowed} are allowed (ulimit -n): then values beyond a datagram may have to wait"
@@ -265,6 +368,8 @@ struct Start<'s> {
     file: &'s StaticFile,
     member: &'s Member,
     arguments: &'s Arguments,
+    /// Files that a store may have open, where others of this process have some too.
+    store_files: Option<u64>,
 }
 
 impl Start<'_> {
@@ -306,7 +411,7 @@ impl Start<'_> {
         Transport::bind(address, sealer, Arc::clone(members)).map_err(|error| format!("cannot bind {address}: {error}"))
     }
 
-    fn run(&self, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
+    fn run(&self, kept: Option<Kept>, ended_by: EndedBy) -> Result<(), String> {
         let cannot = |error: io::Error| format!("cannot start: {error}");
         let shares = self.shares(kept.as_ref())?;
         match &self.member.role {
@@ -319,7 +424,7 @@ impl Start<'_> {
                 let config = self.file.controller_config(life);
                 let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(&ended_by(signals)?, host, (kept, life), |host: &ControllerHost| {
+                self.serve(&ended_by.receiver()?, host, (kept, life), |host: &ControllerHost| {
                     host.status().map(|status| {
                         json!({
                             "rules": status.rules,
@@ -338,7 +443,7 @@ impl Start<'_> {
                 let life = self.life()?;
                 let parts = bound.into_iter().map(|(part, bound)| (bound, self.file.cache_config(part, &shares, life)));
                 let host = CacheHost::start(parts).map_err(cannot)?;
-                self.serve(&ended_by(signals)?, host, (kept, life), |host: &CacheHost| {
+                self.serve(&ended_by.receiver()?, host, (kept, life), |host: &CacheHost| {
                     let hottest: Vec<Value> = host
                         .hottest(HOTTEST)
                         .into_iter()
@@ -369,27 +474,23 @@ impl Start<'_> {
                     })
                 })
             }
-            Role::Backend(role) => self.backend(role, kept, &ended_by(signals)?),
-            Role::Gateway { listen, .. } => self.gateway(*listen, kept, signals),
+            Role::Backend(role) => self.backend(role, kept, &ended_by.receiver()?),
+            Role::Gateway { listen, .. } => self.gateway(*listen, kept, ended_by),
         }
     }
 
-    fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, signals: CaughtSignals) -> Result<(), String> {
+    fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, ended_by: EndedBy) -> Result<(), String> {
         let Arguments { threads, conn_limit, .. } = *self.arguments;
         if !(1..=1024).contains(&threads) {
             return Err(format!("-t {threads}: from 1 to 1024 threads"));
         }
         let (item_len_max, values_len_max) = (self.file.item_len_max, self.file.values_len_max());
         let settings = Settings {
-            listen: vec![ListenAddress { host: Some(listen.ip().to_string()), port: None }],
-            tcp_port: Some(listen.port()),
-            threads,
-            connections_max: conn_limit,
             input_len_max: values_len_max / 4,
             protocol: guira_memcache::Settings { item_len_max, ..guira_memcache::Settings::default() },
-            ..Settings::default()
+            ..listening_at(listen, threads, conn_limit)
         };
-        allow_open_files(conn_limit, files_of_the_server(&settings) + 64).map_err(|error| error.to_string())?;
+        allow_open_files(conn_limit, files_of_a_gateway(&settings)).map_err(|error| error.to_string())?;
         let shares = self.shares(kept.as_ref())?;
         let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
         let config = self.file.gateway_config(self.me(), &shares, life);
@@ -400,11 +501,20 @@ impl Start<'_> {
         let service = GatewayService::before(config, [&host]);
         let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
         let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;
-        signals.pass_on(server.stopper(), || {}).map_err(|error| format!("cannot watch signals: {error}"))?;
+        // Until this returns, where nobody else has it.
+        let (_nobody, never) = mpsc::channel();
+        let ended = match ended_by {
+            EndedBy::Signals(signals) => {
+                let passed_on = signals.pass_on(server.stopper(), || {});
+                passed_on.map_err(|error| format!("cannot watch signals: {error}"))?;
+                never
+            }
+            EndedBy::Starter(ended) => ended,
+        };
         let host = Arc::new(host);
-        let looked_at = Arc::clone(&host);
+        let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || {
-            looked_at.status().map(|status| {
+            looked_at.upgrade()?.status().map(|status| {
                 json!({
                     "to_caches": status.counts.to_caches,
                     "to_backends": status.counts.to_backends,
@@ -423,9 +533,10 @@ impl Start<'_> {
         let stopper = server.stopper();
         let (watched, told) = (Arc::downgrade(&host), Arc::clone(&ends));
         let watch = move || {
-            while told.0.get().is_none() && watched.upgrade().is_some_and(|host| host.runs()) {
-                thread::park_timeout(LOOK_EVERY);
-            }
+            while told.0.get().is_none()
+                && watched.upgrade().is_some_and(|host| host.runs())
+                && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout)
+            {}
             match told.0.get() {
                 // Its clients are answered what they have asked, as far as backends still answer it.
                 Some(Ok(())) => stopper.stop_gracefully(),
@@ -437,8 +548,10 @@ impl Start<'_> {
             .spawn(watch)
             .map_err(|error| format!("cannot start: {error}"))?;
         let ended = server.join().map_err(|error| error.to_string());
+        let ended_by_itself = !host.runs();
         drop((socket, following));
-        if host.runs() { ended.and(ends.why()) } else { Err(ENDED_BY_ITSELF.into()) }
+        stopped(host)?;
+        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ended.and(ends.why()) }
     }
 
     /// Serves until a signal comes, or the member is to end.
@@ -470,7 +583,7 @@ impl Start<'_> {
         }
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
-        // A host that has ended by itself is to be started again by whoever has started this process.
+        // A host that has ended by itself is to be started again by whoever has started this member.
         let goes_on = || {
             if let Some(why) = why() {
                 ends.end(Err(why));
@@ -480,8 +593,7 @@ impl Start<'_> {
         while goes_on() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
         let ended_by_itself = !host.runs();
         drop((socket, following));
-        // Who asks how it is has it for a moment.
-        Arc::into_inner(host).map_or(Ok(()), |host| host.stop().map_err(|error| error.to_string()))?;
+        stopped(host)?;
         if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ends.why() }
     }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::Command};
 use guira_operate::{Access, Bound, Limits, Token};
 
 /// Of a controller, or of a cluster that has one.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct RestArguments {
     /// Where the controller's REST API for operators is: an address and a port (default: off)
     #[arg(long, value_name = "ADDR")]

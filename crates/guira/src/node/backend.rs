@@ -21,6 +21,12 @@ use serde_json::json;
 use super::cassandra;
 use super::{Begun, Kept, Start};
 
+/// Files that a RocksDB is to be allowed to have open.
+pub(super) const FILES_OF_A_STORE: u64 = 4_096;
+
+/// Files of a backend beside its store's, in a process of its own.
+const FILES_BESIDE: u64 = 256;
+
 /// A store that a backend can have.
 pub(super) trait BackendStore: Store {
     /// Closes it; an error is a line.
@@ -70,9 +76,12 @@ impl Start<'_> {
 
     fn open(&self, path: &Path) -> Result<RocksStore, String> {
         let durability = self.file.durability.parse()?;
-        allow_open_files(0, 4_096).map_err(|error| error.to_string())?;
+        let of_the_process = || {
+            allow_open_files(0, FILES_OF_A_STORE).map_err(|error| error.to_string())?;
+            Ok::<u64, String>(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(FILES_BESIDE))
+        };
         let options = RocksOptions {
-            descriptors: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(256),
+            descriptors: self.store_files.map_or_else(of_the_process, Ok)?,
             ..RocksOptions::with_memory(self.file.store_megabytes << 20, durability, Arc::new(|| unix_now().as_secs()))
         };
         RocksStore::open(path, &options).map_err(|error| error.to_string())

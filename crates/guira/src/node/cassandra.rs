@@ -65,7 +65,7 @@ impl Start<'_> {
                 let file = kept.view.file.clone();
                 let me = file.member(self.me()).and_then(|member| Some((member, member.role.as_backend()?)));
                 let (member, role) = me.ok_or_else(|| was_removed(self.me()))?;
-                let start = Start { file: &file, member, arguments: self.arguments };
+                let start = Start { file: &file, member, arguments: self.arguments, store_files: self.store_files };
                 start.serve_store(role, store, limit_of(role)?, Some(kept), begun, ended)
             }
             (kept, _) => {

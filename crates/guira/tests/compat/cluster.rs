@@ -21,7 +21,7 @@ pub(crate) mod rising;
 mod threads;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, DirBuilder},
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::DirBuilderExt,
@@ -66,6 +66,12 @@ impl Cluster {
     }
 
     fn up_in(folder: TempDir, arguments: &[&str]) -> Self {
+        let made = Self::start_in(folder, arguments);
+        made.answers();
+        made
+    }
+
+    fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
         // A second gateway's is behind it.
         let port = free_ports(2);
         let mut command = guira(&["up", "--port", &port.to_string(), "--burst-load-min", "0"], folder.path());
@@ -73,13 +79,15 @@ impl Cluster {
         command.arg("--with-parent").arg(std::process::id().to_string());
         command.args(arguments);
         let process = Process::start(command);
-        let made = Self { process, folder, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
-        // The first answer waits for all that begins.
+        Self { process, folder, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) }
+    }
+
+    /// The first answer waits for all that begins.
+    fn answers(&self) {
         wait_for("the cluster answers", || {
-            let mut client = Connection::try_open(made.address).ok()?;
+            let mut client = Connection::try_open(self.address).ok()?;
             client.ask(b"get nothing\r\n", b"\r\n").eq(b"END\r\n").then_some(())
         });
-        made
     }
 
     fn connect(&self) -> Connection {
@@ -218,6 +226,87 @@ fn a_flush_that_is_to_come_comes_though_backends_are_killed_before() {
     set_all(&mut client);
     assert_eq!(String::from_utf8_lossy(&client.ask(&get_all, b"END\r\n")), all);
     cluster.down();
+}
+
+#[test]
+fn all_members_may_be_in_one_process_and_what_they_have_outlives_it() {
+    const ITEMS: usize = 300;
+    let arguments = ["--one-process", "--backends", "3", "--caches", "2", "--cache-threads", "2", "--durability", "os"];
+    let mut cluster = Cluster::up(&arguments);
+    let mut client = cluster.connect();
+    let key = |item: usize| format!("key{item}");
+    for item in 0..ITEMS {
+        assert_eq!(client.ask(&set(&key(item), b"value"), b"\r\n"), b"STORED\r\n");
+    }
+    let is_all_there = |cluster: &Cluster| {
+        let mut client = cluster.connect();
+        for key in (0..ITEMS).map(key) {
+            let there = [&found(&key, b"value")[..], b"MN\r\n"].concat();
+            // Until its backend has opened its store it is an error.
+            wait_for("it is there", || {
+                (client.ask(format!("get {key}\r\nmn\r\n").as_bytes(), b"MN\r\n") == there).then_some(())
+            });
+        }
+    };
+    wait_for("cache nodes answer what is hot", || {
+        (0..100).for_each(|_| assert_eq!(client.ask(b"get key0\r\n", b"END\r\n"), found("key0", b"value")));
+        (cluster.hits() > 0).then_some(())
+    });
+    let pid = cluster.process.pid();
+    let (text, processes) = cluster.status();
+    let roles: BTreeMap<&str, usize> = processes.iter().map(|(role, pids)| (role.as_str(), pids.len())).collect();
+    assert_eq!(roles, [("backend", 3), ("cache", 2), ("controller", 1), ("gateway", 1)].into(), "{text}");
+    assert!(processes.values().flatten().all(|member| u32::try_from(*member) == Ok(pid)), "{text}");
+    assert_eq!(children(pid), 0);
+
+    cluster.process.signal(Signal::KILL);
+    cluster.process.wait();
+    let cluster = Cluster::up_in(cluster.folder, &arguments);
+    is_all_there(&cluster);
+    assert_eq!(cluster.connect().ask(&set("last", b"value"), b"\r\n"), b"STORED\r\n");
+    // With processes of their own they are the same cluster.
+    let cluster = Cluster::up_in(cluster.down(), &arguments[1..]);
+    is_all_there(&cluster);
+    assert_eq!(cluster.connect().ask(b"get last\r\n", b"END\r\n"), found("last", b"value"));
+    assert_eq!(cluster.status().1["backend"].iter().collect::<BTreeSet<_>>().len(), 3);
+    cluster.down();
+}
+
+/// Its ports, the lock of its store and its socket are free again, though the process goes on.
+#[test]
+fn a_member_in_one_process_that_has_ended_is_started_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let within = folder.path().join("cluster");
+    DirBuilder::new().mode(0o700).create(&within).expect("a folder");
+    // Each gets as far as the socket on which it is asked how it is.
+    let in_the_way = [1_000, 10_000].map(|id| within.join(format!("node-{id}.sock")));
+    in_the_way.iter().for_each(|path| fs::write(path, "mine").expect("a file"));
+    let cluster = Cluster::start_in(folder, &["--one-process", "--backends", "2"]);
+    for member in ["backend 1000", "gateway 10000"] {
+        wait_for("it has ended twice", || {
+            let said = cluster.process.complaints();
+            (said.matches(&format!("{member} has ended")).count() >= 2).then_some(())
+        });
+    }
+    in_the_way.iter().for_each(|path| fs::remove_file(path).expect("it is there"));
+    cluster.answers();
+    let mut client = cluster.connect();
+    for item in 0..50 {
+        wait_for("its backend serves", || {
+            (client.ask(&set(&format!("key{item}"), b"value"), b"\r\n") == b"STORED\r\n").then_some(())
+        });
+    }
+    let (text, processes) = cluster.status();
+    assert_eq!(processes["backend"].len(), 2, "{text}");
+    cluster.down();
+}
+
+/// Processes that a process has started.
+fn children(pid: u32) -> usize {
+    let parent = format!("PPid:\t{pid}");
+    let processes = fs::read_dir("/proc").expect("it is there").flatten();
+    let statuses = processes.filter_map(|process| fs::read_to_string(process.path().join("status")).ok());
+    statuses.filter(|status| status.lines().any(|line| line == parent)).count()
 }
 
 #[test]
