@@ -90,9 +90,10 @@ impl Taking {
         self.taken.as_ref().map_or(0, |taken| taken.last_version)
     }
 
-    /// Whether a partition is being taken, or may have been.
+    /// Whether a partition is being taken, or may have been: what is left of it was removed for that, or is being.
     pub(super) fn takes(&self, partition: PartitionId) -> bool {
-        let taken = self.taken.iter().map(|taken| &taken.partitions);
+        let is_begun = |taken: &&Taken| !matches!(taken.stage, Stage::Idle | Stage::Begun);
+        let taken = self.taken.iter().filter(is_begun).map(|taken| &taken.partitions);
         let mut all = taken.chain(self.doubtful.values().map(|(_, partitions)| partitions));
         all.any(|partitions| partitions.contains(&partition))
     }
