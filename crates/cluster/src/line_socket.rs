@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, Permissions},
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     os::unix::{
         fs::{FileTypeExt, PermissionsExt},
         net::{UnixListener, UnixStream},
@@ -16,13 +16,13 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::net::{Shutdown, shutdown};
 
 /// The longest line.
-const LINE_LEN_MAX: u64 = 256;
+const LINE_LEN_MAX: usize = 256;
 
 /// The longest answer that is read.
 const ANSWER_LEN_MAX: u64 = 16 << 20;
@@ -78,9 +78,10 @@ impl LineSocket {
         if self.is_over.swap(true, Relaxed) {
             return;
         }
-        // Who waits there for somebody to ask is woken up.
-        let _ = shutdown(&*self.listener, Shutdown::Read);
+        // Before anybody can take it for one that was left, and put another there.
         let _ = fs::remove_file(&self.path);
+        // Who waits for somebody to ask is woken up.
+        let _ = shutdown(&*self.listener, Shutdown::Read);
     }
 }
 
@@ -95,11 +96,21 @@ impl Drop for LineSocket {
 }
 
 fn serve(mut stream: &UnixStream, answer: &impl Fn(&str) -> String) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let until = Instant::now() + PATIENCE;
+    let (mut line, mut len) = ([0; LINE_LEN_MAX], 0);
+    while len < LINE_LEN_MAX && !line[..len].ends_with(b"\n") {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut line[len..])? {
+            0 => break,
+            read => len += read,
+        }
+    }
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(LINE_LEN_MAX)).read_line(&mut line)?;
-    stream.write_all(answer(line.trim_end()).as_bytes())
+    stream.write_all(answer(String::from_utf8_lossy(&line[..len]).trim_end()).as_bytes())
 }
 
 /// Asks whoever answers at `path`; to the end of what is said, or of `patience`.

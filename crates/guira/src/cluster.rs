@@ -144,7 +144,7 @@ struct Up {
     lease_ms: u64,
     #[command(flatten)]
     rest: RestArguments,
-    /// All members in one process: one thing to look after, but whatever kills one kills all
+    /// All members in one process: one that fails is started again, but what kills the process ends all
     #[arg(long)]
     one_process: bool,
     /// Each backend runs under this command, a profiler for instance
@@ -241,6 +241,8 @@ impl Up {
         let (wishes, wished) = mpsc::channel();
         let members: Arc<Mutex<RunningMembers>> = Arc::default();
         let mut socket = open_socket(&at, &members, wishes.clone())?;
+        // Gone before the socket is, which waits for who is being answered: whoever wants it down is let go with this.
+        let wished = wished;
         let file = self.file(&at)?;
         let how = self.how(&file)?;
         if self.one_process {
@@ -248,10 +250,11 @@ impl Up {
         }
         write(&at.file(), &file.print().map_err(|error| error.to_string())?)?;
         let signalled = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
-        let mut started = file.members.iter().map(|member| lock(&members).start(&at, member, &how));
-        if let Err(told) = started.by_ref().collect::<Result<(), String>>() {
+        let started = file.members.iter().try_for_each(|member| lock(&members).start(&at, member, &how));
+        if let Err(told) = started {
+            tell(&told);
             lock(&members).end();
-            return Err(told);
+            return Err("not all members could be started, so none is".into());
         }
         drop(wishes);
         self.greet(&file, &at);
@@ -294,7 +297,11 @@ impl Up {
         if let Some(address) = self.rest.address() {
             tell(&format!("operators find the controller's REST API at http://{address}/v1/status"));
         }
-        let again = if self.one_process { "all in one process" } else { "a member that is killed is started again" };
+        let again = if self.one_process {
+            "all members are in this process, and one that fails is started again"
+        } else {
+            "a member that is killed is started again"
+        };
         tell(&format!("guira cluster status --folder {folder}; {again}"));
     }
 

@@ -292,7 +292,7 @@ fn files_of_parts(parts: u64, members: usize) -> u64 {
     256 + parts * (16 + 4 * members as u64)
 }
 
-/// Files that a member may have open, beside those of its store; with so many threads that serve clients.
+/// Files that a member may have open, beside those of its store, in a cluster of so many; with so many threads that serve clients.
 fn files_of(member: &Member, members: usize, threads: usize) -> u64 {
     let listening = match member.role {
         Role::Gateway { listen, .. } => files_of_a_gateway(&listening_at(listen, threads, CONN_LIMIT)),
@@ -301,21 +301,26 @@ fn files_of(member: &Member, members: usize, threads: usize) -> u64 {
     files_of_parts(member.parts().get().into(), members) + listening
 }
 
-/// Allows what all members of a file may have open in one process; how much of it each store may. Clients, and values beyond a datagram, may have to wait where less
-/// than that is allowed, but not stores.
+/// Allows what all members of a file may have open in one process, or as much of it as may be; how much of that each store may have. With less, values beyond a
+/// datagram may have to wait, as in processes of their own, but not stores.
 pub(crate) fn allow_all(file: &StaticFile, threads: usize) -> Result<Option<u64>, String> {
+    let beside = |parts: usize| -> u64 { file.members.iter().map(|member| files_of(member, parts, threads)).sum() };
     let parts = file.members.iter().map(|member| usize::from(member.parts().get())).sum();
-    let beside: u64 = file.members.iter().map(|member| files_of(member, parts, threads)).sum();
     let is_on_disk = |member: &&Member| member.role.as_backend().is_some_and(|backend| backend.store != "memory");
     let stores = file.members.iter().filter(is_on_disk).count() as u64;
-    let needed = |of_a_store: u64| beside + stores * of_a_store;
-    let allowed =
-        allow_open_files(0, needed(FILES_OF_A_STORE)).or_else(|_| allow_open_files(0, needed(DESCRIPTORS_MIN)));
-    allowed.map_err(|TooFewFiles { needed, allowed, .. }| {
-        format!("--one-process: {needed} files may have to be open, and {allowed} are allowed (ulimit -n)")
-    })?;
+    if let Err(TooFewFiles { allowed, .. }) = allow_open_files(0, beside(parts) + stores * FILES_OF_A_STORE) {
+        // Without a stream to anybody.
+        let needed = beside(0) + stores * DESCRIPTORS_MIN;
+        if allowed < needed {
+            return Err(format!(
+                "--one-process: {needed} files have to be open, and {allowed} are allowed (ulimit -n)"
+            ));
+        }
+        // What is allowed is.
+        let _ = allow_open_files(0, allowed);
+    }
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    Ok((most - beside).checked_div(stores))
+    Ok(most.saturating_sub(beside(parts)).checked_div(stores).map(|of_a_store| of_a_store.max(DESCRIPTORS_MIN)))
 }
 
 /// Where a gateway's server listens, with which threads, and to how many.
@@ -501,7 +506,7 @@ impl Start<'_> {
         let service = GatewayService::before(config, [&host]);
         let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
         let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;
-        // Until this returns, where nobody else has it.
+        // Where signals end it nothing comes here: the sender is held until this returns.
         let (_nobody, never) = mpsc::channel();
         let ended = match ended_by {
             EndedBy::Signals(signals) => {
@@ -550,8 +555,8 @@ impl Start<'_> {
         let ended = server.join().map_err(|error| error.to_string());
         let ended_by_itself = !host.runs();
         drop((socket, following));
-        stopped(host)?;
-        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ended.and(ends.why()) }
+        let stopped = stopped(host);
+        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ended.and(stopped).and(ends.why()) }
     }
 
     /// Serves until a signal comes, or the member is to end.
@@ -593,8 +598,8 @@ impl Start<'_> {
         while goes_on() && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {}
         let ended_by_itself = !host.runs();
         drop((socket, following));
-        stopped(host)?;
-        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ends.why() }
+        let stopped = stopped(host);
+        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { stopped.and(ends.why()) }
     }
 
     fn socket(&self, status: impl Fn() -> Option<Value> + Send + 'static) -> Result<Option<LineSocket>, String> {

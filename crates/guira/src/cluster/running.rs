@@ -82,17 +82,12 @@ impl Runs {
         }
     }
 
-    /// Ends it at once; with a thread this process ends, since all others have.
-    fn kill(&mut self) {
-        match self {
-            Self::Process(child) => {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-            Self::Thread { .. } => {
-                let _ = kill_process(rustix::process::getpid(), Signal::KILL);
-            }
-        }
+    /// Ends it at once, if that can be: a thread ends only with this process.
+    fn kill(&mut self) -> bool {
+        let Self::Process(child) = self else { return false };
+        let _ = child.kill();
+        let _ = child.wait();
+        true
     }
 }
 
@@ -195,8 +190,9 @@ impl RunningMembers {
         }
     }
 
-    /// Ends all: gateways first, so that nobody asks who is gone.
+    /// Ends all: gateways first, so that nobody asks who is gone. If a thread does not end, this process does, once all others have.
     pub(super) fn end(&mut self) {
+        let mut all_have = true;
         let rest = self.0.split_off(&GATEWAY);
         for members in [rest, std::mem::take(&mut self.0)] {
             let running = members.into_iter().filter_map(|(id, member)| Some((id, member.runs?)));
@@ -215,12 +211,16 @@ impl RunningMembers {
                         }
                         None => {
                             tell(&format!("member {id} does not end, and is killed"));
-                            runs.kill();
+                            all_have &= runs.kill();
                         }
                     }
                     break;
                 }
             }
+        }
+        if !all_have {
+            // Not in order: what its threads use would be taken away below them.
+            std::process::abort();
         }
     }
 

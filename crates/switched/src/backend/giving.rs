@@ -563,7 +563,7 @@ impl Backend {
         let (Shares { map, revision, .. }, me) = (&self.config.shares, self.config.me);
         let is_here = |given: &mut Given| matches!(given.stage, Stage::Committed(as_of) if as_of <= *revision);
         let Some(given) = self.giving.given.take_if(is_here) else { return };
-        // What has come back, or is coming back, was cleared for that, or will be.
+        // What has come back, or is coming back, was cleared for that.
         let gone = given.partitions.iter().copied().filter(|partition| map.owner(*partition) != me);
         self.foreign.clear(gone.filter(|partition| !self.taking.takes(*partition)));
         self.counts.given += 1;
