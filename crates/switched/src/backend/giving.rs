@@ -235,7 +235,7 @@ impl Backend {
         }
         self.giving.again_at = None;
         let me = self.config.me;
-        let goes = || shares.map.partitions_of(me).filter(|partition| shares.wanted.owner(*partition) != me);
+        let goes = || shares.map.differing_from(&shares.wanted).filter(|partition| shares.map.owner(*partition) == me);
         let takers = || goes().map(|partition| shares.wanted.owner(partition));
         let unready = self.giving.unready.take();
         let Some(to) = takers().find(|to| Some(*to) != unready).or_else(|| takers().next()) else {
