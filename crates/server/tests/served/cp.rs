@@ -1,7 +1,5 @@
 //! CPSERVER's protocol through the same connections: rounds, late answers, silence, last orders; and where its port is bound.
 
-mod support;
-
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,10 +8,11 @@ use std::time::Duration;
 use guira_cpwire::{HashKey, MISS, push_insert, push_lookup, size_field};
 use guira_item::Immediate;
 use guira_server::{ListenAddress, Listeners, Settings};
-use support::client::Client;
-use support::later::Later;
-use support::reference::Reference;
-use support::{settings, start, start_with, wait_until, warnings};
+
+use crate::support::client::Client;
+use crate::support::later::Later;
+use crate::support::reference::Reference;
+use crate::support::{settings, start, start_with, wait_until, warnings};
 
 fn cp_settings() -> Settings {
     Settings { cp_port: Some(0), threads: 1, ..settings() }

@@ -1,8 +1,6 @@
 //! Short histories of a few threads on one or two keys, each of which must be one that could have come about one operation after
 //! the other.
 
-#![cfg(not(any(loom, shuttle)))]
-
 mod checker;
 
 use std::sync::{

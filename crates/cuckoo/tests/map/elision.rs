@@ -1,7 +1,5 @@
 //! A map whose writes run as the processor's transactions, or, where it has none, the same map under its locks.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},

@@ -1,15 +1,14 @@
 //! Commands about the server: stats, dumps, watchers, limits, and its end.
 
-mod support;
-
 use std::net::TcpStream;
 use std::sync::Arc;
 
 use guira_item::Immediate;
 use guira_server::Settings;
-use support::client::Client;
-use support::reference::Reference;
-use support::{settings, start, start_with, wait_until};
+
+use crate::support::client::Client;
+use crate::support::reference::Reference;
+use crate::support::{settings, start, start_with, wait_until};
 
 #[test]
 fn stats_have_memcacheds_names() {

@@ -1,7 +1,5 @@
 //! The map does what the standard library's does, whatever is asked of it in whatever order.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{cell::Cell, collections::HashMap, fmt::Debug, hash::Hash};
 
 use guira_cuckoo::{Auto, Boxed, Builder, Change, Changed, CuckooMap, RandomState, Storage, TableFull, Ways, Width};

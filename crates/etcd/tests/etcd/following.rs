@@ -1,14 +1,12 @@
 //! A member follows a real etcd that is killed, forgets, revokes leases, and is behind lines that are cut.
-#![forbid(unsafe_code)]
-
-mod support;
 
 use std::time::{Duration, Instant};
 
 use guira_cluster::{Epoch, Incarnation};
 use guira_etcd::{Etcd, EtcdError, Told, View};
 use guira_switched::{Role, StaticFile};
-use support::{
+
+use crate::support::{
     PATIENCE, Raw, SECRET, Server, as_of, cache, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LIFE, LONG, Member, SHORT},

@@ -1,7 +1,5 @@
 //! Many threads at once, on values that tell their key: none torn, none lost, none that comes back.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use guira_cuckoo::{Auto, Boxed, Builder, Change, Changed, CuckooMap, RandomState, Storage, Ways, Width};

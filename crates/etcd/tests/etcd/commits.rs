@@ -1,7 +1,4 @@
 //! Backends give partitions away in a real etcd, over lines that lose what is said, while others change the cluster and the map.
-#![forbid(unsafe_code)]
-
-mod support;
 
 use std::{
     cell::Cell,
@@ -14,7 +11,8 @@ use guira_cluster::{Epoch, Incarnation};
 use guira_etcd::{Access, Etcd, FollowOptions, Follower, Following, Told, User, View};
 use guira_routing::{NodeId, PartitionId};
 use guira_switched::{Commit, Committed, Revision};
-use support::{
+
+use crate::support::{
     PATIENCE, Raw, SECRET, Server, backend, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LIFE, LONG},

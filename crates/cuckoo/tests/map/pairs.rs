@@ -2,8 +2,6 @@
 //!
 //! A slot is made of words of 8 bytes; keys and values lie in it one right after the other, aligned to nothing.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{fmt::Debug, hash::Hash};
 
 use guira_cuckoo::{Auto, Boxed, Builder, CuckooMap, Storage, Ways, Width};

@@ -1,7 +1,5 @@
 //! What a map does at its limits: no room, no memory, too many keys of one hash.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::hash::{BuildHasher, Hasher};
 
 use guira_cuckoo::{Auto, Boxed, Builder, Change, Changed, CuckooMap, ReserveError, Storage, TableFull, Ways, Width};

@@ -1,15 +1,14 @@
 //! Ways in beside plain TCP: several addresses, Unix socket, UDP, the metrics port.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 
 use guira_server::{ListenAddress, ListenError, Listeners, Settings};
-use support::client::Client;
-use support::{PATIENCE, settings, start};
+
+use crate::support::client::Client;
+use crate::support::{PATIENCE, settings, start};
 
 #[test]
 fn a_taken_port_is_one_clear_line() {

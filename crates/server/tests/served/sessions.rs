@@ -1,16 +1,15 @@
 //! Connections: commands in any packaging, many at a time, large values, slow readers, limits.
 
-mod support;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use guira_item::Immediate;
 use guira_server::Settings;
-use support::client::Client;
-use support::reference::Reference;
-use support::{settings, start, start_with, wait_until};
+
+use crate::support::client::Client;
+use crate::support::reference::Reference;
+use crate::support::{settings, start, start_with, wait_until};
 
 #[test]
 fn a_pipeline_is_answered_in_order() {

@@ -1,7 +1,4 @@
 //! A cluster in a real etcd is made, read and changed, by several at a time and over lines that lose answers.
-#![forbid(unsafe_code)]
-
-mod support;
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -13,7 +10,8 @@ use guira_cluster::Epoch;
 use guira_etcd::{EtcdError, Place};
 use guira_routing::NodeId;
 use guira_switched::{StaticFile, StaticFileError};
-use support::{
+
+use crate::support::{
     Raw, SECRET, Server, cache, cluster, connect, gateway,
     line::{Line, Mode},
     wait_until,

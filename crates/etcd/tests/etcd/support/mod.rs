@@ -2,8 +2,6 @@
 //!
 //! Always true: what is waited for is asked for until it is so.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 pub mod certificates;
 pub mod line;
 pub mod member;

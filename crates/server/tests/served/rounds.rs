@@ -1,15 +1,14 @@
 //! Rounds: clients whose requests arrive together are served together, whatever each of them says.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use guira_item::Immediate;
 use guira_server::{Server, Settings};
-use support::client::Client;
-use support::reference::Reference;
-use support::{settings, start_with, wait_until};
+
+use crate::support::client::Client;
+use crate::support::reference::Reference;
+use crate::support::{settings, start_with, wait_until};
 
 /// A server of one worker; while `say` runs, that worker is kept from reading, so that everything said is there at once.
 fn all_at_once(server: &Server, reference: &Reference, say: impl FnOnce()) {

@@ -1,7 +1,5 @@
 //! What is put into a map is dropped exactly once: when it is refused, replaced, removed, or with the map.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{
     hash::{BuildHasher, BuildHasherDefault, Hash, Hasher},
     sync::{

@@ -1,7 +1,4 @@
 //! Who owns which partitions, in a real etcd: it is made with the cluster, begun to be served by one life at a time, and backends come and go by it.
-#![forbid(unsafe_code)]
-
-mod support;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -12,7 +9,8 @@ use guira_cluster::{Epoch, Incarnation};
 use guira_etcd::{Etcd, EtcdError, Removal, Share, View};
 use guira_routing::{NodeId, PARTITIONS, PartitionId, PartitionMap};
 use guira_switched::{BackendRole, Member, Revision, Role, StaticFile};
-use support::{
+
+use crate::support::{
     Raw, SECRET, Server, backend, cluster, connect, gateway,
     line::{Line, Mode},
     wait_until,

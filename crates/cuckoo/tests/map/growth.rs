@@ -1,7 +1,5 @@
 //! Growth from nothing, while readers look for what is there already.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{
     cell::Cell,
     collections::HashMap,

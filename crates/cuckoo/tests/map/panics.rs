@@ -1,7 +1,5 @@
 //! Panics in what the map calls: hashers, `Eq`, `Clone`, closures, `Drop`. No lock stays held, and nothing that was there is lost.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{
     cell::Cell,
     collections::HashSet,

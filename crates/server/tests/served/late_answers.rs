@@ -1,15 +1,14 @@
 //! A service may answer later: the order is kept, others are not held up, and nobody is forgotten.
 
-mod support;
-
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use guira_server::Settings;
-use support::client::Client;
-use support::later::Later;
-use support::{PATIENCE, settings, start_with, wait_until};
+
+use crate::support::client::Client;
+use crate::support::later::Later;
+use crate::support::{PATIENCE, settings, start_with, wait_until};
 
 #[test]
 fn late_answers_keep_the_order() {

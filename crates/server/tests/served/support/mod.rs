@@ -1,5 +1,4 @@
 //! What the server's tests share: a reference engine, a service that answers later, and a client.
-#![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a failure here is the test's failure")]
 
 pub mod client;

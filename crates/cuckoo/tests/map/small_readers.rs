@@ -1,7 +1,5 @@
 //! Readers beside a small table that is rebuilt, which happens under their eyes again and again while a map is young.
 
-#![cfg(not(any(loom, shuttle)))]
-
 use std::{
     hash::{BuildHasher, Hasher},
     sync::atomic::{AtomicUsize, Ordering},

@@ -1,7 +1,5 @@
 //! An etcd that wants to know who asks, and one that shows who it is; and one of several.
 
-mod support;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,7 +10,9 @@ use std::{
 
 use guira_cluster::Epoch;
 use guira_etcd::{Access, CertificateFiles, Etcd, EtcdError, Known, Place, Tls, Told, User, View};
-use support::{
+use tempfile::TempDir;
+
+use crate::support::{
     Raw, SECRET, Server, cache,
     certificates::{CLIENT, Certificates},
     cluster,
@@ -21,7 +21,6 @@ use support::{
     users::{PASSWORD, READER, STRANGER, USER, Users},
     wait_until,
 };
-use tempfile::TempDir;
 
 const NAME: &str = "guira";
 
@@ -277,7 +276,7 @@ fn one_of_three_that_is_killed_keeps_nobody_from_a_change() {
     let mut servers = Server::start_several(3, None);
     let hosts: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     let place: Place = format!("{}/{NAME}", hosts.join(",")).parse().expect("a place");
-    let connect = || support::connect(&place).expect("one of them answers");
+    let connect = || crate::support::connect(&place).expect("one of them answers");
     let etcd = connect();
     let made = etcd.create(&cluster(NAME)).expect("it is made");
     let member = Member::follow_as(ME, connect(), made, SHORT);

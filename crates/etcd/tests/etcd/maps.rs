@@ -1,13 +1,11 @@
 //! A member is told of maps that change, are deleted, cannot be read, or do not fit, in a real etcd.
-#![forbid(unsafe_code)]
-
-mod support;
 
 use guira_cluster::Epoch;
 use guira_etcd::{Etcd, Told, View};
 use guira_routing::{NodeId, PartitionId};
 use guira_switched::Revision;
-use support::{
+
+use crate::support::{
     Raw, SECRET, Server, as_of, backend, cluster, connect, gateway,
     line::{Line, Mode},
     member::{LONG, Member, SHORT},

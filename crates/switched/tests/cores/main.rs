@@ -1,0 +1,11 @@
+//! Single rules of the switched cluster's cores, each told step by step what has happened.
+
+mod bounds;
+mod cache_node;
+mod flushes;
+mod gives;
+mod parts;
+mod resends;
+mod successors;
+mod takes;
+mod views;
