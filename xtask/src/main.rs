@@ -1,16 +1,17 @@
 //! Guira's chores: `cargo xtask check | test | model | sanitize | sim | fuzz | deny | bench`.
 //!
-//! Always true: a chore stops at its first failing step with a non-zero exit, every step prints what it runs and how long
+//! Always true: a chore stops at its first failing step, or once what runs beside it has ended, with a non-zero exit; every step prints what it runs and how long
 //! it took, and the last line sums what the test runner counted: `N passed, N failed`.
 #![forbid(unsafe_code)]
 
 mod bench;
-mod cassandra;
+mod cassandra_nodes;
 mod check;
 mod deny;
 mod fuzz;
 mod model;
 mod nightly;
+mod program;
 mod run;
 mod sanitize;
 mod sim;
@@ -29,7 +30,7 @@ usage: cargo xtask CHORE
   test --cassandra               the tests with three nodes of Cassandra, one of which is killed
   model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH, the cluster's models
   sanitize                       the tests of the crates with unsafe code under AddressSanitizer
-  sim [ARGUMENTS...]             `guira sim ARGUMENTS...`, optimised; without any: the hours of CI
+  sim [ARGUMENTS...]             `guira sim ARGUMENTS...`; without any: the hours of CI
   fuzz [--runs N] [TARGET...]    each fuzz target for N runs (default: CI's number)
   deny                           licences, bans and sources of the dependencies; advisories where the network allows
   bench ARGUMENTS...             `guira bench ARGUMENTS...`, optimised (see `cargo xtask bench --help`)";
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         "bench" => return exit_code(&bench::bench(&mut run, rest)),
         "fuzz" => fuzz::fuzz(&mut run, rest),
         "sim" => sim::sim(&mut run, rest),
-        "test" if rest == ["--cassandra"] => cassandra::test(&mut run, cassandra::Suite::Three),
+        "test" if rest == ["--cassandra"] => cassandra_nodes::test(&mut run, cassandra_nodes::Suite::Three),
         "check" | "test" | "model" | "sanitize" | "deny" if !rest.is_empty() => Err(Failed::usage(USAGE)),
         "check" => check::check(&mut run),
         "test" => test::test(&mut run),

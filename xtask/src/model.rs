@@ -1,7 +1,10 @@
 //! `model`: the switched cluster in every order of what can happen, within the bounds of CI; and the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
 //! their threads within its bounds, shuttle the whole table, the whole map and the whole of CPHASH through random schedules.
 
-use crate::run::{Failed, Run};
+use crate::{
+    program,
+    run::{Failed, Run},
+};
 
 /// The checkers, each the name of a `cfg`, of a word in its tests' names, and of a folder; and the packages that it checks.
 const CHECKERS: [(&str, &[&str]); 2] =
@@ -27,6 +30,7 @@ pub fn model(run: &mut Run) -> Result<(), Failed> {
             return Err(Failed(format!("models: no test is named {checker}, so nothing was checked")));
         }
     }
-    let command = run.command("cargo run --profile ci --locked --package guira -- model --bounds ci");
+    program::build(run)?;
+    let command = program::guira(run, "model --bounds ci");
     run.step("models of the switched cluster", command).map(drop)
 }

@@ -3,8 +3,9 @@
 use std::{
     env, fmt,
     io::{self, BufRead, BufReader, Write},
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::{Mutex, PoisonError},
     thread,
     time::Instant,
@@ -57,13 +58,22 @@ impl Counts {
 pub struct Run {
     workspace: PathBuf,
     counts: Counts,
+    /// Others run beside it: what its steps say stands behind this name.
+    lane: Option<String>,
 }
+
+/// Steps that run one after the other, beside others.
+pub type Lane<'a> = Box<dyn FnOnce(&mut Run) -> Result<(), Failed> + Send + 'a>;
 
 impl Run {
     /// A run in the workspace that xtask belongs to.
     pub fn in_workspace() -> Self {
         let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-        Self { workspace: xtask.parent().unwrap_or(xtask).to_path_buf(), counts: Counts::default() }
+        Self::new(xtask.parent().unwrap_or(xtask).to_path_buf())
+    }
+
+    fn new(workspace: PathBuf) -> Self {
+        Self { workspace, counts: Counts::default(), lane: None }
     }
 
     /// The workspace's root.
@@ -91,23 +101,42 @@ impl Run {
     ///
     /// # Errors
     /// The step could not start or did not succeed.
-    pub fn step(&mut self, name: &str, mut command: Command) -> Result<Counts, Failed> {
+    pub fn step(&mut self, name: &str, command: Command) -> Result<Counts, Failed> {
         let started = Instant::now();
         println!("\n== {name}: {}", describe(&command));
-        let failed = |why: String| Failed(format!("{name}: {why}"));
-
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
-        let stdout = child.stdout.take().ok_or_else(|| failed("no standard output".into()))?;
-        let counts = relay(stdout, io::stdout()).map_err(|error| failed(error.to_string()))?;
-        let status = child.wait().map_err(|error| failed(error.to_string()))?;
-
+        let ran = match &self.lane {
+            None => run_alone(command),
+            Some(lane) => run_beside_others(lane, command),
+        };
+        let (status, counts) = ran.map_err(|error| Failed(format!("{name}: {error}")))?;
         self.counts.add(counts);
         println!("== {name}: {:.1} s", started.elapsed().as_secs_f64());
-        if status.success() { Ok(counts) } else { Err(failed(status.to_string())) }
+        if status.success() { Ok(counts) } else { Err(Failed(format!("{name}: {status}"))) }
     }
 
-    /// Runs steps beside each other, as many at a time as there are processors: such as keep to one. What a step says is printed once it has ended.
-    /// All are run, whatever fails.
+    /// Runs lanes beside each other, all to their ends, whatever fails. Each has a name.
+    ///
+    /// # Errors
+    /// One of them failed: the first of those in the order given.
+    pub fn lanes(&mut self, lanes: Vec<(String, Lane<'_>)>) -> Result<(), Failed> {
+        let workspace = &self.workspace;
+        let ended: Vec<_> = thread::scope(|scope| {
+            let begin = |name, lane: Lane<'_>| {
+                let mut run = Self { lane: Some(name), ..Self::new(workspace.clone()) };
+                (lane(&mut run), run.counts)
+            };
+            let lanes: Vec<_> = lanes.into_iter().map(|(name, lane)| scope.spawn(move || begin(name, lane))).collect();
+            lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        let mut outcome = Ok(());
+        for (lane, counts) in ended {
+            self.counts.add(counts);
+            outcome = outcome.and(lane);
+        }
+        outcome
+    }
+
+    /// Runs steps beside each other, as many at a time as there are processors: such as keep to one. All are run, whatever fails.
     ///
     /// # Errors
     /// One of them could not start or did not succeed: the first of those in the order given.
@@ -115,32 +144,19 @@ impl Run {
         let at_a_time = thread::available_parallelism().map_or(1, usize::from).min(steps.len());
         println!("\n== {} steps, {at_a_time} at a time", steps.len());
         let waiting = Mutex::new(steps.into_iter().enumerate());
-        let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
         let ended = Mutex::new(Vec::new());
-        thread::scope(|scope| {
-            for _ in 0..at_a_time {
-                scope.spawn(|| {
-                    while let Some((number, (name, mut command))) = next() {
-                        let started = Instant::now();
-                        println!("== {name}: begins");
-                        let output = command.output();
-                        let seconds = started.elapsed().as_secs_f64();
-                        let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
-                        println!("\n== {name}: {}", describe(&command));
-                        ended.push((number, judge(&name, output)));
-                        println!("== {name}: {seconds:.1} s");
-                    }
-                });
+        let work = |run: &mut Self| {
+            let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some((number, (name, command))) = next() {
+                let step = run.step(&name, command);
+                ended.lock().unwrap_or_else(PoisonError::into_inner).push((number, step));
             }
-        });
+            Ok(())
+        };
+        self.lanes((1..=at_a_time).map(|lane| (lane.to_string(), Box::new(work) as Lane<'_>)).collect())?;
         let mut ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         ended.sort_by_key(|(number, _)| *number);
-        let mut outcome = Ok(());
-        for (_, (counts, judged)) in ended {
-            self.counts.add(counts);
-            outcome = outcome.and(judged);
-        }
-        outcome
+        ended.into_iter().try_for_each(|(_, step)| step.map(drop))
     }
 
     /// The sum over all steps, `N passed, N failed`. A step that failed without counting anything is one failure.
@@ -151,31 +167,34 @@ impl Run {
     }
 }
 
-/// Prints what a step has said; what it counted, and whether it succeeded.
-fn judge(name: &str, output: io::Result<Output>) -> (Counts, Result<(), Failed>) {
-    let failed = |why: String| Err(Failed(format!("{name}: {why}")));
-    let Output { status, stdout, stderr } = match output {
-        Ok(output) => output,
-        Err(error) => return (Counts::default(), failed(error.to_string())),
-    };
-    let stdout = String::from_utf8_lossy(&stdout);
-    print!("{stdout}");
-    eprint!("{}", String::from_utf8_lossy(&stderr));
-    let mut counts = Counts::default();
-    stdout.lines().for_each(|line| counts.add(Counts::from_line(line)));
-    let judged = if status.success() { Ok(()) } else { failed(status.to_string()) };
-    (counts, judged)
+/// Runs a command and passes its output on as it comes. What it says of errors goes where it wants.
+fn run_alone(mut command: Command) -> io::Result<(ExitStatus, Counts)> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no standard output"))?;
+    let counts = relay(stdout, "", io::stdout())?;
+    Ok((child.wait()?, counts))
 }
 
-/// Passes a step's output on, byte for byte, and counts the tests in it.
-fn relay(from: impl io::Read, mut to: impl Write) -> io::Result<Counts> {
+/// Runs a command and passes on what it says, errors or not, in one order, each line behind the lane's name.
+fn run_beside_others(lane: &str, mut command: Command) -> io::Result<(ExitStatus, Counts)> {
+    let (reader, writer) = io::pipe()?;
+    let mut child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+    // It keeps the pipe open.
+    drop(command);
+    let counts = relay(reader, &format!("{lane}| "), io::stdout())?;
+    Ok((child.wait()?, counts))
+}
+
+/// Passes a step's output on, byte for byte, each line behind a prefix, and counts the tests in it.
+fn relay(from: impl io::Read, prefix: &str, mut to: impl Write) -> io::Result<Counts> {
     let mut counts = Counts::default();
     let mut lines = BufReader::new(from);
-    let mut line = Vec::new();
+    let mut line = prefix.as_bytes().to_vec();
     while lines.read_until(b'\n', &mut line)? > 0 {
+        // At once, so that no line of another lane comes in between.
         to.write_all(&line)?;
-        counts.add(Counts::from_line(&String::from_utf8_lossy(&line)));
-        line.clear();
+        counts.add(Counts::from_line(&String::from_utf8_lossy(&line[prefix.len()..])));
+        line.truncate(prefix.len());
     }
     Ok(counts)
 }
@@ -199,13 +218,16 @@ mod tests {
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n\
             test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out\n5 passed; 5 failed\n";
         let mut passed_on = Vec::new();
-        assert_eq!(relay(output.as_bytes(), &mut passed_on).unwrap(), Counts { passed: 14, failed: 3 });
+        assert_eq!(relay(output.as_bytes(), "", &mut passed_on).unwrap(), Counts { passed: 14, failed: 3 });
         assert_eq!(passed_on, output.as_bytes());
+        passed_on.clear();
+        relay(&b"a\nb"[..], "lane| ", &mut passed_on).unwrap();
+        assert_eq!(passed_on, b"lane| a\nlane| b");
     }
 
     #[test]
     fn steps_beside_each_other_are_all_run_and_counted() {
-        let mut run = Run { workspace: PathBuf::from("/"), counts: Counts::default() };
+        let mut run = Run::new(PathBuf::from("/"));
         let step = |name: &str, line: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", line]);
@@ -224,8 +246,30 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_goes_on_when_another_has_failed_and_ends_at_its_own_failure() {
+        let mut run = Run::new(PathBuf::from("/"));
+        let shell = |line: &'static str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            command
+        };
+        let ok = "echo 'test result: ok. 1 passed; 0 failed'";
+        let fails: Lane<'_> = Box::new(move |run| {
+            run.step("a", shell("exit 2"))?;
+            run.step("b", shell(ok)).map(drop)
+        });
+        let goes_on: Lane<'_> = Box::new(move |run| {
+            run.step("c", shell(ok))?;
+            run.step("d", shell(ok)).map(drop)
+        });
+        let failed = run.lanes(vec![("left".into(), fails), ("right".into(), goes_on)]).unwrap_err();
+        assert!(failed.0.starts_with("a: "), "{failed}");
+        assert_eq!(run.counts, Counts { passed: 2, failed: 0 });
+    }
+
+    #[test]
     fn a_failed_step_never_closes_with_none_failed() {
-        let run = Run { workspace: PathBuf::new(), counts: Counts { passed: 7, failed: 0 } };
+        let run = Run { counts: Counts { passed: 7, failed: 0 }, ..Run::new(PathBuf::new()) };
         assert_eq!(run.closing_line(&Ok(())), "7 passed, 0 failed");
         assert_eq!(run.closing_line(&Err(Failed("clippy".into()))), "7 passed, 1 failed");
     }

@@ -1,6 +1,9 @@
-//! `sim`: the optimised binary's simulator.
+//! `sim`: the simulator.
 
-use crate::run::{Failed, Run};
+use crate::{
+    program,
+    run::{Failed, Run},
+};
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
 const HOURS: [(&str, u32); 14] = [
@@ -25,14 +28,14 @@ const HOURS: [(&str, u32); 14] = [
 /// # Errors
 /// It does not build, or a history is not as it should be.
 pub fn sim(run: &mut Run, arguments: &[String]) -> Result<(), Failed> {
-    const SIM: &str = "cargo run --profile ci --locked --package guira -- sim";
+    program::build(run)?;
     if !arguments.is_empty() {
-        let mut command = run.command(SIM);
+        let mut command = program::guira(run, "sim");
         command.args(arguments);
         return run.step("sim", command).map(drop);
     }
     for (scenario, hours) in HOURS {
-        let command = run.command(&format!("{SIM} --scenario {scenario} --hours {hours}"));
+        let command = program::guira(run, &format!("sim --scenario {scenario} --hours {hours}"));
         run.step(&format!("{hours} cluster-hours, {scenario}"), command)?;
     }
     Ok(())

@@ -1,10 +1,32 @@
 //! `test`: everything CI runs.
 
+use std::process::Command;
+
 use crate::{
-    cassandra, check, deny, fuzz, model,
+    cassandra_nodes, check, deny, fuzz, model,
+    program::{self, FEATURES},
     run::{Failed, Run},
     sanitize, sim,
 };
+
+/// The tests of the running program.
+const COMPAT: &str = "compat";
+/// All other files of tests: cargo takes patterns for their names, and none that says "but".
+const OTHER_TESTS: [&str; 3] = ["[!c]*", "c[!o]*", "co[!m]*"];
+/// Arguments of the test runner: leaves out what has either in its name, and so wants a Cassandra (`cassandra_nodes.rs`).
+const NO_CASSANDRA: [&str; 5] = ["--", "--skip", "cassandra::", "--skip", "cassandra_three::"];
+/// What is about the engine's memory and what is said of it.
+const NOT_WITH_A_STORE: [&str; 8] = [
+    "crash::",
+    "crowd::",
+    "uploads::",
+    "administration::",
+    "startup::",
+    "cluster::",
+    // They have one of their own.
+    "power::",
+    "hostile::who_leaves_in_the_middle_leaves_nothing_behind",
+];
 
 /// Checks, tests, models, sanitizer, tiny benchmarks, the simulator, fuzzing and licences.
 ///
@@ -12,53 +34,71 @@ use crate::{
 /// The first step that fails.
 pub fn test(run: &mut Run) -> Result<(), Failed> {
     check::check(run)?;
-    let mut tests = run.command("cargo test --workspace --locked --no-fail-fast");
-    if !has_network_namespaces(run) {
-        println!(
-            "\n== not possible here, and left out: cluster::networks::, which needs network namespaces with a bridge"
-        );
-        tests.args(["--", "--skip", "cluster::networks::"]);
-    }
-    // The lengths that CI promises: a million commands beside memcached, a minute of stress over the eviction policies.
-    tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000").env("GUIRA_STRESS_SECONDS", "12");
-    run.step("tests", tests)?;
-    // The program once more with each other engine: the same real clients, memcached beside it, crowds, kill -9.
-    for engine in ["cphash", "lockhash"] {
-        // A cluster has no engine.
-        let mut tests = run.command("cargo test --locked --package guira --test compat -- --skip cluster::");
-        tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "400000");
-        run.step(&format!("the running program with --engine {engine}"), tests)?;
-    }
-    // And with a store behind every server. What is left out is about the engine's memory and what is said of it.
-    let left_out = [
-        "crash::",
-        "crowd::",
-        "uploads::",
-        "administration::",
-        "startup::",
-        "cluster::",
-        // They have one of their own.
-        "power::",
-        "hostile::who_leaves_in_the_middle_leaves_nothing_behind",
-    ];
-    let skipped: String = left_out.iter().map(|name| format!(" --skip {name}")).collect();
-    for engine in ["memc3", "lockhash"] {
-        let mut tests = run.command(&format!("cargo test --locked --package guira --test compat --{skipped}"));
-        tests.env("GUIRA_ENGINE", engine).env("GUIRA_TEST_STORE", "rocksdb");
-        tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "200000").env("GUIRA_KILL_CYCLES", "100");
-        run.step(&format!("the running program with --engine {engine} --store rocksdb"), tests)?;
-    }
-    cassandra::test(run, cassandra::Suite::One)?;
+    let build = run.command(&format!("cargo test --workspace {FEATURES} --locked --no-run"));
+    run.step("tests, built", build)?;
+    // What runs the program waits for it most of the time, and the other tests seldom.
+    run.lanes(vec![("crates".into(), Box::new(crates)), ("program".into(), Box::new(programs))])?;
     model::model(run)?;
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.
+    program::build(run)?;
     for bench in ["engine", "map", "server", "store", "cluster"] {
-        let command = run.command(&format!("cargo run --profile ci --locked --package guira -- bench {bench} --tiny"));
+        let command = program::guira(run, &format!("bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }
     sim::sim(run, &[])?;
     fuzz::fuzz(run, &[])?;
     deny::deny(run)
+}
+
+/// Tests of the crates.
+fn crates(run: &mut Run) -> Result<(), Failed> {
+    let names = OTHER_TESTS.map(|pattern| format!(" --test {pattern}")).concat();
+    let mut tests =
+        run.command(&format!("cargo test --workspace {FEATURES} --locked --no-fail-fast --lib --bins{names}"));
+    // More than a minute of stress over all engines' eviction policies.
+    tests.args(NO_CASSANDRA).env("GUIRA_STRESS_SECONDS", "6");
+    let outcome = run.step("tests of the crates", tests);
+    let examples = run.command(&format!("cargo test --workspace {FEATURES} --locked --doc"));
+    let examples = run.step("examples of the documentation", examples);
+    outcome.and(examples).map(drop)
+}
+
+/// Tests of the running program, from outside: the same real clients, memcached beside it, crowds, kill -9.
+fn programs(run: &mut Run) -> Result<(), Failed> {
+    let mut tests = compat(run);
+    if !has_network_namespaces(run) {
+        println!(
+            "\n== not possible here, and left out: cluster::networks::, which needs network namespaces with a bridge"
+        );
+        tests.args(["--skip", "cluster::networks::"]);
+    }
+    // As many as CI promises.
+    tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000");
+    run.step("the running program", tests)?;
+    for engine in ["cphash", "lockhash"] {
+        let mut tests = compat(run);
+        // A cluster has no engine.
+        tests.args(["--skip", "cluster::"]);
+        tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "400000");
+        run.step(&format!("the running program with --engine {engine}"), tests)?;
+    }
+    // And with a store behind every server.
+    for engine in ["memc3", "lockhash"] {
+        let mut tests = compat(run);
+        tests.args(NOT_WITH_A_STORE.iter().flat_map(|name| ["--skip", name]));
+        tests.env("GUIRA_ENGINE", engine).env("GUIRA_TEST_STORE", "rocksdb");
+        tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "200000").env("GUIRA_KILL_CYCLES", "100");
+        run.step(&format!("the running program with --engine {engine} --store rocksdb"), tests)?;
+    }
+    cassandra_nodes::test(run, cassandra_nodes::Suite::One)
+}
+
+/// The tests of the running program, but for those of Cassandra.
+fn compat(run: &Run) -> Command {
+    let mut tests = run.command(&format!("cargo test --locked --package guira {FEATURES} --test {COMPAT}"));
+    tests.args(NO_CASSANDRA);
+    tests
 }
 
 /// Whether there is a way to networks of one's own, as the tests look for one (`cluster/networks.rs`).
@@ -67,4 +107,26 @@ fn has_network_namespaces(run: &Run) -> bool {
         let output = run.command(&format!("unshare {way} ip link add probe type bridge")).output();
         output.is_ok_and(|output| output.status.success())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, ffi::OsStr, fs};
+
+    use super::*;
+
+    /// A file of tests whose name no pattern matches would never be run.
+    #[test]
+    fn only_the_tests_of_the_program_begin_as_no_pattern_does() {
+        let mut names = BTreeSet::new();
+        let crates = Run::in_workspace().workspace().join("crates");
+        for folder in
+            fs::read_dir(crates).unwrap().filter_map(|member| fs::read_dir(member.unwrap().path().join("tests")).ok())
+        {
+            names.extend(folder.filter_map(|entry| Some(entry.unwrap().path().file_stem()?.to_owned())));
+        }
+        let unmatched = |name: &&OsStr| name.to_string_lossy().starts_with("com");
+        assert!(names.contains(OsStr::new("map")), "{names:?}");
+        assert_eq!(names.iter().map(|name| &**name).filter(unmatched).collect::<Vec<_>>(), [COMPAT]);
+    }
 }

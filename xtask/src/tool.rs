@@ -14,7 +14,7 @@ pub fn cargo_subcommand(run: &mut Run, name: &str) -> Result<(), Failed> {
     }
     let mut install = run.command(&format!("cargo install cargo-{name} --locked"));
     // It runs for seconds and is compiled for minutes.
-    install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_LTO", "off");
+    install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0").env("CARGO_PROFILE_RELEASE_LTO", "off");
     install.env("CARGO_TARGET_DIR", run.target_dir().join("tools"));
     run.step(&format!("installing cargo-{name}"), install)?;
     Ok(())

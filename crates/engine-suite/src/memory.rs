@@ -72,8 +72,8 @@ pub fn background_work_leaves_a_balanced_cache_alone<E: Engine>(subject: &Subjec
             }
             engine.stats()
         };
-        let before = store_new(0..400_000);
-        let after = store_new(400_000..800_000);
+        let before = store_new(0..300_000);
+        let after = store_new(300_000..600_000);
         assert_eq!(after.slabs_moved - before.slabs_moved, 0, "{eviction:?}");
     }
 }

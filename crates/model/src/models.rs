@@ -230,7 +230,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             about: "the backend hears that its cache node has gone, which goes on serving what it may",
             clients: vec![client(0, &[(A, Set(1))]), reads(bounds.of(1, 1, 2))],
             sessions_max: bounds.of(0, 1, 2),
-            ticks_max: bounds.of(Some(2), Some(3), None),
+            ticks_max: bounds.of(Some(2), Some(2), None),
             room: bounds.of(1, 2, 2),
             faults: Faults { departures: bounds.of(1, 1, 2), ..none },
             ..base.clone()

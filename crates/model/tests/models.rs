@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use guira_model::{Bounds, FINDS, FINDS_NOT, MODELS, Scenario, check, models};
 use guira_switched::Mutant;
 
-/// Even their smallest bounds have hundreds of thousands of states: the optimised binary goes through them.
+/// Even their smallest bounds have hundreds of thousands of states: `cargo xtask model` goes through those of wider ones.
 const LARGE: [&str; 5] = ["drops", "moved-copies", "move-deaths", "returns", "late-copies"];
 
 #[test]

@@ -5,7 +5,10 @@
 
 use std::{env, fs, path::Path};
 
-use crate::run::{Failed, Run};
+use crate::{
+    program,
+    run::{Failed, Run},
+};
 
 /// How many nodes, and which tests want so many: the name of their module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +42,8 @@ impl Suite {
     }
 }
 
-/// The store's own tests, then those of the running program.
-const TESTS: [&str; 2] = ["--package guira-persist --lib", "--package guira --test compat"];
+/// The store's own tests, and those of the running program.
+const TESTS: &str = "--package guira-persist --lib --package guira --test compat";
 
 /// Starts the nodes, runs the tests, stops the nodes.
 ///
@@ -70,13 +73,10 @@ fn start(run: &mut Run, folder: &Path, suite: Suite) -> Result<(), Failed> {
 }
 
 fn run_tests(run: &mut Run, folder: &Path, suite: Suite) -> Result<(), Failed> {
-    let mut passed = 0;
-    for tests in TESTS {
-        let mut command = run.command(&format!("cargo test --locked --features cassandra {tests} {}", suite.module()));
-        command.env("GUIRA_CASSANDRA", suite.hosts()).env("GUIRA_CASSANDRA_FOLDER", folder);
-        passed += run.step(&format!("tests with Cassandra, nodes: {}", suite.nodes()), command)?.passed;
-    }
-    if passed == 0 {
+    let mut command = run.command(&format!("cargo test --locked {} {TESTS} {}", program::FEATURES, suite.module()));
+    command.env("GUIRA_CASSANDRA", suite.hosts()).env("GUIRA_CASSANDRA_FOLDER", folder);
+    let counts = run.step(&format!("tests with Cassandra, nodes: {}", suite.nodes()), command)?;
+    if counts.passed == 0 {
         return Err(Failed(format!("no test is named {}, so nothing was checked", suite.module())));
     }
     Ok(())
