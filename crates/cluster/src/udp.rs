@@ -1,9 +1,10 @@
 //! One node's socket: messages out in bundles, datagrams in that are known to be a member's.
 //!
 //! A datagram is dropped and counted, in this order: too short, of another version, for another node, forged; sealed by who is no member;
-//! not from that member's address; of another epoch; no bundle. The address is looked at because answers go to where the view says that a
+//! not from that member's address; no bundle. The address is looked at because answers go to where the view says that a
 //! member is, never to where a datagram seems to come from: so one that was recorded and is sent again from elsewhere turns nothing around,
 //! and a member that is not where the view says is noticed, not half served. For that, a node binds the very address that its view has.
+//! A datagram of another epoch is counted, and taken.
 //!
 //! Neither sending nor receiving blocks. A driver polls the socket ([`Source`]) for both, edge-triggered as mio is: it receives until there
 //! is nothing left, and flushes after each round of `send`s and whenever the socket is writable again.
