@@ -33,6 +33,7 @@ use guira_persist::{Durability, Limit};
 use guira_server::{CaughtSignals, allow_open_files};
 use guira_switched::{BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 
 use crate::{node, rest::RestArguments, serve::start_log, size::size_bytes, with_parent::end_with};
 use running::{END_WITHIN, How, RunningMembers};
@@ -144,6 +145,9 @@ struct Up {
     lease_ms: u64,
     #[command(flatten)]
     rest: RestArguments,
+    /// Where Prometheus may scrape the gateway, under /metrics: an address and a port; of several gateways each is on the next port (default: off)
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// All members in one process: one that fails is started again, but what kills the process ends all
     #[arg(long)]
     one_process: bool,
@@ -281,6 +285,7 @@ impl Up {
             threads: self.threads,
             backend_under: self.backend_under.as_deref(),
             rest: &self.rest,
+            metrics: self.metrics().collect(),
         })
     }
 
@@ -288,10 +293,14 @@ impl Up {
         let roles: Vec<String> = file.roles().iter().map(|(role, count)| format!("{count} {role}")).collect();
         let folder = at.folder.display();
         tell(&format!("a switched cluster ({}) in {folder}", roles.join(", ")));
+        let metrics: BTreeMap<u16, SocketAddr> = self.metrics().collect();
         for member in &file.members {
             if let Role::Gateway { listen, cache_mode } = member.role {
                 let mode = if cache_mode == CacheMode::Switched { String::new() } else { format!(" ({cache_mode})") };
                 tell(&format!("memcached's clients find it at {listen}{mode}"));
+                if let Some(address) = metrics.get(&member.id) {
+                    tell(&format!("Prometheus finds what that counts at http://{address}/metrics"));
+                }
             }
         }
         if let Some(address) = self.rest.address() {
@@ -319,11 +328,35 @@ impl Up {
         if self.cache_mode.len() > GATEWAYS_MAX.min(ports_left) {
             return Err(format!("--cache-mode: {GATEWAYS_MAX} at most, and a port for each from --port on"));
         }
-        // Held meanwhile: a gateway is to be elsewhere.
+        if let Some(address) = self.metrics {
+            let last = address.port().checked_add(self.cache_mode.len() as u16 - 1);
+            if address.port() == 0 || last.is_none() {
+                return Err(format!(
+                    "--metrics {address}: write a port from 1 on, and a port for each gateway from there on"
+                ));
+            }
+        }
+        // Held meanwhile: nobody else is to be there.
         let _rest = self.rest.bind()?;
-        self.gateways().try_for_each(|(_, address, _)| {
-            TcpListener::bind(address).map(drop).map_err(|error| format!("cannot listen on {address}: {error}"))
-        })
+        let mut seen: Vec<SocketAddr> = Vec::new();
+        for address in self.gateways().map(|(_, address, _)| address).chain(self.metrics().map(|(_, address)| address))
+        {
+            if seen.contains(&address) {
+                return Err(format!("cannot listen on {address} twice"));
+            }
+            can_listen(address).map_err(|error| format!("cannot listen on {address}: {error}"))?;
+            seen.push(address);
+        }
+        Ok(())
+    }
+
+    /// Where each gateway's metrics are, if they are anywhere.
+    fn metrics(&self) -> impl Iterator<Item = (u16, SocketAddr)> {
+        let gateways = (0..).take(self.cache_mode.len());
+        let address = |first: SocketAddr, at| SocketAddr::new(first.ip(), first.port() + at);
+        self.metrics
+            .into_iter()
+            .flat_map(move |first| gateways.clone().map(move |at| (GATEWAY + at, address(first, at))))
     }
 
     /// Numbers of the gateways, where clients find them, and whom they ask first.
@@ -364,6 +397,7 @@ impl Up {
         let caches = (FIRST_CACHE..FIRST_BACKEND).step_by(threads.get().into()).take(self.caches.into());
         let backends = FIRST_BACKEND..FIRST_BACKEND + self.backends;
         let listens = self.gateways().map(|(_, address, _)| address).chain(self.rest.address());
+        let listens = listens.chain(self.metrics().map(|(_, address)| address));
         let listens: Vec<u16> = listens.map(|address| address.port()).collect();
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let member = |id, role| Member { id, address: nowhere, role };
@@ -417,6 +451,14 @@ impl Up {
         file.check().map_err(|error| error.to_string())?;
         Ok(file)
     }
+}
+
+/// Whether one could listen there. Nobody who comes meanwhile is let in, and left alone then.
+fn can_listen(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // As who is to listen there does: connections that have ended are in nobody's way.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
 }
 
 fn within(path: &Path, error: &io::Error) -> String {

@@ -3,13 +3,16 @@
 mod backend;
 #[cfg(feature = "cassandra")]
 mod cassandra;
+mod dropped;
 #[cfg(feature = "cassandra")]
 mod standby;
 
 use std::{
+    ffi::OsStr,
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc, OnceLock,
         mpsc::{self, Receiver, RecvTimeoutError},
@@ -38,6 +41,7 @@ use crate::{
     with_parent::end_with,
 };
 use backend::FILES_OF_A_STORE;
+use dropped::with_dropped;
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -82,34 +86,79 @@ pub(crate) struct Arguments {
     life_file: Option<PathBuf>,
     #[command(flatten)]
     rest: RestArguments,
+    /// Where Prometheus may scrape a gateway, under /metrics: an address and a port (default: off)
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// The process that has started this one: it ends with that
     #[arg(long, hide = true, value_name = "PID")]
     with_parent: Option<i32>,
 }
 
 impl Arguments {
-    /// Of a member that a file names, beside others in one process.
+    /// Of a member that a file names, one of several that the same process has started.
     pub(crate) fn in_company(
         file: PathBuf,
-        id: u16,
+        member: &Member,
         threads: usize,
         status_socket: PathBuf,
         life_file: PathBuf,
-        rest: RestArguments,
     ) -> Self {
         Self {
             coordinator: Coordinator::Static(file),
             etcd: EtcdArguments::default(),
             secret_file: None,
-            id,
-            role: None,
+            id: member.id,
+            role: Some(member.role.name().to_owned()),
             threads,
             conn_limit: CONN_LIMIT,
             status_socket: Some(status_socket),
             life_file: Some(life_file),
-            rest,
+            rest: RestArguments::default(),
+            metrics: None,
             with_parent: None,
         }
+    }
+
+    /// A controller's.
+    pub(crate) fn with_rest(self, rest: RestArguments) -> Self {
+        Self { rest, ..self }
+    }
+
+    /// A gateway's.
+    pub(crate) fn with_metrics(self, metrics: Option<SocketAddr>) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// Gives those that it has [`in_company`](Self::in_company) to a process.
+    pub(crate) fn pass_on(&self, command: &mut Command) {
+        // What is left out is what a process has by itself.
+        let Self {
+            coordinator,
+            etcd: _,
+            secret_file: _,
+            id,
+            role,
+            threads,
+            conn_limit: _,
+            status_socket,
+            life_file,
+            rest,
+            metrics,
+            with_parent: _,
+        } = self;
+        let mut give = |flag: &str, value: Option<&OsStr>| {
+            if let Some(value) = value {
+                command.arg(flag).arg(value);
+            }
+        };
+        give("--coordinator", Some(coordinator.to_string().as_ref()));
+        give("--id", Some(id.to_string().as_ref()));
+        give("--role", role.as_ref().map(OsStr::new));
+        give("--threads", Some(threads.to_string().as_ref()));
+        give("--status-socket", status_socket.as_ref().map(|path| path.as_os_str()));
+        give("--life-file", life_file.as_ref().map(|path| path.as_os_str()));
+        give("--metrics", metrics.map(|address| address.to_string()).as_ref().map(OsStr::new));
+        rest.pass_on(command);
     }
 }
 
@@ -177,6 +226,16 @@ pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: O
     }
     if let Some(address) = arguments.rest.address().filter(|_| member.role != Role::Controller) {
         return Err(format!("--rest {address}: member {} is a {}, only a controller has it", me.0, member.role.name()));
+    }
+    if let Some(address) = arguments.metrics.filter(|_| !matches!(member.role, Role::Gateway { .. })) {
+        return Err(format!(
+            "--metrics {address}: member {} is a {}, only a gateway has them",
+            me.0,
+            member.role.name()
+        ));
+    }
+    if let Some(address) = arguments.metrics.filter(|address| address.port() == 0) {
+        return Err(format!("--metrics {address}: write a port from 1 on"));
     }
     Start { file: &file, member, arguments, store_files }.run(kept, ended_by)
 }
@@ -431,12 +490,13 @@ impl Start<'_> {
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
                 self.serve(&ended_by.receiver()?, host, (kept, life), |host: &ControllerHost| {
                     host.status().map(|status| {
-                        json!({
+                        let told = json!({
                             "rules": status.rules,
                             "installs": status.counts.installs,
                             "deletions": status.counts.deletions,
                             "charges": status.counts.charges,
-                        })
+                        });
+                        with_dropped(told, &[status.wire])
                     })
                 })
             }
@@ -454,16 +514,17 @@ impl Start<'_> {
                         .into_iter()
                         .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
                         .collect();
-                    let loads: Vec<Value> = host
-                        .parts()
-                        .flatten()
+                    let parts: Vec<_> = host.parts().flatten().collect();
+                    let wires: Vec<_> = parts.iter().map(|part| part.wire).collect();
+                    let loads: Vec<Value> = parts
+                        .into_iter()
                         .map(|part| {
                             let counts = part.counts;
                             json!({ "id": part.part.0, "items": part.items, "hits": counts.hits, "misses": counts.misses })
                         })
                         .collect();
                     host.status().map(|status| {
-                        json!({
+                        let told = json!({
                             "threads": loads.len(),
                             "parts": loads,
                             "backends": status.backends,
@@ -475,7 +536,8 @@ impl Start<'_> {
                             "updated": status.counts.updated,
                             "held": status.counts.held,
                             "hottest": hottest,
-                        })
+                        });
+                        with_dropped(told, &wires)
                     })
                 })
             }
@@ -493,6 +555,7 @@ impl Start<'_> {
         let settings = Settings {
             input_len_max: values_len_max / 4,
             protocol: guira_memcache::Settings { item_len_max, ..guira_memcache::Settings::default() },
+            metrics: self.arguments.metrics,
             ..listening_at(listen, threads, conn_limit)
         };
         allow_open_files(conn_limit, files_of_a_gateway(&settings)).map_err(|error| error.to_string())?;
@@ -520,7 +583,7 @@ impl Start<'_> {
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || {
             looked_at.upgrade()?.status().map(|status| {
-                json!({
+                let told = json!({
                     "to_caches": status.counts.to_caches,
                     "to_backends": status.counts.to_backends,
                     "moved": status.counts.moved,
@@ -530,7 +593,8 @@ impl Start<'_> {
                     "late": status.counts.late,
                     "refused": status.counts.refused,
                     "backends_heard": status.holdings.heard,
-                })
+                });
+                with_dropped(told, &[status.wire])
             })
         })?;
         let ends = Arc::new(Ends::default());

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    net::SocketAddr,
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command, ExitStatus},
@@ -120,6 +121,8 @@ pub(super) struct How<'h> {
     pub(super) backend_under: Option<&'h str>,
     /// Of the controller.
     pub(super) rest: &'h RestArguments,
+    /// Where each gateway's metrics are, if they are anywhere.
+    pub(super) metrics: BTreeMap<u16, SocketAddr>,
 }
 
 impl How<'_> {
@@ -136,27 +139,28 @@ impl How<'_> {
         if self.in_one_process { self.start_thread(at, member) } else { self.start_process(at, member) }
     }
 
+    fn arguments(&self, at: &At, member: &Member) -> node::Arguments {
+        let (socket, life) = (at.node_socket(member.id), at.life_file(member.id));
+        let arguments = node::Arguments::in_company(at.file(), member, self.threads.into(), socket, life);
+        match member.role {
+            Role::Controller => arguments.with_rest(self.rest.clone()),
+            Role::Gateway { .. } => arguments.with_metrics(self.metrics.get(&member.id).copied()),
+            Role::Backend(_) | Role::Cache { .. } => arguments,
+        }
+    }
+
     fn start_process(&self, at: &At, member: &Member) -> Result<Runs, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let mut command = self.command(&member.role, &program);
         // A group of its own: what is typed at the terminal is for this process, which ends them in their order.
         command.process_group(0);
-        command.args(["node", "--role", member.role.name(), "--id"]).arg(member.id.to_string());
-        command.arg("--with-parent").arg(std::process::id().to_string());
-        command.arg("--coordinator").arg(format!("static:{}", at.file().display()));
-        command.arg("--status-socket").arg(at.node_socket(member.id));
-        command.arg("--life-file").arg(at.life_file(member.id));
-        command.arg("--threads").arg(self.threads.to_string());
-        if member.role == Role::Controller {
-            self.rest.pass_on(&mut command);
-        }
+        command.arg("node").arg("--with-parent").arg(std::process::id().to_string());
+        self.arguments(at, member).pass_on(&mut command);
         command.spawn().map(Runs::Process).map_err(|error| format!("cannot start a member: {error}"))
     }
 
     fn start_thread(&self, at: &At, member: &Member) -> Result<Runs, String> {
-        let rest = if member.role == Role::Controller { self.rest.clone() } else { RestArguments::default() };
-        let (socket, life) = (at.node_socket(member.id), at.life_file(member.id));
-        let arguments = node::Arguments::in_company(at.file(), member.id, self.threads.into(), socket, life, rest);
+        let arguments = self.arguments(at, member);
         let (end, ended) = mpsc::channel();
         let store_files = self.store_files;
         let run = move || node::run_until(&arguments, EndedBy::Starter(ended), store_files);

@@ -19,7 +19,7 @@ pub(super) fn table(members: &[(&Member, Value)], up: &BTreeMap<String, Value>) 
         let says = match told.as_object() {
             None => "nothing: it is down, or starting".to_owned(),
             Some(fields) => {
-                let fields = fields.iter().filter(|(_, value)| !value.is_array());
+                let fields = fields.iter().filter(|(_, value)| !value.is_array() && !value.is_object());
                 fields.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
             }
         };

@@ -19,7 +19,7 @@ use serde_json::json;
 
 #[cfg(feature = "cassandra")]
 use super::cassandra;
-use super::{Begun, Kept, Start};
+use super::{Begun, Kept, Start, dropped::with_dropped};
 
 /// Files that a RocksDB is to be allowed to have open.
 pub(super) const FILES_OF_A_STORE: u64 = 4_096;
@@ -148,7 +148,7 @@ impl Start<'_> {
                 if let Some(standstill) = status.standstill {
                     told["standstill"] = json!(standstill.to_string());
                 }
-                told
+                with_dropped(told, &[status.wire])
             })
         });
         limited.shut();

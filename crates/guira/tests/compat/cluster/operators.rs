@@ -3,18 +3,20 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
 };
 
+use guira_cluster::ask_line;
+use guira_switched::StaticFile;
 use serde_json::{Value, json};
 
 use super::{Cluster, guira};
 use crate::{
     condition::{DEADLINE, wait_for},
-    server::{Program, free_port},
+    server::{Program, free_port, free_ports},
 };
 
 const TOKEN: &str = "not-much-of-a-token";
@@ -135,6 +137,57 @@ fn an_operator_moves_a_backend_while_clients_are_answered() {
     cluster.down();
 }
 
+/// What a gateway tells Prometheus; `None` while it does not.
+fn scrape(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    stream.set_read_timeout(Some(DEADLINE)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    text.starts_with("HTTP/1.1 200 ").then_some(text)
+}
+
+#[test]
+fn prometheus_is_told_of_the_cluster_by_each_gateway() {
+    let first = free_ports(2);
+    let metrics = format!("127.0.0.1:{first}");
+    let members = ["--backends", "2", "--store", "memory", "--cache-mode", "switched,none"];
+    for one_process in [&[][..], &["--one-process"]] {
+        let cluster = Cluster::up(&[&members[..], &["--metrics", &metrics], one_process].concat());
+        assert_eq!(cluster.connect().ask(b"set key 0 0 5\r\nvalue\r\n", b"\r\n"), b"STORED\r\n");
+        for port in [first, first + 1] {
+            wait_for("both backends are heard of, and what they have", || {
+                let told = scrape(port)?;
+                let has = |line: &str| told.lines().any(|got| got == line || got == format!("{line}.0"));
+                (has("guira_cluster_backends_heard 2") && has("memcached_current_items 1")).then_some(())
+            });
+        }
+        cluster.down();
+    }
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let up = |metrics: &str| {
+        let port = free_port().to_string();
+        let two = ["up", "--cache-mode", "switched,none", "--port", &port, "--metrics", metrics];
+        said_in_a_line(&mut guira(&two, folder.path()))
+    };
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let taken = taken.local_addr().expect("its number").to_string();
+    assert!(up(&taken).contains(&format!("cannot listen on {taken}")));
+    for none in ["127.0.0.1:0", "127.0.0.1:65535"] {
+        assert!(up(none).contains(&format!("--metrics {none}: write a port from 1 on")));
+    }
+    let cluster = Cluster::up(&["--backends", "1", "--store", "memory"]);
+    let view = format!("static:{}", cluster.folder.path().join("cluster").join("cluster.toml").display());
+    let node = |id: &str, metrics: &str| {
+        let mut command = Command::new(Program::Guira.path());
+        said_in_a_line(command.args(["node", "--coordinator", &view, "--id", id, "--metrics", metrics]))
+    };
+    assert!(node("1000", &metrics).contains("member 1000 is a backend, only a gateway has them"));
+    assert!(node("10000", "127.0.0.1:0").contains("--metrics 127.0.0.1:0: write a port from 1 on"));
+    cluster.down();
+}
+
 /// Says that it is over, also where a test fails.
 struct Over<'o>(&'o AtomicBool);
 
@@ -173,4 +226,27 @@ fn an_api_that_cannot_be_is_said_in_a_line() {
     assert!(up(&rest).contains("No such file"));
     fs::write(&token, "short").expect("written");
     assert!(up(&rest).contains("a token is one line of 16 to 256"));
+}
+
+#[test]
+fn what_a_member_drops_is_told_by_its_status() {
+    let cluster = Cluster::up(&["--backends", "1", "--store", "memory"]);
+    let folder = cluster.folder.path().join("cluster");
+    let file = fs::read_to_string(folder.join("cluster.toml")).expect("a file");
+    let file = StaticFile::parse(&file).expect("it is one of ours");
+    let backend = file.members.iter().find(|member| member.id == 1_000).expect("the backend");
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    for datagram in [&b"short"[..], &[0; 200], &[0xff; 200]] {
+        stranger.send_to(datagram, backend.address).expect("it is sent");
+    }
+    wait_for("the backend has dropped all three", || {
+        let told = ask_line(&folder.join("node-1000.sock"), "status", DEADLINE).ok()?;
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        let drops = &told["drops"];
+        // Others may send to a port that was another's.
+        let has_all = number(&drops["too_short"]) >= 1 && number(&drops["of_another_version"]) >= 2;
+        (has_all && number(&told["dropped"]) >= 3).then_some(())
+    });
+    cluster.down();
 }
