@@ -341,7 +341,12 @@ impl Up {
         let mut seen: Vec<SocketAddr> = Vec::new();
         for address in self.gateways().map(|(_, address, _)| address).chain(self.metrics().map(|(_, address)| address))
         {
-            if seen.contains(&address) {
+            // One that is everywhere is there, too.
+            let is_there = |other: &SocketAddr| {
+                let ips = [other.ip(), address.ip()];
+                other.port() == address.port() && (ips[0] == ips[1] || ips.iter().any(IpAddr::is_unspecified))
+            };
+            if seen.iter().any(is_there) {
                 return Err(format!("cannot listen on {address} twice"));
             }
             can_listen(address).map_err(|error| format!("cannot listen on {address}: {error}"))?;
