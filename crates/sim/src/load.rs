@@ -207,6 +207,9 @@ pub struct Sample {
     pub hits_per_s: f64,
     /// The share of requests that was lost.
     pub lost: f64,
+    /// How many of the keys that have become hot with the last change of [`Pattern::HotIn`] are routed to a cache node in the end. `None`: there was none yet.
+    #[serde(default)]
+    pub routed_of_new: Option<usize>,
 }
 
 /// What came of it; rates are the paper's.

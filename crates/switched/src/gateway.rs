@@ -608,6 +608,11 @@ impl Gateway {
         self.config.shares.map.backends()
     }
 
+    /// The cache nodes that a hash is routed to.
+    pub fn rule(&self, hash: KeyHash) -> Option<Choices> {
+        self.routes.lookup(hash)
+    }
+
     /// Hashes that are routed to cache nodes.
     pub fn routes(&self) -> usize {
         self.routes.len()

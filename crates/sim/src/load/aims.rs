@@ -31,7 +31,7 @@ struct Aim {
     measured: fn(&[&Row]) -> Option<f64>,
 }
 
-const AIMS: [Aim; 11] = [
+const AIMS: [Aim; 13] = [
     Aim {
         experiment: "skew",
         what: "throughput switched over without a cache, zipf 0.99",
@@ -62,7 +62,7 @@ const AIMS: [Aim; 11] = [
     },
     Aim {
         experiment: "scaling",
-        what: "throughput switched over look-aside, at best",
+        what: "throughput switched over look-aside with as many cache nodes, at best",
         bound: Bound::AtLeast(5.0),
         unit: "times",
         measured: |rows| largest(switched(rows).filter_map(|row| row.times(CacheMode::LookAside, rows))),
@@ -91,6 +91,15 @@ const AIMS: [Aim; 11] = [
         },
     },
     Aim {
+        experiment: "rule-buffer",
+        what: "600 keys that have become hot all have rules, deletions delayed",
+        bound: Bound::AtMost(1.5),
+        unit: "s",
+        measured: |rows| {
+            largest(both(rows).filter(|row| row.rule_deletion_delay_s > 0.0).filter_map(Row::all_routed_after_s))
+        },
+    },
+    Aim {
         experiment: "hot-out",
         what: "throughput lost where the 200 hottest keys become cold every second",
         bound: Bound::AtMost(5.0),
@@ -113,6 +122,13 @@ const AIMS: [Aim; 11] = [
             let all_change = |row: &&Row| row.changes_per_s() >= ALL_CHANGE_PER_S;
             smallest(ours(rows).filter(all_change).filter_map(|row| row.times(CacheMode::None, rows)))
         },
+    },
+    Aim {
+        experiment: "change-rates",
+        what: "the same, however many keys change, at worst",
+        bound: Bound::AtLeast(3.0),
+        unit: "times",
+        measured: |rows| smallest(ours(rows).filter_map(|row| row.times(CacheMode::None, rows))),
     },
 ];
 

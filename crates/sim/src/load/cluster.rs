@@ -233,6 +233,12 @@ impl Cluster {
         self.gateway.routes()
     }
 
+    /// How many of the hottest keys the gateway routes to a cache node.
+    pub(super) fn routed_of_hottest(&self, len: usize) -> usize {
+        let is_routed = |rank: &u64| self.gateway.rule(hash_of(&name_of(self.popularity.key(*rank)))).is_some();
+        (0..len as u64).filter(is_routed).count()
+    }
+
     /// A client reads a key.
     pub(super) fn read(&mut self, key: KeyName) {
         self.ask(key, &Operation::Get(Get::PLAIN));

@@ -131,8 +131,11 @@ pub fn scaling(base: &LoadScenario) -> Vec<Row> {
                 rows.push(Row::run("scaling", &LoadScenario { caches, balances, settle, ..scenario.clone() }));
             }
         }
-        for cache_mode in [CacheMode::LookAside, CacheMode::None] {
-            rows.push(Row::run("scaling", &LoadScenario { cache_mode, ..scenario.clone() }));
+        rows.push(Row::run("scaling", &LoadScenario { cache_mode: CacheMode::None, ..scenario.clone() }));
+        // One cache node, and as many as the switched cluster has.
+        for caches in if caches > 1 { vec![1, caches] } else { vec![1] } {
+            let cache_mode = CacheMode::LookAside;
+            rows.push(Row::run("scaling", &LoadScenario { cache_mode, caches, ..scenario.clone() }));
         }
     }
     rows
@@ -218,22 +221,37 @@ fn few(base: &LoadScenario) -> usize {
     (base.cache_items / 50).max(1)
 }
 
+/// By what backends report, and with all of it also in the paper's order of rules.
+fn by_reports(experiment: &str, scenario: &LoadScenario, reports: &[Reports]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for reports in reports {
+        rows.push(Row::run(experiment, &LoadScenario { reports: *reports, ..scenario.clone() }));
+    }
+    rows.push(Row::run(experiment, &as_they_come(scenario)));
+    rows
+}
+
+/// The paper's own mechanism: all reports, and rules in the order in which they come.
+fn as_they_come(scenario: &LoadScenario) -> LoadScenario {
+    LoadScenario { reports: Reports::Both, rule_order: RuleOrder::AsTheyCome, ..scenario.clone() }
+}
+
 /// Figure 15: 200 cold keys become the hottest; by what backends report. Once, not every ten seconds.
 pub fn hot_in(base: &LoadScenario) -> Vec<Row> {
     let scenario = changes(base, Pattern::HotIn, few(base), base.measure.times(3), 1);
-    [Reports::EveryQuery, Reports::Periodic, Reports::Instant, Reports::Both]
-        .into_iter()
-        .map(|reports| Row::run("hot-in", &LoadScenario { reports, ..scenario.clone() }))
-        .collect()
+    by_reports("hot-in", &scenario, &[Reports::EveryQuery, Reports::Periodic, Reports::Instant, Reports::Both])
 }
 
-/// Figure 18: 600 cold keys become the hottest, with and without a delay of rules' deletion.
+/// Figure 18: 600 cold keys become the hottest, with and without a delay of rules' deletion; also in the paper's order of rules.
 pub fn rule_buffer(base: &LoadScenario) -> Vec<Row> {
     let scenario = changes(base, Pattern::HotIn, 3 * few(base), base.measure.times(4), 1);
-    [Span::from_s(2), Span::default()]
-        .into_iter()
-        .map(|rule_deletion_delay| Row::run("rule-buffer", &LoadScenario { rule_deletion_delay, ..scenario.clone() }))
-        .collect()
+    let mut rows = Vec::new();
+    for rule_deletion_delay in [Span::from_s(2), Span::default()] {
+        let scenario = LoadScenario { rule_deletion_delay, ..scenario.clone() };
+        rows.push(Row::run("rule-buffer", &scenario));
+        rows.push(Row::run("rule-buffer", &as_they_come(&scenario)));
+    }
+    rows
 }
 
 /// Changes of figures 16 and 17, one a second: as long as theirs.
@@ -242,25 +260,19 @@ const CHANGES: u64 = 60;
 /// Figure 16: the 200 hottest keys become cold every second.
 pub fn hot_out(base: &LoadScenario) -> Vec<Row> {
     let scenario = changes(base, Pattern::HotOut, few(base), base.measure, CHANGES);
-    [Reports::Instant, Reports::Both]
-        .into_iter()
-        .map(|reports| Row::run("hot-out", &LoadScenario { reports, ..scenario.clone() }))
-        .collect()
+    by_reports("hot-out", &scenario, &[Reports::Instant, Reports::Both])
 }
 
 /// Figure 17: 200 of the 10,000 hottest keys are replaced every second.
 pub fn random(base: &LoadScenario) -> Vec<Row> {
     let scenario = changes(base, Pattern::Random { of: base.cache_items }, few(base), base.measure, CHANGES);
-    [Reports::Periodic, Reports::Instant, Reports::Both]
-        .into_iter()
-        .map(|reports| Row::run("random", &LoadScenario { reports, ..scenario.clone() }))
-        .collect()
+    by_reports("random", &scenario, &[Reports::Periodic, Reports::Instant, Reports::Both])
 }
 
 /// Figure 19: keys change every second, so many at once; hot-in with the paper's order of rules as well. All are measured without a cache, too.
 pub fn change_rates(base: &LoadScenario) -> Vec<Row> {
     const PER_MILLE: [usize; 7] = [5, 20, 100, 200, 500, 1_000, 2_000];
-    const TIMES: u64 = 6;
+    const TIMES: u64 = 12;
     let mut rows = Vec::new();
     for pattern in [Pattern::HotIn, Pattern::HotOut, Pattern::Random { of: base.cache_items }] {
         for per_mille in PER_MILLE {

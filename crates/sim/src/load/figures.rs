@@ -28,7 +28,7 @@ struct Figure {
     sheet: fn(&[&Row]) -> Option<Sheet>,
 }
 
-const FIGURES: [Figure; 20] = [
+const FIGURES: [Figure; 21] = [
     Figure { name: "skew-backends", experiment: "skew", sheet: steady::backends },
     Figure { name: "skew", experiment: "skew", sheet: steady::skew },
     Figure { name: "skew-gain", experiment: "skew", sheet: steady::skew_gain },
@@ -47,6 +47,7 @@ const FIGURES: [Figure; 20] = [
     Figure { name: "random", experiment: "random", sheet: changes::random },
     Figure { name: "rule-buffer", experiment: "rule-buffer", sheet: changes::rule_buffer },
     Figure { name: "rule-buffer-back", experiment: "rule-buffer", sheet: changes::rule_buffer_back },
+    Figure { name: "rule-buffer-rules", experiment: "rule-buffer", sheet: changes::rule_buffer_rules },
     Figure { name: "change-rates", experiment: "change-rates", sheet: changes::rates },
     Figure { name: "change-rates-gain", experiment: "change-rates", sheet: changes::rates_gain },
 ];

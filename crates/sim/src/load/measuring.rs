@@ -4,7 +4,7 @@ use guira_item::Span;
 use guira_loadgen::latency::Latencies;
 
 use super::{
-    LoadReport, Sample,
+    LoadReport, Pattern, Sample,
     cluster::{Cluster, FAR},
     station::Station,
 };
@@ -27,6 +27,7 @@ impl Cluster {
         let mut sample_at = every(sample_every);
         let mut change_at = every(self.scenario.change.map(|change| change.first).unwrap_or_default());
         let mut samples = Vec::new();
+        let mut new = None;
         while self.now < until {
             let next = until.min(sample_at).min(change_at);
             self.run(next.since(self.now));
@@ -39,6 +40,7 @@ impl Cluster {
                     answered_per_s: (tally.answered - earlier.answered) as f64 * per_s,
                     hits_per_s: (tally.hits - earlier.hits) as f64 * per_s,
                     lost: share(tally.dropped - earlier.dropped, tally.asked - earlier.asked),
+                    routed_of_new: new.map(|len| self.routed_of_hottest(len)),
                 });
                 before = (self.now, tally);
                 sample_at = self.now + sample_every;
@@ -48,6 +50,7 @@ impl Cluster {
             {
                 self.popularity.change(change.pattern, change.keys, &mut self.rng);
                 change_at = self.now + change.every;
+                new = (change.pattern == Pattern::HotIn).then_some(change.keys);
             }
         }
         let (last, per_s) = (self.tally_now(), scale / measure.as_s());

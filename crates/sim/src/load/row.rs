@@ -120,12 +120,13 @@ impl Row {
         }
     }
 
-    /// The run of another mode that is alike but for that: of so many backends, the same load and seed.
+    /// The run of another mode that is alike but for that: of so many backends, as many cache nodes if it has any, the same load and seed.
     pub(super) fn beside<'rows>(&self, mode: CacheMode, rows: &[&'rows Row]) -> Option<&'rows Row> {
         let is_alike = |other: &Row| {
             other.cache_mode == mode
                 && (other.backends, other.exponent, other.seed) == (self.backends, self.exponent, self.seed)
                 && (other.offered_per_s, other.change) == (self.offered_per_s, self.change)
+                && (mode == CacheMode::None || other.caches == self.caches)
         };
         rows.iter().copied().find(|other| is_alike(other))
     }
@@ -213,5 +214,9 @@ mod tests {
         assert_eq!(ours.times(CacheMode::None, &rows), Some(4.0));
         assert_eq!(ours.times(CacheMode::None, &rows[..2]), None);
         assert_eq!(ours.times(CacheMode::LookAside, &rows), None);
+        let looks_aside = |caches| Row { cache_mode: CacheMode::LookAside, caches, ..example::answering("skew", 4.0) };
+        let (one, two) = (looks_aside(1), looks_aside(2));
+        assert_eq!(ours.times(CacheMode::LookAside, &[&two]), None, "two cache nodes are no match for one");
+        assert_eq!(ours.times(CacheMode::LookAside, &[&two, &one]), Some(2.0));
     }
 }

@@ -113,3 +113,29 @@ fn what_becomes_hot_at_once_is_cached_within_half_a_second_when_bursts_are_told(
     assert!(lost_most > 0.02, "it is felt: {report:?}");
     assert!(average(&report.samples[10..]) > 0.9 * before, "{report:?}");
 }
+
+/// What is lukewarm may be cached while its rule waits behind many others. When it becomes the hottest key its backend is asked for it all the same, and it is there
+/// already: so nothing but its load makes its rule come sooner.
+#[test]
+fn a_cached_key_that_becomes_the_hottest_does_not_wait_for_its_rule_behind_others() {
+    let scenario = |seed, cache_mode| LoadScenario {
+        backends: 32,
+        backend_per_s: 1_000.0,
+        cache_items: 1_000,
+        rules_per_s: 40,
+        measure: Span::from_s(8),
+        sample_every: Span::from_s(1),
+        change: Some(Change { pattern: Pattern::HotOut, keys: 500, first: Span::from_us(1), every: Span::from_s(1) }),
+        seed,
+        ..small(cache_mode)
+    };
+    // What was cached at first is cold after the second of eight seconds.
+    let lasting_per_s = |seed, cache_mode| {
+        let samples = measure(&scenario(seed, cache_mode)).samples;
+        samples[2..].iter().map(|sample| sample.answered_per_s).sum::<f64>() / 6.0
+    };
+    for seed in [1, 2] {
+        let (cached, uncached) = (lasting_per_s(seed, CacheMode::Switched), lasting_per_s(seed, CacheMode::None));
+        assert!(cached > 1.6 * uncached, "seed {seed}: {cached} beside {uncached}");
+    }
+}

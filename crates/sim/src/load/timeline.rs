@@ -1,6 +1,6 @@
 //! What a change of popularity costs, and for how long: told from the samples of a run.
 
-use super::{Row, Sample};
+use super::{Pattern, Row, Sample};
 
 /// The share of the throughput before at which it counts as back.
 pub(super) const BACK: f64 = 0.9;
@@ -13,6 +13,16 @@ impl Row {
         let is_back = |pair: &[Sample]| pair.iter().all(|sample| sample.answered_per_s >= BACK * before_per_s);
         let back = after.windows(2).find(|pair| is_back(pair)).map_or(after.last(), |pair| pair.first())?;
         Some(back.at_s - self.change?.first_s)
+    }
+
+    /// Seconds from the first change to the end of the first sample in which all keys that became hot were routed to a cache node; as long as was looked at, if that
+    /// never comes. `None`: none became hot, or it was not counted.
+    pub(super) fn all_routed_after_s(&self) -> Option<f64> {
+        let change = self.change.filter(|change| change.pattern == Pattern::HotIn)?;
+        let counted: Vec<&Sample> =
+            self.report.samples.iter().filter(|sample| sample.routed_of_new.is_some()).collect();
+        let all = counted.iter().find(|sample| sample.routed_of_new == Some(change.keys)).or(counted.last())?;
+        Some(all.at_s - change.first_s)
     }
 
     /// The share of the throughput that is missing once popularity changes. `None`: as above.
@@ -56,6 +66,21 @@ mod tests {
         let gone = row(&[100.0, 100.0, 50.0, 50.0, 95.0]);
         assert!((gone.back_after_s().expect("it is told") - 0.3).abs() < 1e-9, "as long as was looked at");
         assert_eq!(row(&[]).back_after_s(), None);
+        assert_eq!(dipped.all_routed_after_s(), None, "it was not counted");
         assert_eq!(row(&[100.0, 100.0, 50.0, 40.0, 30.0]).lasting_per_s(), 40.0);
+    }
+
+    #[test]
+    fn keys_that_become_hot_are_all_routed_when_the_last_of_them_is() {
+        let mut row = example::changing("rule-buffer", &[1.0; 5]);
+        let counts = [None, None, Some(150), Some(199), Some(200)];
+        let mut count = |counts: [Option<usize>; 5]| {
+            row.report.samples.iter_mut().zip(counts).for_each(|(sample, count)| sample.routed_of_new = count);
+            row.all_routed_after_s()
+        };
+        let near = |measured: Option<f64>, s: f64| measured.is_some_and(|measured| (measured - s).abs() < 1e-9);
+        assert!(near(count(counts), 0.3));
+        assert!(near(count([None, None, Some(200), Some(199), Some(200)]), 0.1), "one may make room again");
+        assert!(near(count([None, None, Some(0), Some(0), Some(199)]), 0.3), "as long as was looked at");
     }
 }

@@ -22,6 +22,12 @@ use crate::{Body, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, told};
 /// Keys that are remembered for not having been kept.
 const DECLINED_MAX: usize = 1_000;
 
+/// Keys whose bursts are remembered; the loads of others are told again with the next report alone.
+const BURSTING_MAX: usize = 1_000;
+
+/// How much hotter a key must have become since that was told, for it to be told again.
+const HOTTER: f32 = 2.0;
+
 /// Parts of a lease: an update that has waited for one of them keeps the lease from going on.
 const INTERVALS: u64 = 4;
 
@@ -33,6 +39,8 @@ pub(super) struct CachePeer {
     ended: Vec<Session>,
     /// Keys that were not kept in this segment: they are not offered again at once.
     declined: HashSet<Box<[u8]>>,
+    /// The loads that were told last of keys that have burst in this segment, queries a second.
+    bursting: HashMap<Box<[u8]>, f32>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -98,6 +106,26 @@ impl CachePeer {
         self.last_opening
     }
 
+    /// What was told of hot keys in this segment is no longer remembered.
+    fn end_segment(&mut self) {
+        self.declined.clear();
+        self.bursting.clear();
+    }
+
+    /// Whether the load of a key that has burst is to be told: it is a multiple of what was told last. So each is told a few times at most.
+    fn is_hotter(&self, key: &[u8], per_s: f32) -> bool {
+        match self.bursting.get(key) {
+            Some(told_per_s) => per_s >= HOTTER * told_per_s,
+            None => self.bursting.len() < BURSTING_MAX,
+        }
+    }
+
+    /// Reports a key that it may have; whether it is told.
+    fn report(&mut self, key: &[u8], per_s: f32) -> bool {
+        let live = self.live.as_mut().filter(|live| live.keys.contains_key(key));
+        live.is_some_and(|live| live.link.send(Body::Report(vec![Loaded { key: key.into(), per_s }])).is_ok())
+    }
+
     pub(super) fn end(&mut self) {
         self.ended.extend(self.live.take());
     }
@@ -132,7 +160,7 @@ impl Backend {
         self.forget_sessions(now, from, Opening(opening.0.saturating_sub(1)), out);
         let Some(peer) = self.caches.get_mut(&from) else { return };
         if is_new {
-            peer.declined.clear();
+            peer.end_segment();
             peer.last_opening = opening;
             peer.live = Some(Session {
                 id: session,
@@ -285,14 +313,25 @@ impl Backend {
                 && holders.iter().any(|holder| !self.is_in_charge(*holder)))
     }
 
-    /// Tells cache nodes of a key that has just become hot.
+    /// Tells cache nodes of a key that has just become hot: its item, or only how hot it is where it may be cached. A key that is cached and asked for here all the same
+    /// has no rule yet, which waits behind those of keys with more load. What was known of its load when it was told first was a guess by few visits,
+    /// some of them of before it was hot: so hotter keys than it went first, and those who did not guess as low.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
         let per_s = self.hot.burst_load(key, now);
         let (nodes, hash) = (&self.config.caches, (self.config.hash_of)(key));
         let in_charge = self.caches.iter().filter(|(_, peer)| peer.live.as_ref().is_some_and(|live| live.in_charge));
         let its = in_charge.map(|(part, _)| *part).filter(|part| nodes.is_part_for(*part, hash));
         for cache in its.collect::<Vec<_>>() {
-            self.counts.bursts += u64::from(self.offer(now, key, item, cache, per_s));
+            let is_told = self.offer(now, key, item, cache, per_s);
+            self.counts.bursts += u64::from(is_told);
+            if self.config.hot.reports == Reports::EveryQuery {
+                // No log is kept: nothing is known of the load.
+                continue;
+            }
+            let Some(peer) = self.caches.get_mut(&cache).filter(|peer| peer.is_hotter(key, per_s)) else { continue };
+            if is_told || peer.report(key, per_s) {
+                peer.bursting.insert(key.into(), per_s);
+            }
         }
     }
 
@@ -446,7 +485,7 @@ impl Backend {
     /// Tells cache nodes who is hot, when it is time to.
     pub(super) fn report(&mut self, now: Moment) {
         let Some(hottest) = self.hot.report(now) else { return };
-        self.caches.values_mut().for_each(|peer| peer.declined.clear());
+        self.caches.values_mut().for_each(CachePeer::end_segment);
         if hottest.is_empty() || self.config.hot.reports == Reports::Instant {
             return;
         }

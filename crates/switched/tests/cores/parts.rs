@@ -196,6 +196,51 @@ fn a_burst_is_told_to_its_part_alone() {
     }
 }
 
+/// The loads that a part was told of a key: with its item, and without it.
+fn loads_told(told: &[(NodeId, Body)], key: &str) -> (Vec<f32>, Vec<f32>) {
+    let (mut with_item, mut alone) = (Vec::new(), Vec::new());
+    for (_, body) in told {
+        match body {
+            Body::Burst(loaded, _) if loaded.key == of(key) => with_item.push(loaded.per_s),
+            Body::Report(loaded) => alone.extend(loaded.iter().filter(|it| it.key == of(key)).map(|it| it.per_s)),
+            _ => {}
+        }
+    }
+    (with_item, alone)
+}
+
+#[test]
+fn what_is_cached_and_asked_for_here_all_the_same_is_told_again_when_it_has_become_much_hotter() {
+    let mut setting = Setting::new(&[SMALL]);
+    let mut cold = names(2_000).into_iter();
+    let mut read_cold = |setting: &mut Setting, len| cold.by_ref().take(len).for_each(|key| setting.read(&key));
+    // The backend's own load: a thousand a second.
+    read_cold(&mut setting, 1_000);
+    setting.pass(Span::from_s(1));
+    setting.told.clear();
+    // One in four is the key's: five of the last seventeen, when it is told first.
+    for _ in 0..5 {
+        setting.read("hot");
+        read_cold(&mut setting, 3);
+    }
+    let (with_item, alone) = loads_told(&setting.told, "hot");
+    assert_eq!((with_item.len(), alone.len()), (1, 0), "{:?}", setting.told);
+    let guessed = 1_000.0 * 5.0 / 17.0;
+    assert!((with_item[0] - guessed).abs() < 2.0, "{with_item:?}");
+    // All are the key's.
+    (0..40).for_each(|_| setting.read("hot"));
+    let (with_item, alone) = loads_told(&setting.told, "hot");
+    assert_eq!(with_item.len(), 1, "it has the item");
+    assert_eq!(alone.len(), 1, "that it has doubled once is told once: {alone:?}");
+    assert!((2.0 * guessed..1_010.0).contains(&alone[0]), "{alone:?}");
+    // With each segment once, at least.
+    setting.pass(Span::from_s(1));
+    setting.told.clear();
+    setting.read("hot");
+    let (with_item, alone) = loads_told(&setting.told, "hot");
+    assert_eq!((with_item.len(), alone.len()), (0, 1), "{:?}", setting.told);
+}
+
 #[test]
 fn what_is_too_much_for_a_part_is_had_by_another_node_or_else_by_another_part() {
     for caches in [&[BIG, SMALL][..], &[BIG]] {

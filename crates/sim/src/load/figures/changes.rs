@@ -15,18 +15,35 @@ const REPORTS: [(Reports, &str); 4] = [
     (Reports::EveryQuery, "every query told"),
 ];
 
+const DELETIONS_WAIT: &str = "deletions of rules wait";
+const DELETIONS_DO_NOT_WAIT: &str = "deletions do not wait";
+
 /// What is compared, by name.
 type Named<'rows> = Vec<(&'static str, Vec<&'rows Row>)>;
 
 fn by_reports<'rows>(rows: &[&'rows Row]) -> Named<'rows> {
-    REPORTS.map(|(reports, name)| (name, only(rows, |row| row.reports == reports))).into()
+    let ours = only(rows, is_hottest_first);
+    let mut named: Named<'rows> =
+        REPORTS.map(|(reports, name)| (name, only(&ours, |row| row.reports == reports))).into();
+    named.push(("reports and bursts, rules as they come", only(rows, |row| !is_hottest_first(row))));
+    named
 }
 
 fn by_deletion<'rows>(rows: &[&'rows Row]) -> Named<'rows> {
+    let of = |name, is_ours: bool, waits: bool| {
+        let is_meant = |row: &Row| is_hottest_first(row) == is_ours && (row.rule_deletion_delay_s > 0.0) == waits;
+        (name, only(rows, is_meant))
+    };
     vec![
-        ("deletions of rules wait", only(rows, |row| row.rule_deletion_delay_s > 0.0)),
-        ("deletions do not wait", only(rows, |row| row.rule_deletion_delay_s == 0.0)),
+        of(DELETIONS_WAIT, true, true),
+        of(DELETIONS_DO_NOT_WAIT, true, false),
+        of("rules as they come, deletions wait", false, true),
+        of("rules as they come, deletions do not wait", false, false),
     ]
+}
+
+fn is_hottest_first(row: &Row) -> bool {
+    row.rule_order == RuleOrder::HottestFirst
 }
 
 /// Throughput over time.
@@ -62,15 +79,23 @@ fn told(change: &Changing) -> String {
     }
 }
 
-/// How long it takes until throughput is back; with what the paper says.
-fn back(title: &str, across: &str, named: Named<'_>, paper: impl Fn(&str) -> Option<Bar>) -> Option<Sheet> {
+/// How long something takes; with what the paper says.
+fn seconds(
+    title: &str,
+    across: &str,
+    named: Named<'_>,
+    seconds_of: fn(&Row) -> Option<f64>,
+    paper: impl Fn(&str) -> Option<Bar>,
+) -> Option<Sheet> {
     let mut all = Vec::new();
     for (name, rows) in named {
-        all.extend(spread(&rows, Row::back_after_s).map(|value| bar(name, value)));
+        all.extend(spread(&rows, seconds_of).map(|value| bar(name, value)));
         all.extend(paper(name).filter(|_| !rows.is_empty()));
     }
     bars(title, across, all)
 }
+
+const UNTIL_BACK: &str = "time until 90 % is back (s); as long as was looked at, if it never is";
 
 /// Figure 15.
 pub(super) fn hot_in(rows: &[&Row]) -> Option<Sheet> {
@@ -83,8 +108,8 @@ pub(super) fn hot_in_back(rows: &[&Row]) -> Option<Sheet> {
         let value = Spread { low: 1.0, median: 1.5, high: 2.0 };
         (name == "reports alone").then(|| published_bar("reports alone", value))
     };
-    let across = "time until 90 % is back (s); as long as was looked at, if it never is";
-    back("How long cold keys that become hot are felt (figure 15)", across, by_reports(rows), paper)
+    let title = "How long cold keys that become hot are felt (figure 15)";
+    seconds(title, UNTIL_BACK, by_reports(rows), Row::back_after_s, paper)
 }
 
 /// Figure 16.
@@ -102,14 +127,21 @@ pub(super) fn rule_buffer(rows: &[&Row]) -> Option<Sheet> {
     timeline("Throughput while many cold keys become hot, by when rules are deleted (figure 18)", by_deletion(rows))
 }
 
-/// Of figure 18: what the text says of it, which is when all rules are there.
+/// Of figure 18: how long it is felt.
 pub(super) fn rule_buffer_back(rows: &[&Row]) -> Option<Sheet> {
+    let title = "How long many keys that become hot are felt (figure 18)";
+    seconds(title, UNTIL_BACK, by_deletion(rows), Row::back_after_s, |_| None)
+}
+
+/// Of figure 18: what the text says of it, which is when all rules are there.
+pub(super) fn rule_buffer_rules(rows: &[&Row]) -> Option<Sheet> {
     let paper = |name: &str| {
-        let s = if name == "deletions of rules wait" { 1.5 } else { 3.0 };
+        let s = [(DELETIONS_WAIT, 1.5), (DELETIONS_DO_NOT_WAIT, 3.0)].into_iter().find(|(of, _)| *of == name)?.1;
         Some(published_bar(name, Spread::exactly(s)))
     };
-    let across = "time until 90 % is back (s); in the paper, until all rules are there";
-    back("How long many keys that become hot are felt (figure 18)", across, by_deletion(rows), paper)
+    let across = "time until all keys that became hot have rules (s); as long as was looked at, if that never is";
+    let title = "How long it takes until many keys that become hot have rules (figure 18)";
+    seconds(title, across, by_deletion(rows), Row::all_routed_after_s, paper)
 }
 
 const HOTTEST_FIRST: &str = "hottest rules first";

@@ -166,6 +166,7 @@ fn by_rate(title: &str, rows: &[&Row]) -> Option<Sheet> {
 fn by_backends(rows: &[&Row], up: impl Fn(&Row) -> Option<f64>) -> Vec<Line> {
     let caches_max = |backends| rows.iter().filter(|row| row.backends == backends).map(|row| row.caches).max();
     let is_switched = |row: &Row| row.cache_mode == CacheMode::Switched;
+    let looks_aside = |row: &Row| row.cache_mode == CacheMode::LookAside;
     let enough = |row: &Row| is_switched(row) && Some(row.caches) == caches_max(row.backends);
     // Alone it has nobody to share with.
     let shares = |row: &Row| row.balances || row.caches == 1;
@@ -173,7 +174,8 @@ fn by_backends(rows: &[&Row], up: impl Fn(&Row) -> Option<f64>) -> Vec<Line> {
         ("switched, as many cache nodes as are needed", only(rows, |row| enough(row) && shares(row))),
         ("the same, loads not made even", only(rows, |row| enough(row) && !shares(row))),
         ("switched, one cache node", only(rows, |row| is_switched(row) && row.caches == 1)),
-        ("look-aside, one cache node", only(rows, |row| row.cache_mode == CacheMode::LookAside)),
+        ("look-aside, as many as that", only(rows, |row| looks_aside(row) && row.caches > 1)),
+        ("look-aside, one cache node", only(rows, |row| looks_aside(row) && row.caches == 1)),
         (name_of(CacheMode::None), only(rows, |row| row.cache_mode == CacheMode::None)),
     ];
     lines.into_iter().map(|(name, rows)| line(name, &rows, |row| f64::from(row.backends), &up)).collect()
