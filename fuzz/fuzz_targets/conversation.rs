@@ -1,7 +1,7 @@
 //! Feeds bytes to a session, whole or in pieces, answers every request from what the bytes say, and checks what is always
 //! true of a batch.
 
-use guira_item::{Answer, Clock, Expiry, Hit, KEY_LEN_MAX, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Failure, Answer, Clock, Expiry, Hit, KEY_LEN_MAX, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
 use guira_memcache::{
     AuthFile, BATCH_LEN_MAX, Batch, Counters, Credentials, Dialect, Next, Output, Scratch, Session, Settings,
 };
@@ -107,7 +107,7 @@ fn answer(index: usize, request: &Request<'_>, sink: &mut impl Sink) {
         ..Hit::default()
     };
     let other =
-        [Answer::NotStored, Answer::Exists, Answer::NotFound, Answer::OutOfMemory, Answer::Failed { unknown: true }];
+        [Answer::NotStored, Answer::Exists, Answer::NotFound, Answer::OutOfMemory, Answer::Failed(Failure::Unknown)];
     match request.operation {
         Operation::Get(_) if dice.is_multiple_of(4) => sink.answer(index, Answer::Miss),
         Operation::Get(get) if get.value => {

@@ -142,7 +142,7 @@ pub enum Reply {
 impl Reply {
     /// What a failure of the store is to who has asked.
     pub fn failed(error: &StoreError) -> Self {
-        Self::Answer(Answer::Failed { unknown: error.unknown }, None)
+        Self::Answer(Answer::Failed(error.failure()), None)
     }
 
     /// Bytes of its value.

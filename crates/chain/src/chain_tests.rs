@@ -1,6 +1,6 @@
 //! Operations of one key, as they wait for each other.
 
-use guira_item::{Arithmetic, ArithmeticMode, Delete, store::StoreErrorKind};
+use guira_item::{Arithmetic, ArithmeticMode, Delete, Failure, store::StoreErrorKind};
 
 use super::*;
 
@@ -186,7 +186,7 @@ fn what_would_be_too_large_changes_nothing() {
 fn that_an_item_is_over_is_written_before_it_is_told_where_it_has_to_be() {
     let over = Item { expiry: Expiry::at(Time(50)), ..item(b"x") };
     let refused = StoreError::refused(StoreErrorKind::Busy, "not now");
-    for (outcome, told) in [(Ok(()), Answer::Miss), (Err(&refused), Answer::Failed { unknown: false })] {
+    for (outcome, told) in [(Ok(()), Answer::Miss), (Err(&refused), Answer::Failed(Failure::Busy))] {
         let mut driver = Driver { buries: true, ..Driver::new() };
         driver.ask(1, GET);
         assert_eq!(driver.advance().0, Next::Read);

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use guira_item::{Answer, Sink, Ticket, VALUE_SLACK_LEN};
+use guira_item::{Answer, Failure, Sink, Ticket, VALUE_SLACK_LEN};
 
 use crate::Reply;
 
@@ -76,9 +76,10 @@ impl Late {
         if len > 0 && self.kept_len.fetch_add(len, Relaxed) + len > self.kept_len_max {
             self.kept_len.fetch_sub(len, Relaxed);
             // What a read has changed is changed.
-            let unknown =
+            let has_changed =
                 matches!(&reply, Reply::Hit(hit, _) if hit.won || hit.created || hit.expiry != hit.expiry_before);
-            return Reply::Answer(Answer::Failed { unknown }, None);
+            let failure = if has_changed { Failure::Unknown } else { Failure::Busy };
+            return Reply::Answer(Answer::Failed(failure), None);
         }
         reply
     }

@@ -333,7 +333,7 @@ impl Client {
     fn flush(&self, at: Time) -> Result<(), Error> {
         match self.0.caller.flush_all(at) {
             Reply::Answer(Answer::Deleted, _) => Ok(()),
-            Reply::Answer(Answer::Failed { unknown: false }, _) => Err(self.told(Error::Refused)),
+            Reply::Answer(Answer::Failed(why), _) => Err(self.told(why.into())),
             _ => Err(Error::Unknown),
         }
     }

@@ -202,6 +202,8 @@ fn what_cannot_be_asked_is_told_in_its_place() {
         Error::TooLarge { len: 2, max: 8 },
         Error::NotANumber,
         Error::Refused,
+        Error::Busy,
+        Error::Away,
         Error::Unknown,
         Error::Closed,
     ];
@@ -296,7 +298,7 @@ fn key_of(cluster: &Cluster, backend: usize) -> String {
 }
 
 #[test]
-fn a_backend_that_is_gone_leaves_changes_of_its_keys_unknown_and_reads_refused() {
+fn a_backend_that_is_gone_leaves_changes_of_its_keys_unknown_and_is_told_to_be_away() {
     let mut cluster = start(SHORT_MS, &[Arc::default(), Arc::default()]);
     let client = next_client(&mut cluster);
     let (here, gone) = (key_of(&cluster, 0), key_of(&cluster, 1));
@@ -304,11 +306,11 @@ fn a_backend_that_is_gone_leaves_changes_of_its_keys_unknown_and_reads_refused()
     until(|| client.set(&gone, "1").is_ok() && client.set(&here, "1").is_ok());
     cluster.stop_backend(1).expect("it ran");
     let outcomes = client.batch([Ask::increment(&gone, 1), Ask::get(&gone), Ask::touch(&gone, Expires::Never)]);
-    assert_eq!(outcomes, [Err(Error::Unknown), Err(Error::Refused), Err(Error::Unknown)]);
+    assert_eq!(outcomes, [Err(Error::Unknown), Err(Error::Away), Err(Error::Unknown)]);
     assert_eq!(client.flush_all(), Err(Error::Unknown));
     // Who has never met it has asked it for nothing.
     let other = next_client(&mut cluster);
-    assert_eq!(other.set(&gone, "1"), Err(Error::Refused));
+    assert_eq!(other.set(&gone, "1"), Err(Error::Away));
     until(|| other.set(&here, "1").is_ok());
 }
 

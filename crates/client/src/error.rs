@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use guira_item::{KEY_LEN_MAX, KeyError};
+use guira_item::{Failure, KEY_LEN_MAX, KeyError};
 
 /// Why an operation was not carried out. Nothing has happened, but for [`Error::Unknown`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,9 +18,13 @@ pub enum Error {
     },
     /// What is there is not a decimal number of at most 20 digits.
     NotANumber,
-    /// The cluster has not done it: who has the key did not answer in time (`answer_within_ms` of its file), or its store fails; or there was no
-    /// room for the answer ([`Client::batch`](crate::Client::batch)). It may be asked again.
+    /// The cluster has not done it: the store of who has the key fails. It may be asked again.
     Refused,
+    /// Too much is under way, here or at who has the key; or there was no room for the answer ([`Client::batch`](crate::Client::batch)). It may be asked again a
+    /// little later.
+    Busy,
+    /// Who has the key did not answer in time (`answer_within_ms` of the cluster's file). It may be asked again.
+    Away,
     /// Nobody can say whether the change took place: its backend died, or fell silent, while it was under way. Who reads the item sees what there is
     /// now; a change that is still under way may come after that.
     Unknown,
@@ -72,6 +76,8 @@ impl fmt::Display for Error {
             }
             Self::NotANumber => f.write_str("what is there is not a decimal number of at most 20 digits"),
             Self::Refused => f.write_str("refused: the cluster could not do it, nothing has happened"),
+            Self::Busy => f.write_str("busy: too much is under way, nothing has happened"),
+            Self::Away => f.write_str("the backend of this key does not answer, nothing has happened"),
             Self::Unknown => f.write_str("the outcome is unknown, the operation may have taken place"),
             Self::Closed => f.write_str("the client is closed, nothing has happened"),
         }
@@ -79,3 +85,14 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<Failure> for Error {
+    fn from(why: Failure) -> Self {
+        match why {
+            Failure::Refused => Self::Refused,
+            Failure::Busy => Self::Busy,
+            Failure::Away => Self::Away,
+            Failure::Unknown => Self::Unknown,
+        }
+    }
+}

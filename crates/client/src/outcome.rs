@@ -77,8 +77,8 @@ impl Outcome {
                 let len = request.key.as_bytes().len() + request.operation.value_len();
                 Err(Error::TooLarge { len, max: item_len_max })
             }
-            Answer::OutOfMemory | Answer::Failed { unknown: false } => Err(Error::Refused),
-            Answer::Failed { unknown: true } => Err(Error::Unknown),
+            Answer::OutOfMemory => Err(Error::Refused),
+            Answer::Failed(why) => Err(why.into()),
             // Nobody has asked for it.
             Answer::Invalidated => Err(Error::Unknown),
         }

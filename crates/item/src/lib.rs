@@ -30,8 +30,8 @@ pub use engine::{
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use moment::{Moment, Span};
 pub use operation::{
-    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Get, Hit, Invalidate, Operation, Request, Restore, Store,
-    StoreMode,
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Failure, Get, Hit, Invalidate, Operation, Request, Restore,
+    Store, StoreMode,
 };
 pub use order::{OrderCursor, Rank, Standing};
 pub use service::{Immediate, Service, Ticket, Wake};

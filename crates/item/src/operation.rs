@@ -331,11 +331,29 @@ pub enum Answer {
     TooLarge,
     /// No memory could be had, by eviction or otherwise.
     OutOfMemory,
-    /// The backend failed: whether the operation took place is in the answer's name.
-    Failed {
-        /// True if the operation may have taken place.
-        unknown: bool,
-    },
+    /// It was not carried out, or nobody knows whether it was.
+    Failed(Failure),
+}
+
+/// Why an operation was not carried out. Nothing has changed, but for [`Failure::Unknown`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Failure {
+    /// Who was to do it could not: a store that fails, say.
+    Refused,
+    /// Too much is under way. It may be asked for again a little later.
+    Busy,
+    /// Who has the key does not answer.
+    Away,
+    /// Whoever was to do it has failed, or fallen silent, while it was under way: it may have taken place.
+    Unknown,
+}
+
+impl Failure {
+    /// Of what could not be done, or may have been.
+    pub fn of(may_have_taken_place: bool) -> Self {
+        if may_have_taken_place { Self::Unknown } else { Self::Refused }
+    }
 }
 
 impl Answer {

@@ -6,7 +6,7 @@
 
 use std::{fmt, ops::ControlFlow, path::PathBuf, sync::Arc};
 
-use crate::Key;
+use crate::{Failure, Key};
 
 /// Called once with what came of something, from a thread of the store's, or, if it is not taken on, from the caller's; must not block
 /// it.
@@ -203,6 +203,15 @@ impl StoreError {
     /// It did not happen.
     pub fn refused(kind: StoreErrorKind, told: impl Into<Arc<str>>) -> Self {
         Self { unknown: false, kind, told: told.into() }
+    }
+
+    /// What who has asked is told of it.
+    pub fn failure(&self) -> Failure {
+        match self.kind {
+            _ if self.unknown => Failure::Unknown,
+            StoreErrorKind::Busy => Failure::Busy,
+            StoreErrorKind::ReadOnly | StoreErrorKind::Damaged | StoreErrorKind::Unavailable => Failure::Refused,
+        }
     }
 
     /// Nobody can say whether it happened.

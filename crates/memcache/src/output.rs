@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use guira_item::{PinnedValue, VALUE_SLACK_LEN};
+use guira_item::{Failure, PinnedValue, VALUE_SLACK_LEN};
 
 /// Memory kept while nothing is waiting, in bytes: one large socket write.
 const IDLE_CAPACITY_MAX: usize = 64 << 10;
@@ -39,9 +39,9 @@ pub struct Output {
     sent_len: usize,
     pins: VecDeque<Pin>,
     pinned_len: usize,
-    /// A key of the get that is being answered failed (whether unknown is told): its values are left out from there on, and
+    /// A key of the get that is being answered failed, for this reason: its values are left out from there on, and
     /// an error line ends it. Kept here because the answers to one get may come in several batches.
-    pub(crate) failed_get: Option<bool>,
+    pub(crate) failed_get: Option<Failure>,
 }
 
 impl Default for Output {

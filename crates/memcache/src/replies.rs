@@ -3,11 +3,12 @@
 //! Always true: what has been written ends with a whole answer, except between `reserve` and `commit`; then the reserved
 //! bytes lie behind it and do not count.
 
-use guira_item::{Answer, Death, Footprints, Hit, PinnedValue, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Death, Failure, Footprints, Hit, PinnedValue, Sink, Time, VALUE_SLACK_LEN};
 
 use crate::batch::{MetaCommand, MetaPlan, Plan};
 use crate::error_lines::{
-    END, ERROR, FAILED, FAILED_UNKNOWN, NON_NUMERIC, OPAQUE_TOO_LONG, OUT_OF_MEMORY, OUT_OF_MEMORY_STORING, TOO_LARGE,
+    END, ERROR, FAILED, FAILED_AWAY, FAILED_BUSY, FAILED_UNKNOWN, NON_NUMERIC, OPAQUE_TOO_LONG, OUT_OF_MEMORY,
+    OUT_OF_MEMORY_STORING, TOO_LARGE,
 };
 use crate::meta_reply::{self, Facts, META_LINE_LEN_MAX};
 use crate::text::Text;
@@ -207,7 +208,7 @@ impl<'r, 'a> Replies<'r, 'a> {
     fn end_get(&mut self) {
         let text = match self.output.failed_get.take() {
             None => END,
-            Some(unknown) => failure(unknown),
+            Some(why) => failure(why),
         };
         self.output.push(text);
     }
@@ -215,8 +216,8 @@ impl<'r, 'a> Replies<'r, 'a> {
     fn classic(&mut self, index: usize, plan: Plan, answer: Answer, items: &Footprints) {
         let text: &[u8] = match plan {
             Plan::Value { .. } => {
-                if let Answer::Failed { unknown } = answer {
-                    self.output.failed_get = Some(unknown);
+                if let Answer::Failed(why) = answer {
+                    self.output.failed_get = Some(why);
                 }
                 self.end_read(index, None);
                 return;
@@ -423,7 +424,7 @@ fn store_error(answer: Answer) -> &'static [u8] {
     match answer {
         Answer::TooLarge => TOO_LARGE,
         Answer::OutOfMemory => OUT_OF_MEMORY_STORING,
-        Answer::Failed { unknown } => failure(unknown),
+        Answer::Failed(why) => failure(why),
         other => {
             debug_assert!(false, "the service answered {other:?}");
             ERROR
@@ -431,9 +432,14 @@ fn store_error(answer: Answer) -> &'static [u8] {
     }
 }
 
-/// The line that says that the backend failed, and whether what was asked for may have taken place.
-pub fn failure(unknown: bool) -> &'static [u8] {
-    if unknown { FAILED_UNKNOWN } else { FAILED }
+/// The line that says that an operation was not carried out, or may have been.
+pub fn failure(why: Failure) -> &'static [u8] {
+    match why {
+        Failure::Refused => FAILED,
+        Failure::Busy => FAILED_BUSY,
+        Failure::Away => FAILED_AWAY,
+        Failure::Unknown => FAILED_UNKNOWN,
+    }
 }
 
 impl Sink for Replies<'_, '_> {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use guira_chain::Reply;
-use guira_item::{Answer, CasRule, Delete, Expiry, Get, Operation, Store, StoreMode};
+use guira_item::{Answer, CasRule, Delete, Expiry, Failure, Get, Operation, Store, StoreMode};
 use serde::Serialize;
 
 /// What a client wants of a key.
@@ -105,7 +105,7 @@ impl Seen {
             Reply::Answer(Answer::Deleted, _) => Self::Removed(true),
             Reply::Answer(Answer::Exists, _) => Self::Changed,
             Reply::Answer(Answer::NotFound, _) => Self::Removed(false),
-            Reply::Answer(Answer::Failed { unknown }, _) => Self::Failed { unknown: *unknown },
+            Reply::Answer(Answer::Failed(why), _) => Self::Failed { unknown: *why == Failure::Unknown },
             Reply::Answer(other, _) => panic!("nobody has asked for {other:?}"),
         }
     }

@@ -43,7 +43,7 @@ use std::{
 
 use guira_chain::{Chain, Late, Place, Reply, give};
 use guira_item::{
-    Answer, Clock, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, ReassignError, Request,
+    Answer, Clock, Engine, EngineStats, EvictionLog, Failure, ItemInfo, Loan, MemoryLimitError, ReassignError, Request,
     ScanCursor, Service, Sink, Ticket, Time, Wake,
     store::{Store, StoreError, StoreErrorKind},
 };
@@ -266,7 +266,7 @@ impl<E: Engine, S: Store> Service for WriteThrough<E, S> {
         self.flush_if_due(worker.now);
         if self.operations.fetch_add(1, Relaxed) >= OPERATIONS_MAX {
             self.operations.fetch_sub(1, Relaxed);
-            return Some(Answer::Failed { unknown: false });
+            return Some(Answer::Failed(Failure::Busy));
         }
         let serial = worker.late.serial();
         worker.late.open(ticket, serial, 0, vec![None]);

@@ -96,7 +96,7 @@ pub(crate) fn carry_out<S: Service>(
 /// What is said to a `flush_all`.
 pub(crate) fn flush_answer(answer: Answer) -> &'static [u8] {
     match answer {
-        Answer::Failed { unknown } => guira_memcache::failure(unknown),
+        Answer::Failed(why) => guira_memcache::failure(why),
         _ => b"OK\r\n",
     }
 }

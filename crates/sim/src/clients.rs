@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use guira_chain::Reply;
 use guira_history::{Event, Model};
 use guira_item::{
-    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Get, Invalidate, Moment, Operation, Span, Store,
-    StoreMode, Time,
+    Answer, Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Failure, Get, Invalidate, Moment, Operation, Span,
+    Store, StoreMode, Time,
 };
 use guira_switched::AskId;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
@@ -329,7 +329,7 @@ impl Clients {
         let Some(Waiting { client, key, at }) = self.waiting.remove(&id) else { return Ok(None) };
         self.time += 1;
         self.tally.answered += 1;
-        if matches!(reply, Reply::Answer(Answer::Failed { unknown: true }, _)) {
+        if matches!(reply, Reply::Answer(Answer::Failed(Failure::Unknown), _)) {
             self.never_know(now, key, at);
             return Ok(Some(client));
         }
@@ -434,7 +434,7 @@ fn number(value: &[u8]) -> Option<u64> {
 
 fn told(asked: &Act, reply: &Reply) -> Result<Told, String> {
     let cannot = || Err(format!("{asked:?} was answered {reply:?}"));
-    if let Reply::Answer(Answer::Failed { unknown: false }, _) = reply {
+    if let Reply::Answer(Answer::Failed(Failure::Refused | Failure::Busy | Failure::Away), _) = reply {
         return Ok(Told::Nothing);
     }
     let act = match (*asked, reply) {

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
-use guira_item::{Answer, Key, Moment, Operation, Span, Time};
+use guira_item::{Answer, Failure, Key, Moment, Operation, Span, Time};
 use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, RuleSink};
 use serde::Serialize;
 
@@ -223,9 +223,9 @@ impl Gateway {
         let open: Vec<Number> = gone.flat_map(|(_, upstream)| upstream.end()).collect();
         for number in open {
             let Some(pending) = self.pending.get_mut(&number) else { continue };
-            let unknown = pending.may_have_acted();
-            if unknown || matches!(pending.what, What::Flush { .. }) {
-                self.finish(number, Reply::Answer(Answer::Failed { unknown }, None), out);
+            let may_have_acted = pending.may_have_acted();
+            if may_have_acted || matches!(pending.what, What::Flush { .. }) {
+                self.finish(number, Reply::Answer(Answer::Failed(Failure::of(may_have_acted)), None), out);
                 continue;
             }
             if let Some(cache) = pending.cache.take() {
@@ -288,7 +288,7 @@ impl Gateway {
     ) {
         if !self.has_room(backend, what.value_len()) {
             self.counts.refused += 1;
-            self.settle(ask, &what, Reply::Answer(Answer::Failed { unknown: false }, None), out);
+            self.settle(ask, &what, Reply::Answer(Answer::Failed(Failure::Busy), None), out);
             return;
         }
         match cache {
@@ -368,8 +368,8 @@ impl Gateway {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         if now >= pending.answer_until {
             self.counts.late += 1;
-            let unknown = pending.may_have_acted();
-            self.finish(number, Reply::Answer(Answer::Failed { unknown }, None), out);
+            let failure = if pending.may_have_acted() { Failure::Unknown } else { Failure::Away };
+            self.finish(number, Reply::Answer(Answer::Failed(failure), None), out);
             return;
         }
         if let Some(cache) = pending.cache.take_if(|_| pending.is_sent) {
@@ -403,14 +403,15 @@ impl Gateway {
         flush.left -= 1;
         match reply {
             Reply::Answer(Answer::Deleted, _) => flush.some_are_done = true,
-            Reply::Answer(failed @ Answer::Failed { unknown: true }, _) => flush.failed = Some(failed),
-            _ => flush.failed = flush.failed.or(Some(Answer::Failed { unknown: false })),
+            Reply::Answer(failed @ Answer::Failed(Failure::Unknown), _) => flush.failed = Some(failed),
+            Reply::Answer(failed @ Answer::Failed(_), _) => flush.failed = flush.failed.or(Some(failed)),
+            _ => flush.failed = flush.failed.or(Some(Answer::Failed(Failure::Refused))),
         }
         if flush.left == 0 {
             let answer = match flush.failed {
                 None => Answer::Deleted,
-                Some(Answer::Failed { unknown }) => Answer::Failed { unknown: unknown || flush.some_are_done },
-                Some(other) => other,
+                Some(_) if flush.some_are_done => Answer::Failed(Failure::Unknown),
+                Some(failed) => failed,
             };
             self.flushes.remove(&ask);
             out.answers.push((ask, Reply::Answer(answer, None)));
@@ -553,7 +554,7 @@ impl Gateway {
         }
         if !self.has_room(owner, pending.what.value_len()) {
             self.counts.refused += 1;
-            self.finish(number, Reply::Answer(Answer::Failed { unknown: false }, None), out);
+            self.finish(number, Reply::Answer(Answer::Failed(Failure::Busy), None), out);
             return None;
         }
         let pending = self.take(number)?;
@@ -585,7 +586,7 @@ impl Gateway {
         for number in numbers {
             let Some(pending) = self.pending.get(&number) else { continue };
             if pending.may_have_acted() {
-                self.finish(number, Reply::Answer(Answer::Failed { unknown: true }, None), out);
+                self.finish(number, Reply::Answer(Answer::Failed(Failure::Unknown), None), out);
             } else {
                 self.send(now, number, out);
             }

@@ -40,14 +40,14 @@ use rising::Rising;
 use crate::{
     administration::stats,
     book::{Book, CLIENTS, KEYS, check_key, read_at_last, work_until_killed},
-    clients::pymemcache,
+    clients::{libmemcached_tools, memccapable, pymemcache, rust_client},
     condition::wait_for,
     connection::Connection,
     server::{Process, Program, free_ports},
 };
 
 /// A cluster that is up.
-struct Cluster {
+pub struct Cluster {
     process: Process,
     folder: TempDir,
     address: SocketAddr,
@@ -61,7 +61,7 @@ fn guira(arguments: &[&str], folder: &Path) -> Command {
 }
 
 impl Cluster {
-    fn up(arguments: &[&str]) -> Self {
+    pub fn up(arguments: &[&str]) -> Self {
         Self::up_in(tempfile::tempdir().expect("a folder"), arguments)
     }
 
@@ -88,6 +88,15 @@ impl Cluster {
             let mut client = Connection::try_open(self.address).ok()?;
             client.ask(b"get nothing\r\n", b"\r\n").eq(b"END\r\n").then_some(())
         });
+    }
+
+    /// Of the gateway.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
     }
 
     fn connect(&self) -> Connection {
@@ -147,9 +156,12 @@ fn send(pid: i32, signal: Signal) {
 }
 
 #[test]
-fn pymemcache_works_unmodified_with_a_cluster() {
+fn unmodified_clients_work_with_a_cluster() {
     let cluster = Cluster::up(&["--backends", "3", "--store", "memory"]);
     pymemcache(cluster.address, Some(1_000_000));
+    rust_client(cluster.address);
+    libmemcached_tools(cluster.address);
+    memccapable(cluster.address);
     cluster.down();
 }
 

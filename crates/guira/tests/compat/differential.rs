@@ -4,13 +4,14 @@
 //! the shortest stream that still shows it. At length, on an optimised binary:
 //! `GUIRA_DIFFERENTIAL_COMMANDS=1000000 cargo test --release -p guira --test compat differential`.
 
-use std::env;
+use std::{env, net::SocketAddr};
 
 use crate::{
+    cluster::Cluster,
     command_stream::{Command, commands},
     connection::{Connection, Heard, show},
-    normalise::{Versions, normalise},
-    server::{Program, Server},
+    normalise::{Fetches, Versions, normalise},
+    server::{Process, Program, Server},
 };
 
 /// Commands from one clean state; a difference is shrunk within its stream.
@@ -29,30 +30,70 @@ const REPLAYS: usize = 2;
 /// What an answer ends with when its end did not come.
 const SILENCE: &str = "<and then nothing>";
 
+/// Who answers.
+#[derive(Clone, Copy)]
+enum Kind {
+    Server(Program, &'static [&'static str]),
+    /// Backends, a cache node, and the gateway that is asked.
+    Cluster,
+}
+
+enum Running {
+    Server(Server),
+    Cluster(Cluster),
+}
+
+impl Running {
+    fn start(kind: Kind) -> Self {
+        match kind {
+            Kind::Server(program, arguments) => Self::Server(Server::start(program, arguments)),
+            Kind::Cluster => Self::Cluster(Cluster::up(&["--backends", "3", "--store", "memory"])),
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self {
+            Self::Server(server) => server.address(),
+            Self::Cluster(cluster) => cluster.address(),
+        }
+    }
+
+    fn process(&mut self) -> &mut Process {
+        match self {
+            Self::Server(server) => server.process(),
+            Self::Cluster(cluster) => cluster.process(),
+        }
+    }
+}
+
 /// One server's side of the conversation.
 struct Side {
-    program: Program,
-    arguments: &'static [&'static str],
-    server: Server,
+    kind: Kind,
+    running: Running,
     connection: Connection,
+    fetches: Fetches,
     versions: Versions,
 }
 
 impl Side {
-    fn start(program: Program, arguments: &'static [&'static str]) -> Self {
-        let server = Server::start(program, arguments);
-        let connection = server.connect();
-        Self { program, arguments, server, connection, versions: Versions::default() }
+    fn start(kind: Kind) -> Self {
+        let running = Running::start(kind);
+        let connection = Connection::open(running.address());
+        Self { kind, running, connection, fetches: Fetches::Kept, versions: Versions::default() }
+    }
+
+    fn of(program: Program, arguments: &'static [&'static str]) -> Self {
+        Self::start(Kind::Server(program, arguments))
     }
 
     /// A new connection, to a new server if the old one has died; then says how.
     fn reconnect(&mut self) -> Option<String> {
-        if let Ok(connection) = Connection::try_open(self.server.address()) {
+        if let Ok(connection) = Connection::try_open(self.running.address()) {
             self.connection = connection;
             return None;
         }
-        let status = self.server.process().wait();
-        *self = Self::start(self.program, self.arguments);
+        let status = self.running.process().wait();
+        *self = Self { fetches: self.fetches, ..Self::start(self.kind) };
         Some(format!("<the server died: {status}>"))
     }
 
@@ -79,7 +120,7 @@ impl Side {
             Heard::Closed(answers) => (answers, self.reconnect().unwrap_or_else(|| "<closed>".into())),
             Heard::Nothing(answers) => (answers, self.reconnect().unwrap_or_else(|| SILENCE.into())),
         };
-        normalise(&answers, &mut self.versions).escape_ascii().to_string().replace("\\r\\n", "\n") + &end
+        normalise(&answers, self.fetches, &mut self.versions).escape_ascii().to_string().replace("\\r\\n", "\n") + &end
     }
 }
 
@@ -157,7 +198,7 @@ fn play_on_any_servers(sides: &mut [Side; 2], stream: &[Command]) -> Option<Diff
     let mut found = play(sides, stream, CHUNK_LEN)?;
     for _ in 0..REPLAYS {
         for side in sides.iter_mut() {
-            *side = Side::start(side.program, side.arguments);
+            *side = Side { fetches: side.fetches, ..Side::start(side.kind) };
         }
         found = play(sides, stream, CHUNK_LEN)?;
     }
@@ -200,15 +241,26 @@ fn guira_answers_as_memcached_does() {
     let count = number_from_environment("GUIRA_DIFFERENTIAL_COMMANDS", 100_000);
     let seed = number_from_environment("GUIRA_DIFFERENTIAL_SEED", 1);
     let ours = if Program::Guira.is_memcached() { MEMCACHED } else { GUIRA };
-    let mut sides = [Side::start(Program::Guira, ours), Side::start(Program::Memcached, MEMCACHED)];
+    let mut sides = [Side::of(Program::Guira, ours), Side::of(Program::Memcached, MEMCACHED)];
     if let Some(difference) = compare(&mut sides, seed, count as usize) {
         panic!("Guira (first) and memcached (second) differ: {}", difference.text);
     }
 }
 
 #[test]
+fn a_cluster_answers_as_memcached_does() {
+    let count = number_from_environment("GUIRA_DIFFERENTIAL_CLUSTER_COMMANDS", 20_000);
+    let seed = number_from_environment("GUIRA_DIFFERENTIAL_SEED", 1);
+    let sides = [Side::start(Kind::Cluster), Side::of(Program::Memcached, MEMCACHED)];
+    let mut sides = sides.map(|side| Side { fetches: Fetches::NotKept, ..side });
+    if let Some(difference) = compare(&mut sides, seed, count as usize) {
+        panic!("A cluster (first) and memcached (second) differ: {}", difference.text);
+    }
+}
+
+#[test]
 fn memcached_does_not_differ_from_itself() {
-    let mut sides = [(); 2].map(|()| Side::start(Program::Memcached, MEMCACHED));
+    let mut sides = [(); 2].map(|()| Side::of(Program::Memcached, MEMCACHED));
     if let Some(difference) = compare(&mut sides, 2, 20_000) {
         panic!("{}", difference.text);
     }
@@ -219,7 +271,7 @@ fn memcached_does_not_differ_from_itself() {
 fn a_seeded_fault_is_found_and_shrunk() {
     let faults: &[&[&str]] = &[&["-o", "no_lru_maintainer", "-I", "2m"], &["-o", "no_lru_maintainer", "-C"]];
     for fault in faults {
-        let mut sides = [MEMCACHED, *fault].map(|arguments| Side::start(Program::Memcached, arguments));
+        let mut sides = [MEMCACHED, *fault].map(|arguments| Side::of(Program::Memcached, arguments));
         let difference = compare(&mut sides, 3, 20_000).expect("a fault to be found");
         let commands = difference.commands.len();
         assert!(commands <= 4, "{fault:?} was shrunk to {commands} commands only: {}", difference.text);

@@ -1,7 +1,7 @@
 //! What two right servers may say differently, taken out of their answers, and nothing else: versions (compared by the
 //! order in which they first appear for a key), seconds that may tick in between, the program's version, where and how
 //! large an item lies in memory, and whether a key comes back as base64 (memcached: if it was stored so; Guira: if it was
-//! asked so).
+//! asked so). Beside a cluster also whether an item was fetched before: nobody keeps that there.
 
 use std::collections::HashMap;
 
@@ -50,8 +50,15 @@ impl Versions {
     }
 }
 
+/// Whether both servers know if an item was fetched before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fetches {
+    Kept,
+    NotKept,
+}
+
 /// The answers with everything that may differ made equal.
-pub fn normalise(answers: &[u8], versions: &mut Versions) -> Vec<u8> {
+pub fn normalise(answers: &[u8], fetches: Fetches, versions: &mut Versions) -> Vec<u8> {
     let mut normal = Vec::with_capacity(answers.len());
     let mut rest = answers;
     while !rest.is_empty() {
@@ -73,16 +80,16 @@ pub fn normalise(answers: &[u8], versions: &mut Versions) -> Vec<u8> {
                 rest = copy_value(rest, len, &mut normal);
             }
             [b"VA", len, ..] => {
-                meta_line(&words, versions, &mut normal);
+                meta_line(&words, fetches, versions, &mut normal);
                 normal.extend_from_slice(end);
                 rest = copy_value(rest, len, &mut normal);
             }
             [b"HD" | b"EN" | b"NF" | b"NS" | b"EX", ..] => {
-                meta_line(&words, versions, &mut normal);
+                meta_line(&words, fetches, versions, &mut normal);
                 normal.extend_from_slice(end);
             }
             [b"ME", ..] => {
-                debug_line(&words, &mut normal);
+                debug_line(&words, fetches, &mut normal);
                 normal.extend_from_slice(end);
             }
             [b"VERSION", _] => normal.extend_from_slice(b"VERSION *\r\n"),
@@ -107,8 +114,8 @@ fn copy_value<'a>(rest: &'a [u8], len: &[u8], normal: &mut Vec<u8>) -> &'a [u8] 
     behind
 }
 
-/// `HD`, `VA` and the others: flags `c`, `t` and `l` carry what may differ.
-fn meta_line(words: &[&[u8]], versions: &mut Versions, normal: &mut Vec<u8>) {
+/// `HD`, `VA` and the others: flags `c`, `t`, `l` and, perhaps, `h` carry what may differ.
+fn meta_line(words: &[&[u8]], fetches: Fetches, versions: &mut Versions, normal: &mut Vec<u8>) {
     let flags_at = if words[0] == b"VA" { 2 } else { 1 };
     let base64 = words[flags_at..].contains(&b"b".as_slice());
     let key = words[flags_at..].iter().find_map(|word| word.strip_prefix(b"k")).unwrap_or_default();
@@ -127,6 +134,7 @@ fn meta_line(words: &[&[u8]], versions: &mut Versions, normal: &mut Vec<u8>) {
             [b'l', seconds @ ..] if place >= flags_at && seconds.iter().all(u8::is_ascii_digit) => {
                 push_word(normal, b"l*");
             }
+            [b'h', b'0' | b'1'] if place >= flags_at && fetches == Fetches::NotKept => push_word(normal, b"h*"),
             word => push_word(normal, word),
         }
     }
@@ -156,13 +164,14 @@ pub fn from_base64(text: &[u8]) -> Vec<u8> {
 }
 
 /// `ME key exp=... la=... cas=... fetch=... cls=... size=...`
-fn debug_line(words: &[&[u8]], normal: &mut Vec<u8>) {
+fn debug_line(words: &[&[u8]], fetches: Fetches, normal: &mut Vec<u8>) {
     normal.extend_from_slice(b"ME *");
     for word in &words[2.min(words.len())..] {
         let name_len = word.iter().position(|&byte| byte == b'=').map_or(0, |place| place + 1);
         match word.split_at(name_len) {
             (b"exp=", seconds) => push_word(normal, format!("exp={}", about(seconds)).as_bytes()),
             (name @ (b"la=" | b"cas=" | b"cls=" | b"size="), _) => push_word(normal, &[name, b"*"].concat()),
+            (b"fetch=", _) if fetches == Fetches::NotKept => push_word(normal, b"fetch=*"),
             _ => push_word(normal, word),
         }
     }
@@ -193,10 +202,13 @@ fn only_what_may_differ_is_made_equal() {
     let mut versions = Versions::default();
     let answers = b"VALUE k0 5 3 17\r\nc9\n\r\nEND\r\nHD c17 kk0 t998\r\nVA 2 kk0 c18 l7 t-1 s2 Oc5\r\nt5\r\nEX\r\n\
         HD kazA= b c18\r\nME k0 exp=100000 la=3 cas=5 fetch=no cls=1 size=63\r\nVERSION 1.6.18\r\nERROR\r\n";
-    let normal = normalise(answers, &mut versions);
+    let normal = normalise(answers, Fetches::Kept, &mut versions);
     let expected = "VALUE k0 5 3 cas#0\r\nc9\n\r\nEND\r\nHD cas#0 kk0 t~1000\r\nVA 2 kk0 cas#1 l* t-1 s2 Oc5\r\nt5\r\nEX\r\n\
         HD kk0 cas#1\r\nME * exp=~100000 la=* cas=* fetch=no cls=* size=*\r\nVERSION *\r\nERROR\r\n";
     assert_eq!(String::from_utf8(normal).unwrap(), expected);
+    let of_use = b"HD h0 t0\r\nVA 2 h1\r\nh0\r\nME k0 fetch=yes\r\n";
+    let normal = normalise(of_use, Fetches::NotKept, &mut versions);
+    assert_eq!(String::from_utf8(normal).unwrap(), "HD h* t~0\r\nVA 2 h*\r\nh0\r\nME * fetch=*\r\n");
     let mut filled = Vec::new();
     versions.fill_in(b"cas k0 0 0 1 \x02k0\x02\r\nx\r\n", &mut filled);
     assert_eq!(filled, b"cas k0 0 0 1 18\r\nx\r\n");

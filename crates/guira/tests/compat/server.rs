@@ -269,11 +269,6 @@ impl Server {
         self.address
     }
 
-    /// `127.0.0.1:PORT`.
-    pub fn address_text(&self) -> String {
-        self.address.to_string()
-    }
-
     /// A new connection to it.
     pub fn connect(&self) -> Connection {
         Connection::open(self.address)

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 use guira_chain::{Base, Item, Owned, Setting};
 use guira_history::{Event, Model, check};
 use guira_item::{
-    Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Footprints, Get, Hit, Key, Operation, Store as StoreOperation,
-    StoreMode, VALUE_SLACK_LEN, store::Generation,
+    Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Failure, Footprints, Get, Hit, Key, Operation,
+    Store as StoreOperation, StoreMode, VALUE_SLACK_LEN, store::Generation,
 };
 use guira_memc3::Memc3;
 use proptest::{prelude::*, test_runner::TestRunner};
@@ -165,7 +165,7 @@ fn value(said: Option<Said>) -> Vec<u8> {
 }
 
 fn failed(unknown: bool) -> Option<Said> {
-    Some(Said::Other(Answer::Failed { unknown }))
+    Some(Said::Other(Answer::Failed(Failure::of(unknown))))
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn what_the_engine_has_is_not_served_while_another_may_be_the_owner() {
     assert!(matches!(ask(&mut worker, set(b"old")), Said::Other(Answer::Stored { .. })));
     assert!(matches!(ask(&mut worker, GET), Said::Value(..)));
     rig.store.set_anothers(true);
-    let refused = Said::Other(Answer::Failed { unknown: false });
+    let refused = Said::Other(Answer::Failed(Failure::Refused));
     assert_eq!((ask(&mut worker, GET), ask(&mut worker, set(b"new"))), (refused.clone(), refused));
     rig.store.set_anothers(false);
     let Said::Value(.., value) = ask(&mut worker, GET) else { panic!("it is served again") };
@@ -436,8 +436,8 @@ fn a_flush_that_failed_is_not_written_with_what_comes_next() {
             assert_eq!(rig.through.flush_all(&mut worker, Time(NOW.0 + delay_s), NOW, Ticket(1)), None);
             rig.store.complete_write(fault);
             let unknown = fault != Fault::Refused;
-            assert_eq!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Failed { unknown })));
-            let refused = Some(Said::Other(Answer::Failed { unknown: false }));
+            assert_eq!(rig.hear_one(&mut worker), failed(unknown));
+            let refused = Some(Said::Other(Answer::Failed(Failure::Refused)));
             assert_eq!(rig.ask(&mut worker, 2, "k", set(b"x")), refused, "nobody knows what the store has");
             // It does not take it back at first.
             rig.store.complete_write(Fault::Refused);
@@ -478,7 +478,7 @@ fn a_flush_that_fails_takes_none_back_but_itself() {
         rig.store.complete_write(first);
         let told = |fault: Fault| match fault {
             Fault::None => Answer::Deleted,
-            _ => Answer::Failed { unknown: fault != Fault::Refused },
+            _ => Answer::Failed(Failure::of(fault != Fault::Refused)),
         };
         assert_eq!(rig.hear_one(&mut one), Some(Said::Other(told(first))));
         if first != Fault::None {
@@ -601,7 +601,7 @@ fn nothing_is_changed_while_a_generation_that_began_by_itself_may_not_be_written
         rig.store.complete_read(0, Fault::None);
         assert_eq!(rig.hear_one(&mut worker), Some(Said::Other(Answer::Miss)));
         rig.store.complete_write(fault);
-        let refused = Some(Said::Other(Answer::Failed { unknown: false }));
+        let refused = Some(Said::Other(Answer::Failed(Failure::Refused)));
         assert_eq!(rig.ask_at(due, &mut worker, 3, "k", set(b"x")), refused, "{fault:?}");
         rig.store.complete_write(Fault::None);
         rig.hear(&mut worker);
@@ -648,7 +648,7 @@ impl Flushing {
                 let value = (number as u64).to_le_bytes();
                 match self.rig.ask(&mut self.workers[at], now, "k", set(&value)) {
                     None => drop(self.asked.insert((at, now), (true, number))),
-                    Some(said) => assert_eq!(said, Said::Other(Answer::Failed { unknown: false })),
+                    Some(said) => assert_eq!(said, Said::Other(Answer::Failed(Failure::Refused))),
                 }
             }
             FlushAct::Flush => {
@@ -1007,7 +1007,7 @@ impl Seen {
         let heard = &mut self.histories.get_mut(&name).expect("asked")[event];
         match &said {
             // It has not happened, told so or not: as if it had not been asked for.
-            Said::Other(Answer::Failed { .. }) => heard.invoked = u64::MAX,
+            Said::Other(Answer::Failed(_)) => heard.invoked = u64::MAX,
             Said::Other(Answer::Stored { cas } | Answer::Number { cas, .. }) | Said::Value(_, cas, _) => {
                 self.versions.insert(name, *cas);
                 (heard.returned, heard.act.said) = (Some(at), Some(said));

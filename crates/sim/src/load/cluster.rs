@@ -282,7 +282,7 @@ impl Cluster {
         };
         self.requests.free.push(id.0 as usize);
         let is_right = match reply {
-            Reply::Answer(Answer::Failed { .. }, _) => {
+            Reply::Answer(Answer::Failed(_), _) => {
                 self.tally.failed += 1;
                 return;
             }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use guira_chain::Reply;
 use guira_cluster::{Opening, SessionId};
-use guira_item::{Answer, Moment};
+use guira_item::{Answer, Failure, Moment};
 use guira_routing::NodeId;
 use serde::Serialize;
 
@@ -180,7 +180,7 @@ impl Backend {
         let has_room = self.operations_len == 0 || self.operations_len + value_len <= self.config.operations_len_max;
         if self.operations >= OPERATIONS_MAX || !has_room {
             self.counts.refused += 1;
-            let refused = Reply::Answer(Answer::Failed { unknown: false }, None);
+            let refused = Reply::Answer(Answer::Failed(Failure::Busy), None);
             self.reply(&asked, refused, out);
             return;
         }
@@ -239,7 +239,7 @@ impl Backend {
         let Some(client) = client else { return };
         let reply = match reply {
             reply if reply.value_len() <= ITEM_LEN_MAX => reply,
-            _ => Reply::Answer(Answer::Failed { unknown: !asked.only_reads }, None),
+            _ => Reply::Answer(Answer::Failed(Failure::of(!asked.only_reads)), None),
         };
         asked.send(&reply, out);
         if let Entry::Occupied(mut entry) = client.outcomes.entry(asked.number) {
@@ -247,7 +247,7 @@ impl Backend {
                 entry.remove();
             } else {
                 let fits = client.kept_len + reply.value_len() <= KEPT_LEN_MAX;
-                let kept = if fits { reply } else { Reply::Answer(Answer::Failed { unknown: true }, None) };
+                let kept = if fits { reply } else { Reply::Answer(Answer::Failed(Failure::Unknown), None) };
                 client.kept_len += kept.value_len();
                 entry.insert(Outcome::Said(kept));
             }

@@ -13,7 +13,7 @@
 use guira_chain::Reply;
 use guira_cluster::CLOCK;
 use guira_item::{
-    Answer, Moment, Span, Time,
+    Answer, Failure, Moment, Span, Time,
     store::{Generation, StoreError, StoreState},
 };
 use serde::Serialize;
@@ -121,7 +121,7 @@ impl Backend {
         }
         if revision != self.config.shares.revision && is_sure {
             // What another has given away meanwhile would be left out, or gone twice.
-            self.answer_flush(*asker, Answer::Failed { unknown: false }, out);
+            self.answer_flush(*asker, Answer::Failed(Failure::Refused), out);
             return;
         }
         if at <= self.config.clock.time(now) {
@@ -229,7 +229,7 @@ impl Backend {
             }
             Err(error) => {
                 self.state_work.again_at = Some(now + AGAIN_AFTER);
-                Answer::Failed { unknown: error.unknown }
+                Answer::Failed(error.failure())
             }
         };
         if let Some(Wish { at_unix_s, askers }) = wish {

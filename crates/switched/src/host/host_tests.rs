@@ -16,8 +16,8 @@ use std::{
 
 use guira_chain::Reply;
 use guira_item::{
-    Answer, Arithmetic, ArithmeticMode, CasRule, Clock, Delete, Expiry, Get, Hit, Key, Operation, PinnedValue, Request,
-    Service, Sink, Span, Store as StoreOperation, StoreMode, Ticket, Time, VALUE_SLACK_LEN,
+    Answer, Arithmetic, ArithmeticMode, CasRule, Clock, Delete, Expiry, Failure, Get, Hit, Key, Operation, PinnedValue,
+    Request, Service, Sink, Span, Store as StoreOperation, StoreMode, Ticket, Time, VALUE_SLACK_LEN,
     store::{Done, Found, Part, Record, Scan, Store, StoreState, StoreStats, Visit, Write, Written},
 };
 use guira_persist::{Fault, MemoryStore};
@@ -325,7 +325,7 @@ fn many_long_values_at_once_are_all_answered() {
         for operation in [set(&value), GET] {
             let requests: Vec<_> = names[..count].iter().map(|name| Request { key: key(name), operation }).collect();
             let said = client.ask_all(&requests);
-            assert!(said.iter().all(|said| !matches!(said, Said::Other(Answer::Failed { .. }))));
+            assert!(said.iter().all(|said| !matches!(said, Said::Other(Answer::Failed(_)))));
         }
     }
     let long: u64 = cluster.status().backends.iter().flatten().map(|backend| backend.wire.transport.long_in).sum();
@@ -360,7 +360,7 @@ fn what_does_not_fit_beside_what_is_under_way_is_refused_and_fits_later() {
         asks.join().expect("all are answered")
     });
     assert!(said[..67].iter().all(Said::is_stored));
-    assert!(said[67..].iter().all(|said| *said == Said::Other(Answer::Failed { unknown: false })));
+    assert!(said[67..].iter().all(|said| *said == Said::Other(Answer::Failed(Failure::Refused))));
 }
 
 #[test]
@@ -519,7 +519,7 @@ fn who_waits_when_a_cluster_is_stopped_is_told_so() {
     until(|| held.held() == (1, 1));
     assert!(cluster.stop().is_ok());
     client.wait(ticket, &mut ear);
-    let failed = |unknown| Said::Other(Answer::Failed { unknown });
+    let failed = |unknown| Said::Other(Answer::Failed(Failure::of(unknown)));
     assert_eq!(ear.said, [failed(true), failed(false)]);
     // What was asked comes too late for anybody.
     held.complete_write(Fault::None);
@@ -674,7 +674,7 @@ fn a_program_asks_more_than_there_is_room_for_and_keeps_no_more_than_it_may() {
         let replies = caller.ask(&requests(GET));
         assert_eq!(replies.len(), names.len());
         let found = replies.iter().filter(|reply| reply.value_len() == 10).count();
-        let failed = |reply: &&Reply| matches!(reply, Reply::Answer(Answer::Failed { unknown: false }, _));
+        let failed = |reply: &&Reply| matches!(reply, Reply::Answer(Answer::Failed(Failure::Busy), _));
         assert_eq!((found, replies.iter().filter(failed).count()), (10, 40), "what was kept is given back");
     }
     assert!(matches!(caller.flush_all(Time::default()), Reply::Answer(Answer::Deleted, _)));
@@ -682,9 +682,9 @@ fn a_program_asks_more_than_there_is_room_for_and_keeps_no_more_than_it_may() {
     assert!(caller.ask(&[]).is_empty());
     assert_eq!(cluster.status().gateways[0].expect("it runs").counts.refused, 0);
     assert!(cluster.stop().is_ok());
-    let failed = |unknown| move |reply: &Reply| matches!(reply, Reply::Answer(Answer::Failed { unknown: told }, _) if *told == unknown);
-    assert!(caller.ask(&requests(set(b"late"))).iter().all(failed(false)));
-    assert!(failed(false)(&caller.flush_all(Time::default())));
+    let refused = |reply: &Reply| matches!(reply, Reply::Answer(Answer::Failed(Failure::Refused), _));
+    assert!(caller.ask(&requests(set(b"late"))).iter().all(refused));
+    assert!(refused(&caller.flush_all(Time::default())));
 }
 
 /// Waits for what another thread brings about.
@@ -710,12 +710,12 @@ fn a_backend_whose_store_may_be_anothers_says_nothing() {
     let backend = || cluster.status().backends[0].expect("it runs");
     assert_eq!((backend().serves, backend().withheld), (true, 0));
     store.set_anothers(true);
-    let is_refused = |said: &Said| matches!(said, Said::Other(Answer::Failed { .. }));
+    let is_refused = |said: &Said| matches!(said, Said::Other(Answer::Failed(_)));
     until(|| is_refused(&client.ask("hot", GET)));
     for _ in 0..3 {
         assert!(is_refused(&client.ask("hot", GET)) && is_refused(&client.ask("other", GET)));
     }
-    let unknown = Said::Other(Answer::Failed { unknown: true });
+    let unknown = Said::Other(Answer::Failed(Failure::Unknown));
     assert_eq!(client.ask("hot", set(b"w")), unknown, "it may have come before");
     assert!(!backend().serves && backend().withheld > 0);
     store.set_anothers(false);

@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use guira_chain::{Place, Reply};
-use guira_item::Answer;
+use guira_item::{Answer, Failure};
 
 /// Where a worker, or such a thread, gets its answers.
 pub(super) type Mailbox = guira_chain::Mailbox<(Place, Reply)>;
@@ -72,7 +72,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if !self.is_answered {
-            let failed = Answer::Failed { unknown: self.may_take_place };
+            let failed = Answer::Failed(Failure::of(self.may_take_place));
             self.post(Reply::Answer(failed, None));
         }
     }

@@ -14,8 +14,8 @@ use std::{
 use guira_chain::{Late, Owned, Place, Reply, give};
 use guira_cluster::CLOCK;
 use guira_item::{
-    Answer, Clock, ClusterStats, EngineStats, EvictionLog, Expiry, ItemInfo, MemoryLimitError, Request, ScanCursor,
-    Service, Sink, Ticket, Time, Wake, store::StoreStats,
+    Answer, Clock, ClusterStats, EngineStats, EvictionLog, Expiry, Failure, ItemInfo, MemoryLimitError, Request,
+    ScanCursor, Service, Sink, Ticket, Time, Wake, store::StoreStats,
 };
 
 use super::{
@@ -105,7 +105,7 @@ impl GatewayService {
             return refused(Answer::TooLarge);
         }
         let weight = self.weight(value_len).filter(|_| worker.open < OPEN_MAX);
-        weight.map_or(refused(Answer::Failed { unknown: false }), Ok)
+        weight.map_or(refused(Answer::Failed(Failure::Busy)), Ok)
     }
 
     fn weight(&self, value_len: usize) -> Option<Weight> {
@@ -187,7 +187,7 @@ impl Service for GatewayService {
 
     fn flush_all(&self, worker: &mut GatewayWorker, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
         let weight = self.weight(0).filter(|_| worker.open < OPEN_MAX);
-        let Some(weight) = weight else { return Some(Answer::Failed { unknown: false }) };
+        let Some(weight) = weight else { return Some(Answer::Failed(Failure::Busy)) };
         let serial = worker.late.serial();
         worker.open += 1;
         worker.late.open(ticket, serial, 0, vec![None]);

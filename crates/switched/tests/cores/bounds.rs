@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{
-    Answer, Expiry, Get, Key, Moment, Operation, Span, Store, StoreMode, Time,
+    Answer, Expiry, Failure, Get, Key, Moment, Operation, Span, Store, StoreMode, Time,
     store::{Generation, Record, StoreState, Write, Written},
 };
 use guira_routing::NodeId;
@@ -126,8 +126,8 @@ fn is_stored(reply: &Reply) -> bool {
     matches!(reply, Reply::Answer(Answer::Stored { .. }, _))
 }
 
-fn is_failed(reply: &Reply, is_unknown: bool) -> bool {
-    matches!(reply, Reply::Answer(Answer::Failed { unknown }, _) if *unknown == is_unknown)
+fn is_failed(reply: &Reply, why: Failure) -> bool {
+    matches!(reply, Reply::Answer(Answer::Failed(told), _) if *told == why)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn values_under_way_beyond_the_bound_are_refused_and_taken_later() {
     setting.ask(1, 1, "one", set(&value));
     assert!(setting.said.is_empty(), "the store writes");
     setting.ask(2, 1, "two", set(&value));
-    assert!(setting.last().0 == 2 && is_failed(setting.last().1, false));
+    assert!(setting.last().0 == 2 && is_failed(setting.last().1, Failure::Busy));
     setting.ask(3, 1, "three", Operation::Get(Get::PLAIN));
     assert_eq!(setting.backend.under_way(), 2, "what brings no value is not refused");
     setting.settle();
@@ -173,7 +173,7 @@ fn of_answers_that_cannot_be_kept_it_is_kept_that_nobody_can_say() {
     setting.ask(11, 11, "a", Operation::Get(touch));
     assert!(matches!(setting.last(), (11, Reply::Hit(_, Some(_)))));
     setting.ask(15, 11, "e", Operation::Get(touch));
-    assert!(setting.last().0 == 15 && is_failed(setting.last().1, true));
+    assert!(setting.last().0 == 15 && is_failed(setting.last().1, Failure::Unknown));
     setting.ask(17, 16, "a", set(b"y"));
     setting.settle();
     assert!(setting.last().0 == 17 && is_stored(setting.last().1));
@@ -240,10 +240,10 @@ fn an_item_of_a_larger_limit_is_given_to_no_cache_and_one_that_no_message_carrie
     assert!(matches!(setting.last(), (1, Reply::Hit(_, Some(_)))));
     setting.ask(2, 2, "too large", Operation::Get(Get::PLAIN));
     setting.settle();
-    assert!(setting.last().0 == 2 && is_failed(setting.last().1, false));
+    assert!(setting.last().0 == 2 && is_failed(setting.last().1, Failure::Busy));
     let touch = Get { touch: Some(Expiry::at(Time(1_000_000_000))), ..Get::PLAIN };
     setting.ask(3, 3, "too large", Operation::Get(touch));
     setting.settle();
     assert!(setting.last().0 == 3, "it is told what became of it");
-    assert!(matches!(setting.last().1, Reply::Answer(Answer::Failed { .. }, _)), "and nothing that cannot come");
+    assert!(matches!(setting.last().1, Reply::Answer(Answer::Failed(_), _)), "and nothing that cannot come");
 }

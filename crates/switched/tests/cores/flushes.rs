@@ -5,7 +5,7 @@ use std::time::Duration;
 use guira_chain::Reply;
 use guira_cluster::{CLOCK, Incarnation, NodeClock, Opening, SessionId};
 use guira_item::{
-    Answer, Get, Key, Moment, Operation, Span, Time,
+    Answer, Failure, Get, Key, Moment, Operation, Span, Time,
     store::{Generation, StoreError, StoreErrorKind, StoreState, Written},
 };
 use guira_routing::NodeId;
@@ -43,7 +43,7 @@ fn after_s(seconds: u64) -> Time {
 }
 
 fn failed(unknown: bool) -> Answer {
-    Answer::Failed { unknown }
+    Answer::Failed(Failure::of(unknown))
 }
 
 fn error(unknown: bool) -> StoreError {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, NodeClock, SessionId};
-use guira_item::{Answer, Expiry, Get, Key, Moment, Operation, Store, StoreMode, Time};
+use guira_item::{Answer, Expiry, Failure, Get, Key, Moment, Operation, Store, StoreMode, Time};
 use guira_routing::NodeId;
 use guira_switched::{
     AskId, CacheMode, Life, Member, Message, Number, Outbox, Revision, Role, Shares, StaticFile,
@@ -100,7 +100,7 @@ fn asked(said: &Said, whom: NodeId) -> Vec<Number> {
 
 /// Whether one thing was answered, and nobody knows what came of it.
 fn is_unknown(said: &Said, asked: AskId) -> bool {
-    matches!(said.answers[..], [(answered, Reply::Answer(Answer::Failed { unknown: true }, _))] if answered == asked)
+    matches!(said.answers[..], [(answered, Reply::Answer(Answer::Failed(Failure::Unknown), _))] if answered == asked)
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_flush_that_was_on_its_way_to_a_backend_that_has_gone_is_of_unknown_outcome(
 #[test]
 fn what_has_moved_is_refused_where_its_new_backend_is_asked_for_as_much_as_may_be() {
     const GET: Operation<'_> = Operation::Get(Get::PLAIN);
-    let is_refused = |said: &Said, id| matches!(said.answers[..], [(answered, Reply::Answer(Answer::Failed { unknown: false }, _))] if answered == AskId(id));
+    let is_refused = |said: &Said, id| matches!(said.answers[..], [(answered, Reply::Answer(Answer::Failed(Failure::Busy), _))] if answered == AskId(id));
     let mut asking = Asking::with_room_for(2);
     // Beside the one that it began with.
     let first = asked(&asking.asks(1, GET), BACKEND);
