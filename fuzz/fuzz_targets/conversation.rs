@@ -1,7 +1,7 @@
 //! Feeds bytes to a session, whole or in pieces, answers every request from what the bytes say, and checks what is always
 //! true of a batch.
 
-use guira_item::{Failure, Answer, Clock, Expiry, Hit, KEY_LEN_MAX, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
+use guira_item::{Answer, Clock, Expiry, Failure, Hit, KEY_LEN_MAX, Operation, Request, Sink, Time, VALUE_SLACK_LEN};
 use guira_memcache::{
     AuthFile, BATCH_LEN_MAX, Batch, Counters, Credentials, Dialect, Next, Output, Scratch, Session, Settings,
 };

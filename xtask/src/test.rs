@@ -9,6 +9,9 @@ use crate::{
     sanitize, sim,
 };
 
+/// A test of clusters among those of servers.
+const CLUSTER_BESIDE_MEMCACHED: &str = "differential::a_cluster_answers";
+
 /// The tests of the running program.
 const COMPAT: &str = "compat";
 /// All other files of tests: cargo takes patterns for their names, and none that says "but".
@@ -16,13 +19,14 @@ const OTHER_TESTS: [&str; 3] = ["[!c]*", "c[!o]*", "co[!m]*"];
 /// Arguments of the test runner: leaves out what has either in its name, and so wants a Cassandra (`cassandra_nodes.rs`).
 const NO_CASSANDRA: [&str; 5] = ["--", "--skip", "cassandra::", "--skip", "cassandra_three::"];
 /// What is about the engine's memory and what is said of it.
-const NOT_WITH_A_STORE: [&str; 8] = [
+const NOT_WITH_A_STORE: [&str; 9] = [
     "crash::",
     "crowd::",
     "uploads::",
     "administration::",
     "startup::",
     "cluster::",
+    CLUSTER_BESIDE_MEMCACHED,
     // They have one of their own.
     "power::",
     "hostile::who_leaves_in_the_middle_leaves_nothing_behind",
@@ -81,7 +85,7 @@ fn programs(run: &mut Run) -> Result<(), Failed> {
     for engine in ["cphash", "lockhash"] {
         let mut tests = compat(run);
         // A cluster has no engine.
-        tests.args(["--skip", "cluster::"]);
+        tests.args(["--skip", "cluster::", "--skip", CLUSTER_BESIDE_MEMCACHED]);
         tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "100000");
         run.step(&format!("the running program with --engine {engine}"), tests)?;
     }

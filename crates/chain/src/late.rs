@@ -78,7 +78,7 @@ impl Late {
             // What a read has changed is changed.
             let has_changed =
                 matches!(&reply, Reply::Hit(hit, _) if hit.won || hit.created || hit.expiry != hit.expiry_before);
-            let failure = if has_changed { Failure::Unknown } else { Failure::Busy };
+            let failure = Failure::Busy.or_unknown(has_changed);
             return Reply::Answer(Answer::Failed(failure), None);
         }
         reply

@@ -30,7 +30,7 @@ use crate::{
 /// # Bounds
 /// 4,096 operations are under way at most, and in them 64 MiB of values to be stored, or 16 items of the longest if that is more: who asks for more
 /// waits until there is room. Answers of [`batch`](Self::batch) and [`get_many`](Self::get_many) may have 256 MiB of values, or 64 items of the
-/// longest, over all calls that are under way: what comes beyond that is [refused](Error::Refused), or of unknown outcome if it may have changed
+/// longest, over all calls that are under way: what comes beyond that [fails](Error::Busy), or of unknown outcome if it may have changed
 /// something; so ask for fewer at a time. Who waits for room waits behind all who came before, also behind what a backend that is away has not answered.
 #[derive(Clone)]
 pub struct Client(Arc<Inside>);
@@ -173,8 +173,8 @@ impl Client {
         self.0.running.closing()
     }
 
-    /// Asks for all of these at once, from this thread, and waits for the answers, which come in their order. They are carried out in no
-    /// particular order: what is to come after something else belongs into a later batch.
+    /// Asks for all of these at once, from this thread, and waits for the answers, which come in their order. Those for one key are
+    /// carried out in their order, and otherwise in no particular one: what is to come after something else belongs into a later batch.
     ///
     /// # Errors
     /// [`Error`], for each by itself.

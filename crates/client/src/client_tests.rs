@@ -306,7 +306,7 @@ fn a_backend_that_is_gone_leaves_changes_of_its_keys_unknown_and_is_told_to_be_a
     until(|| client.set(&gone, "1").is_ok() && client.set(&here, "1").is_ok());
     cluster.stop_backend(1).expect("it ran");
     let outcomes = client.batch([Ask::increment(&gone, 1), Ask::get(&gone), Ask::touch(&gone, Expires::Never)]);
-    assert_eq!(outcomes, [Err(Error::Unknown), Err(Error::Away), Err(Error::Unknown)]);
+    assert_eq!(outcomes, [Err(Error::Unknown), Err(Error::Away), Err(Error::Away)], "what is behind was not asked for");
     assert_eq!(client.flush_all(), Err(Error::Unknown));
     // Who has never met it has asked it for nothing.
     let other = next_client(&mut cluster);

@@ -18,12 +18,13 @@ pub enum Error {
     },
     /// What is there is not a decimal number of at most 20 digits.
     NotANumber,
-    /// The cluster has not done it: the store of who has the key fails. It may be asked again.
+    /// The cluster has not done it: the store of who has the key fails, or what is there is longer than the cluster takes. It may be asked again.
     Refused,
     /// Too much is under way, here or at who has the key; or there was no room for the answer ([`Client::batch`](crate::Client::batch)). It may be asked again a
     /// little later.
     Busy,
-    /// Who has the key did not answer in time (`answer_within_ms` of the cluster's file). It may be asked again.
+    /// Who has the key has not answered in time (`answer_within_ms` of the cluster's file): this, or what was asked of the key before it in the same call. It may
+    /// be asked again.
     Away,
     /// Nobody can say whether the change took place: its backend died, or fell silent, while it was under way. Who reads the item sees what there is
     /// now; a change that is still under way may come after that.
@@ -77,7 +78,7 @@ impl fmt::Display for Error {
             Self::NotANumber => f.write_str("what is there is not a decimal number of at most 20 digits"),
             Self::Refused => f.write_str("refused: the cluster could not do it, nothing has happened"),
             Self::Busy => f.write_str("busy: too much is under way, nothing has happened"),
-            Self::Away => f.write_str("the backend of this key does not answer, nothing has happened"),
+            Self::Away => f.write_str("the backend of this key has not answered in time, nothing has happened"),
             Self::Unknown => f.write_str("the outcome is unknown, the operation may have taken place"),
             Self::Closed => f.write_str("the client is closed, nothing has happened"),
         }

@@ -58,7 +58,7 @@
 //! - [`Client`]: what a program asks. Calls wait for their answers; any number of threads may ask at a time.
 //! - [`Ask`], [`Outcome`]: operations that are asked together ([`Client::batch`]), and what came of each.
 //! - [`Value`], [`Expires`], [`Item`], [`Version`]: what is stored, and what is there.
-//! - [`Error`], [`ConnectError`], [`Closing`]: what goes wrong. [`Error::Refused`] and [`Error::Unknown`] differ in what a program can do about it.
+//! - [`Error`], [`ConnectError`], [`Closing`]: what goes wrong. All but [`Error::Unknown`] have changed nothing.
 //!
 //! Keys are 1 to 250 bytes, of any values; memcached's clients of the same cluster can only ask for those without spaces and control characters.
 #![forbid(unsafe_code)]

@@ -30,7 +30,7 @@ const HASHED_LEN: usize = 14;
 const HASH_LEN: usize = 16;
 
 /// The version of the layout, that of messages included: another one is refused and not misread.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// What is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

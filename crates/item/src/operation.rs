@@ -336,23 +336,24 @@ pub enum Answer {
 }
 
 /// Why an operation was not carried out. Nothing has changed, but for [`Failure::Unknown`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Failure {
-    /// Who was to do it could not: a store that fails, say.
+    /// Who was to do it could not, or would not: a store that fails, say.
     Refused,
     /// Too much is under way. It may be asked for again a little later.
     Busy,
-    /// Who has the key does not answer.
+    /// Who has the key has not answered in time.
     Away,
     /// Whoever was to do it has failed, or fallen silent, while it was under way: it may have taken place.
     Unknown,
 }
 
 impl Failure {
-    /// Of what could not be done, or may have been.
-    pub fn of(may_have_taken_place: bool) -> Self {
-        if may_have_taken_place { Self::Unknown } else { Self::Refused }
+    /// This, unless the operation may have taken place all the same.
+    #[must_use]
+    pub fn or_unknown(self, may_have_taken_place: bool) -> Self {
+        if may_have_taken_place { Self::Unknown } else { self }
     }
 }
 

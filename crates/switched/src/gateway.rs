@@ -225,7 +225,7 @@ impl Gateway {
             let Some(pending) = self.pending.get_mut(&number) else { continue };
             let may_have_acted = pending.may_have_acted();
             if may_have_acted || matches!(pending.what, What::Flush { .. }) {
-                self.finish(number, Reply::Answer(Answer::Failed(Failure::of(may_have_acted)), None), out);
+                self.finish(number, Reply::Answer(Answer::Failed(Failure::Away.or_unknown(may_have_acted)), None), out);
                 continue;
             }
             if let Some(cache) = pending.cache.take() {
@@ -368,7 +368,7 @@ impl Gateway {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         if now >= pending.answer_until {
             self.counts.late += 1;
-            let failure = if pending.may_have_acted() { Failure::Unknown } else { Failure::Away };
+            let failure = Failure::Away.or_unknown(pending.may_have_acted());
             self.finish(number, Reply::Answer(Answer::Failed(failure), None), out);
             return;
         }
@@ -609,8 +609,8 @@ impl Gateway {
         self.config.shares.map.backends()
     }
 
-    /// The cache nodes that a hash is routed to.
-    pub fn rule(&self, hash: KeyHash) -> Option<Choices> {
+    /// The cache nodes that a hash is routed to: for who measures.
+    pub fn route_of(&self, hash: KeyHash) -> Option<Choices> {
         self.routes.lookup(hash)
     }
 

@@ -13,6 +13,7 @@ mod caller;
 mod controller;
 mod gateway;
 mod heard;
+mod lines;
 mod lives;
 mod local;
 mod owed;

@@ -113,7 +113,7 @@ pub fn rust_client(address: SocketAddr) {
     assert_eq!(several.len(), 1);
     let (_, _, version) =
         client.gets::<(Vec<u8>, u32, Option<u64>)>(&["greeting"]).expect("an answer")["greeting"].clone();
-    let version = version.expect("an answer");
+    let version = version.expect("a version");
     assert!(client.cas("greeting", "hello again", 0, version).expect("an answer"));
     assert!(!client.cas("greeting", "too late", 0, version).expect("an answer"));
 

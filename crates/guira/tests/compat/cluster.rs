@@ -95,10 +95,6 @@ impl Cluster {
         self.address
     }
 
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
-    }
-
     fn connect(&self) -> Connection {
         Connection::open(self.address)
     }
@@ -121,7 +117,7 @@ impl Cluster {
     }
 
     /// Reads that the cache nodes have answered.
-    fn hits(&self) -> u64 {
+    pub fn hits(&self) -> u64 {
         let (text, _) = self.status();
         let words: Vec<&str> = text.split([' ', ',']).collect();
         words.windows(2).filter(|pair| pair[0] == "hits").filter_map(|pair| pair[1].parse::<u64>().ok()).sum()

@@ -11,7 +11,7 @@ use crate::{
     command_stream::{Command, commands},
     connection::{Connection, Heard, show},
     normalise::{Fetches, Versions, normalise},
-    server::{Process, Program, Server},
+    server::{Program, Server},
 };
 
 /// Commands from one clean state; a difference is shrunk within its stream.
@@ -57,13 +57,6 @@ impl Running {
             Self::Cluster(cluster) => cluster.address(),
         }
     }
-
-    fn process(&mut self) -> &mut Process {
-        match self {
-            Self::Server(server) => server.process(),
-            Self::Cluster(cluster) => cluster.process(),
-        }
-    }
 }
 
 /// One server's side of the conversation.
@@ -92,7 +85,11 @@ impl Side {
             self.connection = connection;
             return None;
         }
-        let status = self.running.process().wait();
+        let status = match &mut self.running {
+            Running::Server(server) => server.process().wait().to_string(),
+            // It is started again: nothing ends.
+            Running::Cluster(_) => "its gateway is not there".into(),
+        };
         *self = Self { fetches: self.fetches, ..Self::start(self.kind) };
         Some(format!("<the server died: {status}>"))
     }
@@ -196,7 +193,9 @@ struct Report {
 /// sign, and takes a byte of an address of its own for one, which another process does not have there.
 fn play_on_any_servers(sides: &mut [Side; 2], stream: &[Command]) -> Option<Difference> {
     let mut found = play(sides, stream, CHUNK_LEN)?;
-    for _ in 0..REPLAYS {
+    // What a cluster answers otherwise once in three times is a fault as well.
+    let is_any = sides.iter().any(|side| matches!(side.kind, Kind::Cluster));
+    for _ in 0..if is_any { 0 } else { REPLAYS } {
         for side in sides.iter_mut() {
             *side = Side { fetches: side.fetches, ..Side::start(side.kind) };
         }
@@ -256,6 +255,8 @@ fn a_cluster_answers_as_memcached_does() {
     if let Some(difference) = compare(&mut sides, seed, count as usize) {
         panic!("A cluster (first) and memcached (second) differ: {}", difference.text);
     }
+    let Running::Cluster(cluster) = &sides[0].running else { unreachable!("it was started as one") };
+    assert!(cluster.hits() > 0, "a cache node has answered some");
 }
 
 #[test]

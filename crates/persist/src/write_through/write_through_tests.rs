@@ -165,7 +165,7 @@ fn value(said: Option<Said>) -> Vec<u8> {
 }
 
 fn failed(unknown: bool) -> Option<Said> {
-    Some(Said::Other(Answer::Failed(Failure::of(unknown))))
+    Some(Said::Other(Answer::Failed(Failure::Refused.or_unknown(unknown))))
 }
 
 #[test]
@@ -478,7 +478,7 @@ fn a_flush_that_fails_takes_none_back_but_itself() {
         rig.store.complete_write(first);
         let told = |fault: Fault| match fault {
             Fault::None => Answer::Deleted,
-            _ => Answer::Failed(Failure::of(fault != Fault::Refused)),
+            _ => Answer::Failed(Failure::Refused.or_unknown(fault != Fault::Refused)),
         };
         assert_eq!(rig.hear_one(&mut one), Some(Said::Other(told(first))));
         if first != Fault::None {

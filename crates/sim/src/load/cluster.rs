@@ -235,7 +235,7 @@ impl Cluster {
 
     /// How many of the hottest keys the gateway routes to a cache node.
     pub(super) fn routed_of_hottest(&self, len: usize) -> usize {
-        let is_routed = |rank: &u64| self.gateway.rule(hash_of(&name_of(self.popularity.key(*rank)))).is_some();
+        let is_routed = |rank: &u64| self.gateway.route_of(hash_of(&name_of(self.popularity.key(*rank)))).is_some();
         (0..len as u64).filter(is_routed).count()
     }
 

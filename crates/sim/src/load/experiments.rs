@@ -2,7 +2,7 @@
 //!
 //! What an experiment varies it varies around the scenario it is given, whose default is the paper's.
 
-use std::num::NonZero;
+use std::{collections::BTreeSet, num::NonZero};
 
 use guira_item::Span;
 use guira_switched::{CacheMode, backend::Reports};
@@ -133,7 +133,7 @@ pub fn scaling(base: &LoadScenario) -> Vec<Row> {
         }
         rows.push(Row::run("scaling", &LoadScenario { cache_mode: CacheMode::None, ..scenario.clone() }));
         // One cache node, and as many as the switched cluster has.
-        for caches in if caches > 1 { vec![1, caches] } else { vec![1] } {
+        for caches in BTreeSet::from([1, caches]) {
             let cache_mode = CacheMode::LookAside;
             rows.push(Row::run("scaling", &LoadScenario { cache_mode, caches, ..scenario.clone() }));
         }

@@ -25,9 +25,6 @@ const DECLINED_MAX: usize = 1_000;
 /// Keys whose bursts are remembered; the loads of others are told again with the next report alone.
 const BURSTING_MAX: usize = 1_000;
 
-/// How much hotter a key must have become since that was told, for it to be told again.
-const HOTTER: f32 = 2.0;
-
 /// Parts of a lease: an update that has waited for one of them keeps the lease from going on.
 const INTERVALS: u64 = 4;
 
@@ -39,8 +36,8 @@ pub(super) struct CachePeer {
     ended: Vec<Session>,
     /// Keys that were not kept in this segment: they are not offered again at once.
     declined: HashSet<Box<[u8]>>,
-    /// The loads that were told last of keys that have burst in this segment, queries a second.
-    bursting: HashMap<Box<[u8]>, f32>,
+    /// How often the loads that were told last double one query a second, of keys that have burst in this segment.
+    bursting: HashMap<Box<[u8]>, u32>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -81,6 +78,11 @@ enum Telling<'i> {
     Drop,
 }
 
+/// How often a load doubles one query a second.
+fn doublings(per_s: f32) -> u32 {
+    (per_s as u32).checked_ilog2().unwrap_or(0)
+}
+
 impl Session {
     /// An update has waited for so long that the lease is not to go on.
     fn is_behind(&self, now: Moment, lease: Span) -> bool {
@@ -112,10 +114,11 @@ impl CachePeer {
         self.bursting.clear();
     }
 
-    /// Whether the load of a key that has burst is to be told: it is a multiple of what was told last. So each is told a few times at most.
+    /// Whether the load of a key that has burst is to be told: it has come to another power of two than that which was told last. So each is told a few times at
+    /// most.
     fn is_hotter(&self, key: &[u8], per_s: f32) -> bool {
         match self.bursting.get(key) {
-            Some(told_per_s) => per_s >= HOTTER * told_per_s,
+            Some(told) => doublings(per_s) > *told,
             None => self.bursting.len() < BURSTING_MAX,
         }
     }
@@ -314,7 +317,7 @@ impl Backend {
     }
 
     /// Tells cache nodes of a key that has just become hot: its item, or only how hot it is where it may be cached. A key that is cached and asked for here all the same
-    /// has no rule yet, which waits behind those of keys with more load. What was known of its load when it was told first was a guess by few visits,
+    /// may have no rule yet, which waits behind those of keys with more load. What was known of its load when it was told first was a guess by few visits,
     /// some of them of before it was hot: so hotter keys than it went first, and those who did not guess as low.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
         let per_s = self.hot.burst_load(key, now);
@@ -330,7 +333,7 @@ impl Backend {
             }
             let Some(peer) = self.caches.get_mut(&cache).filter(|peer| peer.is_hotter(key, per_s)) else { continue };
             if is_told || peer.report(key, per_s) {
-                peer.bursting.insert(key.into(), per_s);
+                peer.bursting.insert(key.into(), doublings(per_s));
             }
         }
     }

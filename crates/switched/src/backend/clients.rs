@@ -239,7 +239,7 @@ impl Backend {
         let Some(client) = client else { return };
         let reply = match reply {
             reply if reply.value_len() <= ITEM_LEN_MAX => reply,
-            _ => Reply::Answer(Answer::Failed(Failure::of(!asked.only_reads)), None),
+            _ => Reply::Answer(Answer::Failed(Failure::Refused.or_unknown(!asked.only_reads)), None),
         };
         asked.send(&reply, out);
         if let Entry::Occupied(mut entry) = client.outcomes.entry(asked.number) {

@@ -14,7 +14,7 @@ pub enum Reports {
     EveryQuery,
     /// The hottest of each segment.
     Periodic,
-    /// Bursts, at once.
+    /// Bursts, at once, and that they have grown.
     Instant,
     /// The hottest of each segment, and bursts.
     #[default]

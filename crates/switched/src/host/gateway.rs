@@ -1,15 +1,19 @@
 //! A gateway on its socket, with those who wait for its answers.
 
-use std::{collections::HashMap, io};
+use std::{
+    collections::{HashMap, VecDeque},
+    io, mem,
+};
 
-use guira_chain::Owned;
+use guira_chain::{Owned, Reply};
 use guira_cluster::{Transport, boot_now};
-use guira_item::{Key, Moment, Time};
+use guira_item::{Answer, Failure, Key, Moment, Span, Time};
 use guira_routing::NodeId;
 
 use super::{
     GatewayPoster, Host, Machine, Wire,
     heard::{ClusterHoldings, Heard},
+    lines::{Line, lines_of},
     look_by,
     owed::Owed,
     send_all,
@@ -49,10 +53,27 @@ pub(super) struct Asked {
 /// A gateway, and what it owes.
 pub struct GatewayMachine {
     gateway: Gateway,
-    owed: HashMap<AskId, Owed>,
+    owing: HashMap<AskId, Owing>,
+    /// Operations that wait for one that is under way.
+    behind: usize,
+    /// How long an answer is waited for.
+    answer_within: Span,
     last_id: AskId,
     heard: Heard,
     out: Outbox,
+}
+
+/// What is owed for an operation that is under way.
+struct Owing {
+    owed: Owed,
+    behind: Option<Box<Behind>>,
+}
+
+/// What is asked for once that is answered, in order.
+struct Behind {
+    asked: VecDeque<Asked>,
+    /// Not later than this.
+    until: Moment,
 }
 
 /// How a gateway is.
@@ -62,7 +83,7 @@ pub struct GatewayStatus {
     pub counts: GatewayCounts,
     /// Hashes that are routed to cache nodes.
     pub routes: usize,
-    /// Requests that are under way.
+    /// Requests that are under way, and those that wait for one of them.
     pub pending: usize,
     /// What all backends have.
     pub holdings: ClusterHoldings,
@@ -76,12 +97,13 @@ impl GatewayHost {
     /// # Errors
     /// The system gives no thread, or no descriptors.
     pub fn start(transport: Transport, config: GatewayConfig) -> io::Result<Self> {
-        let name = format!("guira-g{}", config.me.0);
+        let (name, answer_within) = (format!("guira-g{}", config.me.0), config.answer_within);
         Self::start_with(&name, transport, |_| {
             let gateway = Gateway::new(config);
             let mut heard = Heard::default();
             heard.set_owners(gateway.owners());
-            GatewayMachine { gateway, owed: HashMap::new(), last_id: AskId(0), heard, out: Outbox::default() }
+            let (last_id, out) = (AskId(0), Outbox::default());
+            GatewayMachine { gateway, owing: HashMap::new(), behind: 0, answer_within, last_id, heard, out }
         })
     }
 
@@ -97,33 +119,70 @@ impl GatewayHost {
 
 /// See [`GatewayHost::status`].
 pub(super) fn status_by(gateway: &GatewayPoster) -> Option<GatewayStatus> {
-    look_by(gateway, |GatewayMachine { gateway, heard, .. }, wire| GatewayStatus {
+    look_by(gateway, |GatewayMachine { gateway, behind, heard, .. }, wire| GatewayStatus {
         counts: gateway.counts(),
         routes: gateway.routes(),
-        pending: gateway.pending(),
+        pending: gateway.pending() + behind,
         holdings: heard.sum(boot_now()),
         wire,
     })
 }
 
 impl GatewayMachine {
-    /// Notes who waits for what is asked next.
-    fn owe(&mut self, mut owed: Owed, changes: bool) -> AskId {
-        owed.begin(changes);
+    /// Has the core heed something, and whatever that lets go on.
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
+        let lines = self.step_core(now, happened, transport);
+        self.go_on(now, lines, transport);
+    }
+
+    /// Asks for what is first in some lines, and for what comes behind that if it is answered at once.
+    fn go_on(&mut self, now: Moment, mut lines: Vec<Line>, transport: &mut Transport) {
+        while let Some(line) = lines.pop() {
+            lines.extend(self.ask(now, line, transport));
+        }
+    }
+
+    /// Asks for the first of a line, which the others wait for; lines that go on.
+    fn ask(&mut self, now: Moment, line: Line, transport: &mut Transport) -> Vec<Line> {
+        let Line { first: Asked { key, operation, mut owed }, behind, until } = line;
+        let (key, operation) = (Key::new(&key).expect("a client's key"), operation.get());
+        owed.begin(!operation.only_reads());
+        let behind =
+            (!behind.is_empty()).then(|| Behind { asked: behind, until: until.unwrap_or(now + self.answer_within) });
+        let id = self.owe(owed, behind);
+        self.step_core(now, Happened::Ask(id, key, operation), transport)
+    }
+
+    /// Notes who waits for what is asked next, and what is asked then.
+    fn owe(&mut self, owed: Owed, behind: Option<Behind>) -> AskId {
         self.last_id = AskId(self.last_id.0 + 1);
-        self.owed.insert(self.last_id, owed);
+        self.behind += behind.as_ref().map_or(0, |behind| behind.asked.len());
+        self.owing.insert(self.last_id, Owing { owed, behind: behind.map(Box::new) });
         self.last_id
     }
 
-    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
+    /// Has the core heed something, and brings its answers to who waits for them; lines that go on.
+    fn step_core(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) -> Vec<Line> {
         self.gateway.step(now, happened, &mut self.out);
         send_all(&self.out, transport);
-        for (id, reply) in self.out.answers.drain(..) {
-            if let Some(owed) = self.owed.remove(&id) {
-                owed.answer(reply);
-            }
-        }
+        let mut answers = mem::take(&mut self.out.answers);
+        let lines = answers.drain(..).filter_map(|(id, reply)| self.answer(now, id, reply)).collect();
         self.out.clear();
+        self.out.answers = answers;
+        lines
+    }
+
+    /// Answers an operation; the rest of its line, if there is one. A line has the time that one operation has: what has not been asked for by then is not.
+    fn answer(&mut self, now: Moment, id: AskId, reply: Reply) -> Option<Line> {
+        let Owing { owed, behind } = self.owing.remove(&id)?;
+        owed.answer(reply);
+        let Behind { asked: mut behind, until } = *behind?;
+        self.behind -= behind.len();
+        if now >= until {
+            behind.into_iter().for_each(|asked| asked.owed.answer(Reply::Answer(Answer::Failed(Failure::Away), None)));
+            return None;
+        }
+        Some(Line { first: behind.pop_front()?, behind, until: Some(until) })
     }
 }
 
@@ -139,15 +198,15 @@ impl Machine for GatewayMachine {
 
     fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut Transport) {
         match wanted {
-            Wanted::Flush(at, owed) => {
-                let id = self.owe(owed, true);
+            Wanted::Flush(at, mut owed) => {
+                owed.begin(true);
+                let id = self.owe(owed, None);
                 self.step(now, Happened::Flush(id, at), transport);
             }
             Wanted::Asked(all) => {
-                for (at, Asked { key, operation, owed }) in (1..).zip(all) {
-                    let (key, operation) = (Key::new(&key).expect("a client's key"), operation.get());
-                    let id = self.owe(owed, !operation.only_reads());
-                    self.step(now, Happened::Ask(id, key, operation), transport);
+                for (at, line) in (1..).zip(lines_of(all)) {
+                    let lines = self.ask(now, line, transport);
+                    self.go_on(now, lines, transport);
                     if at % ASKED_A_FLUSH == 0 {
                         transport.flush();
                     }

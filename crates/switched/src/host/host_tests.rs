@@ -360,7 +360,7 @@ fn what_does_not_fit_beside_what_is_under_way_is_refused_and_fits_later() {
         asks.join().expect("all are answered")
     });
     assert!(said[..67].iter().all(Said::is_stored));
-    assert!(said[67..].iter().all(|said| *said == Said::Other(Answer::Failed(Failure::Refused))));
+    assert!(said[67..].iter().all(|said| *said == Said::Other(Answer::Failed(Failure::Busy))));
 }
 
 #[test]
@@ -519,7 +519,7 @@ fn who_waits_when_a_cluster_is_stopped_is_told_so() {
     until(|| held.held() == (1, 1));
     assert!(cluster.stop().is_ok());
     client.wait(ticket, &mut ear);
-    let failed = |unknown| Said::Other(Answer::Failed(Failure::of(unknown)));
+    let failed = |unknown| Said::Other(Answer::Failed(Failure::Refused.or_unknown(unknown)));
     assert_eq!(ear.said, [failed(true), failed(false)]);
     // What was asked comes too late for anybody.
     held.complete_write(Fault::None);
@@ -694,6 +694,33 @@ fn until(mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline);
         thread::yield_now();
     }
+}
+
+/// A client that does not wait for answers reads what it has written before: also where the read goes to a cache node, and the change to a backend.
+#[test]
+fn what_a_client_asks_of_a_key_at_once_is_done_in_order() {
+    let store = Arc::new(MemoryStore::default());
+    let cluster =
+        LocalCluster::start(LocalConfig { backends: 1, ..quick() }, |_| Arc::clone(&store)).expect("a cluster");
+    let service = cluster.service(clock());
+    let mut client = Client::of(&service);
+    until(|| client.ask("hot", set(b"v")).is_stored());
+    make_hot(&cluster, &mut client, "hot");
+    let hits = || cluster.status().caches[0].as_ref().expect("it runs").counts.hits;
+    let before = hits();
+    for number in 0..300u32 {
+        let value = number.to_le_bytes();
+        let (written, read) =
+            (Request { key: key("hot"), operation: set(&value) }, Request { key: key("hot"), operation: GET });
+        let (ticket, mut ear) = client.submit(&[written, read, written, read]);
+        client.wait(ticket, &mut ear);
+        let [first, Said::Value(_, one), third, Said::Value(_, other)] = &ear.said[..] else {
+            panic!("{:?}", ear.said)
+        };
+        let is_done = first.is_stored() && third.is_stored() && one[..] == value && other[..] == value;
+        assert!(is_done, "{number}: {:?}", ear.said);
+    }
+    assert!(hits() > before, "a cache node answers some");
 }
 
 /// What cache nodes have of it they serve for as long as their leases last, which are not renewed.

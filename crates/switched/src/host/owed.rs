@@ -53,6 +53,12 @@ impl Owed {
         Self { mailbox: Arc::clone(mailbox), place, may_take_place: false, is_answered: false, _weight: weight }
     }
 
+    /// Where it is waited for.
+    #[cfg(test)]
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
     /// It is asked for from here on.
     pub(super) fn begin(&mut self, changes: bool) {
         self.may_take_place = changes;
@@ -72,7 +78,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if !self.is_answered {
-            let failed = Answer::Failed(Failure::of(self.may_take_place));
+            let failed = Answer::Failed(Failure::Refused.or_unknown(self.may_take_place));
             self.post(Reply::Answer(failed, None));
         }
     }

@@ -240,7 +240,7 @@ fn an_item_of_a_larger_limit_is_given_to_no_cache_and_one_that_no_message_carrie
     assert!(matches!(setting.last(), (1, Reply::Hit(_, Some(_)))));
     setting.ask(2, 2, "too large", Operation::Get(Get::PLAIN));
     setting.settle();
-    assert!(setting.last().0 == 2 && is_failed(setting.last().1, Failure::Busy));
+    assert!(setting.last().0 == 2 && is_failed(setting.last().1, Failure::Refused));
     let touch = Get { touch: Some(Expiry::at(Time(1_000_000_000))), ..Get::PLAIN };
     setting.ask(3, 3, "too large", Operation::Get(touch));
     setting.settle();

@@ -43,7 +43,7 @@ fn after_s(seconds: u64) -> Time {
 }
 
 fn failed(unknown: bool) -> Answer {
-    Answer::Failed(Failure::of(unknown))
+    Answer::Failed(Failure::Refused.or_unknown(unknown))
 }
 
 fn error(unknown: bool) -> StoreError {
