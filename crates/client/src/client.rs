@@ -1,7 +1,8 @@
 //! A client: asks, and waits for the answer.
 //!
 //! Always true: every call ends, with an answer or an error for each operation, at the latest some time after `answer_within_ms` of the cluster's
-//! file (for more operations than may be under way: after that for each part of them), or when the client is closed.
+//! file (for more operations than may be under way: after that for each part of them; for several of one key of which some may change it: for as long as each is
+//! answered within that), or when the client is closed.
 
 use std::{fmt, sync::Arc, time::Duration};
 #[cfg(feature = "etcd")]

@@ -121,6 +121,20 @@ impl Side {
     }
 }
 
+impl Side {
+    /// What is heard of the last chunk of a stream, played from a clean state.
+    fn last_answer(&mut self, commands: &[Command]) -> String {
+        self.begin();
+        let (mut played, mut answer) = (0, String::new());
+        while played < commands.len() {
+            let chunk = next_chunk(&commands[played..], CHUNK_LEN);
+            answer = self.say(chunk);
+            played += chunk.len();
+        }
+        answer
+    }
+}
+
 /// Where two servers disagreed.
 struct Difference {
     /// The commands up to and including the chunk with the difference.
@@ -193,9 +207,13 @@ struct Report {
 /// sign, and takes a byte of an address of its own for one, which another process does not have there.
 fn play_on_any_servers(sides: &mut [Side; 2], stream: &[Command]) -> Option<Difference> {
     let mut found = play(sides, stream, CHUNK_LEN)?;
-    // What a cluster answers otherwise once in three times is a fault as well.
-    let is_any = sides.iter().any(|side| matches!(side.kind, Kind::Cluster));
-    for _ in 0..if is_any { 0 } else { REPLAYS } {
+    let is_cluster = sides.iter().any(|side| matches!(side.kind, Kind::Cluster));
+    if is_cluster {
+        // What a cluster answers otherwise once is a fault as well; what memcached does, if another one does not, is its own.
+        let mut another = Side { fetches: sides[1].fetches, ..Side::start(sides[1].kind) };
+        return (another.last_answer(&found.commands) == found.answers[1]).then_some(found);
+    }
+    for _ in 0..REPLAYS {
         for side in sides.iter_mut() {
             *side = Side { fetches: side.fetches, ..Side::start(side.kind) };
         }

@@ -114,7 +114,7 @@ impl CachePeer {
         self.bursting.clear();
     }
 
-    /// Whether the load of a key that has burst is to be told: it has come to another power of two than that which was told last. So each is told a few times at
+    /// Whether the load of a key that has burst is to be told: it has come to a higher power of two than that which was told last. So each is told a few times at
     /// most.
     fn is_hotter(&self, key: &[u8], per_s: f32) -> bool {
         match self.bursting.get(key) {

@@ -26,7 +26,7 @@ use crate::{
 /// A [`Gateway`].
 pub type GatewayHost = Host<GatewayMachine>;
 
-/// Operations between two flushes: as many requests that fill a datagram each fit into what may wait of datagrams. Longer ones go in streams, where
+/// Operations, of each line the first, between two flushes: as many requests that fill a datagram each fit into what may wait of datagrams. Longer ones go in streams, where
 /// what waits is bounded in bytes: a gateway has no more of them under way for one backend, unless items may be longer than 4 MiB.
 const ASKED_A_FLUSH: usize = 256;
 
@@ -72,7 +72,7 @@ struct Owing {
 /// What is asked for once that is answered, in order.
 struct Behind {
     asked: VecDeque<Asked>,
-    /// Not later than this.
+    /// That is answered before, if it is answered in time.
     until: Moment,
 }
 
@@ -144,11 +144,11 @@ impl GatewayMachine {
 
     /// Asks for the first of a line, which the others wait for; lines that go on.
     fn ask(&mut self, now: Moment, line: Line, transport: &mut Transport) -> Vec<Line> {
-        let Line { first: Asked { key, operation, mut owed }, behind, until } = line;
+        let Line { first: Asked { key, operation, mut owed }, behind } = line;
         let (key, operation) = (Key::new(&key).expect("a client's key"), operation.get());
         owed.begin(!operation.only_reads());
-        let behind =
-            (!behind.is_empty()).then(|| Behind { asked: behind, until: until.unwrap_or(now + self.answer_within) });
+        let until = now + self.answer_within;
+        let behind = (!behind.is_empty()).then(|| Behind { asked: behind, until });
         let id = self.owe(owed, behind);
         self.step_core(now, Happened::Ask(id, key, operation), transport)
     }
@@ -172,7 +172,7 @@ impl GatewayMachine {
         lines
     }
 
-    /// Answers an operation; the rest of its line, if there is one. A line has the time that one operation has: what has not been asked for by then is not.
+    /// Answers an operation; the rest of its line, if there is one. Behind what has had no answer in time nothing is asked for: each could take as long.
     fn answer(&mut self, now: Moment, id: AskId, reply: Reply) -> Option<Line> {
         let Owing { owed, behind } = self.owing.remove(&id)?;
         owed.answer(reply);
@@ -182,7 +182,7 @@ impl GatewayMachine {
             behind.into_iter().for_each(|asked| asked.owed.answer(Reply::Answer(Answer::Failed(Failure::Away), None)));
             return None;
         }
-        Some(Line { first: behind.pop_front()?, behind, until: Some(until) })
+        Some(Line { first: behind.pop_front()?, behind })
     }
 }
 

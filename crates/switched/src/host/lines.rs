@@ -11,8 +11,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use guira_item::Moment;
-
 use super::gateway::Asked;
 
 /// What is asked for, and what is asked for once that is answered.
@@ -20,13 +18,11 @@ use super::gateway::Asked;
 pub(super) struct Line {
     pub(super) first: Asked,
     pub(super) behind: VecDeque<Asked>,
-    /// What has not been asked for by then is not; `None`: nothing of it has been yet.
-    pub(super) until: Option<Moment>,
 }
 
 impl Line {
     fn of(first: Asked) -> Self {
-        Self { first, behind: VecDeque::new(), until: None }
+        Self { first, behind: VecDeque::new() }
     }
 }
 
@@ -88,12 +84,14 @@ mod tests {
             let all = batch.iter().zip(0..).map(|((key, changes), at)| asked(at, *key, *changes)).collect();
             let lines: Vec<Vec<usize>> = lines_of(all)
                 .into_iter()
-                .map(|Line { first, behind, .. }| {
+                .map(|Line { first, behind }| {
                     [first].into_iter().chain(behind).map(|asked| asked.owed.place().at as usize).collect()
                 })
                 .collect();
             let firsts: Vec<usize> = lines.iter().map(|line| line[0]).collect();
             prop_assert!(firsts.is_sorted() && lines.iter().all(|line| line.is_sorted()));
+            let is_of_one_key = |line: &Vec<usize>| line.iter().all(|at| batch[*at].0 == batch[line[0]].0);
+            prop_assert!(lines.iter().all(is_of_one_key), "no key waits for another");
             let mut of_each: Vec<Option<usize>> = vec![None; batch.len()];
             for (number, line) in lines.iter().enumerate() {
                 line.iter().for_each(|at| of_each[*at] = Some(number));
