@@ -119,9 +119,7 @@ impl Side {
         };
         normalise(&answers, self.fetches, &mut self.versions).escape_ascii().to_string().replace("\\r\\n", "\n") + &end
     }
-}
 
-impl Side {
     /// What is heard of the last chunk of a stream, played from a clean state.
     fn last_answer(&mut self, commands: &[Command]) -> String {
         self.begin();
