@@ -10,7 +10,7 @@ use guira_sim::{
     load::{
         LoadScenario, Row,
         aims::verdicts,
-        experiments::{experiments, repeated},
+        experiments::{self, experiments},
         kept,
     },
 };
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     mutant: Option<String>,
     /// Threads [default: as many as there are processors]
     #[arg(long)]
-    threads: Option<usize>,
+    threads: Option<NonZero<usize>>,
     /// Instead: experiments of the paper, with nodes that do so much a second; rows are JSON lines
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', num_args = 0..)]
     load: Option<Vec<String>>,
@@ -53,14 +53,15 @@ pub(crate) struct Arguments {
 
 /// Runs the seeds; one line says what happened, and one line the seed of what went wrong.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let Arguments { scenario: name, seed, hours, mutant, threads, .. } = arguments;
+    let Arguments { scenario: name, seed, hours, mutant, .. } = arguments;
+    let threads = arguments.threads.or_else(|| available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
     if let Some(folder) = &arguments.load_redraw {
         judge(&kept::redraw(folder).map_err(|error| error.to_string())?);
         return Ok(());
     }
     if let Some(names) = &arguments.load {
         let base = LoadScenario { seed: *seed, scale: arguments.scale, ..LoadScenario::default() };
-        return load(names, &base, arguments.seeds, arguments.out.as_deref());
+        return load(names, &base, arguments.seeds, threads, arguments.out.as_deref());
     }
     if !(*hours > 0.0 && *hours <= 1e6) {
         return Err(format!("--hours {hours}: write a number above 0, up to a million"));
@@ -68,7 +69,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let mutant = mutant.as_deref().and_then(Mutant::named);
     let scenario = Scenario { mutant, ..Scenario::named(name).ok_or("no such scenario")? };
     let runs = (hours * 3_600.0 / RUN.as_s()).ceil() as u64;
-    let threads = threads.unwrap_or_else(|| available_parallelism().map_or(1, NonZero::get));
     let started = Instant::now();
     match campaign(&scenario, *seed, runs, threads) {
         Ok(summary) => {
@@ -88,7 +88,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Runs experiments, all of them if none is named; what came of their aims, and how long each has taken, goes to standard error.
-fn load(names: &[String], base: &LoadScenario, seeds: u64, out: Option<&Path>) -> Result<(), String> {
+fn load(
+    names: &[String],
+    base: &LoadScenario,
+    seeds: u64,
+    threads: NonZero<usize>,
+    out: Option<&Path>,
+) -> Result<(), String> {
     if !(1.0..=1_000.0).contains(&base.scale) {
         return Err(format!("--scale {}: from 1 to 1000", base.scale));
     }
@@ -97,20 +103,17 @@ fn load(names: &[String], base: &LoadScenario, seeds: u64, out: Option<&Path>) -
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("--load {name}: no such experiment, use some of {}", known.join(", ")));
     }
-    for (name, experiment) in
-        all.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name))
-    {
-        let started = Instant::now();
-        let rows = repeated(experiment, base, seeds);
-        match out {
-            Some(folder) => {
-                kept::keep(folder, name, &rows).map_err(|error| error.to_string())?;
+    for experiment in all.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name)) {
+        let (name, started) = (experiment.0, Instant::now());
+        let mut rows = Vec::new();
+        experiments::run(experiment, base, seeds, threads, |row| {
+            if out.is_none() {
+                println!("{}", serde_json::to_string(&row).expect("a row is JSON"));
             }
-            None => {
-                for row in &rows {
-                    println!("{}", serde_json::to_string(row).map_err(|error| error.to_string())?);
-                }
-            }
+            rows.push(row);
+        });
+        if let Some(folder) = out {
+            kept::keep(folder, name, &rows).map_err(|error| error.to_string())?;
         }
         judge(&rows);
         eprintln!("{name}: {:.1} s", started.elapsed().as_secs_f64());

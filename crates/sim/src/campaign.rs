@@ -2,14 +2,11 @@
 //!
 //! Always true: what it says depends on the scenario, the first seed and the number of runs, however many threads there are.
 
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
-use std::thread;
+use std::{num::NonZero, ops::ControlFlow};
 
 use guira_item::Span;
 
+use crate::in_order::in_order;
 use crate::scenario::{Failure, Report, Scenario, run};
 
 /// A quarter of a cluster-hour: a failure is small enough to look at, and the seeds are many.
@@ -42,40 +39,20 @@ pub struct Failed {
 ///
 /// # Errors
 /// [`Failed`]: the one with the lowest seed.
-pub fn campaign(scenario: &Scenario, first: u64, runs: u64, threads: usize) -> Result<Summary, Failed> {
-    let next = AtomicU64::new(0);
-    // The first that has failed so far: those before it are still to be done.
-    let failed_at = AtomicU64::new(runs);
-    let reports: Mutex<Vec<(u64, Report)>> = Mutex::default();
-    let failures: Mutex<Vec<Failed>> = Mutex::default();
-    let locked = "nobody panics while holding it";
-    thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Relaxed);
-                    if at >= failed_at.load(Relaxed) {
-                        return;
-                    }
-                    match one(scenario, first + at, at.is_multiple_of(AGAIN_ONE_IN)) {
-                        Ok(report) => reports.lock().expect(locked).push((at, report)),
-                        Err(failed) => {
-                            failed_at.fetch_min(at, Relaxed);
-                            failures.lock().expect(locked).push(failed);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    if let Some(failed) = failures.into_inner().expect(locked).into_iter().min_by_key(|failed| failed.seed) {
-        return Err(failed);
-    }
-    let mut reports = reports.into_inner().expect(locked);
-    reports.sort_unstable_by_key(|(at, _)| *at);
+pub fn campaign(scenario: &Scenario, first: u64, runs: u64, threads: NonZero<usize>) -> Result<Summary, Failed> {
     let mut summary = Summary { runs, repeated: runs.div_ceil(AGAIN_ONE_IN), ..Summary::default() };
-    reports.iter().for_each(|(_, report)| summary.report.add(report));
-    Ok(summary)
+    let one = |at: usize| one(scenario, first + at as u64, (at as u64).is_multiple_of(AGAIN_ONE_IN));
+    let ended = in_order(runs as usize, threads, one, |done| match done {
+        Ok(report) => {
+            summary.report.add(&report);
+            ControlFlow::Continue(())
+        }
+        Err(failed) => ControlFlow::Break(failed),
+    });
+    match ended {
+        ControlFlow::Continue(()) => Ok(summary),
+        ControlFlow::Break(failed) => Err(failed),
+    }
 }
 
 fn one(scenario: &Scenario, seed: u64, again: bool) -> Result<Report, Failed> {
@@ -93,19 +70,21 @@ mod tests {
 
     use super::*;
 
+    const TWO: NonZero<usize> = NonZero::new(2).unwrap();
+
     #[test]
     fn threads_change_nothing() {
         let scenario = Scenario::default();
-        let alone = campaign(&scenario, 7, 2, 1).expect("all is well");
-        assert_eq!(campaign(&scenario, 7, 2, 2), Ok(alone));
+        let alone = campaign(&scenario, 7, 2, NonZero::<usize>::MIN).expect("all is well");
+        assert_eq!(campaign(&scenario, 7, 2, TWO), Ok(alone));
         assert_eq!((alone.runs, alone.repeated), (2, 1));
-        assert_ne!(campaign(&scenario, 8, 2, 2).map(|summary| summary.report.trace), Ok(alone.report.trace));
+        assert_ne!(campaign(&scenario, 8, 2, TWO).map(|summary| summary.report.trace), Ok(alone.report.trace));
     }
 
     #[test]
     fn a_failure_names_its_seed() {
         let scenario = Scenario { mutant: Some(Mutant::R3), ..Scenario::default() };
-        let failed = campaign(&scenario, 20, 4, 2).expect_err("it was put in");
+        let failed = campaign(&scenario, 20, 4, TWO).expect_err("it was put in");
         assert_eq!(run(&scenario, failed.seed, RUN).err(), failed.failure);
     }
 }

@@ -19,6 +19,7 @@ mod clients;
 mod clock;
 mod disk;
 mod faults;
+mod in_order;
 pub mod load;
 mod members;
 mod network;
