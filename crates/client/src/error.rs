@@ -23,8 +23,8 @@ pub enum Error {
     /// Too much is under way, here or at who has the key; or there was no room for the answer ([`Client::batch`](crate::Client::batch)). It may be asked again a
     /// little later.
     Busy,
-    /// Who has the key has not answered in time (`answer_within_ms` of the cluster's file): this, or what was asked of the key before it in the same call. It may
-    /// be asked again.
+    /// Who has the key has not answered in time (`answer_within_ms` of the cluster's file): this, what was asked of the key before it in the same call, or
+    /// anything for so long that nobody is kept waiting any more. It may be asked again.
     Away,
     /// Nobody can say whether the change took place: its backend died, or fell silent, while it was under way. Who reads the item sees what there is
     /// now; a change that is still under way may come after that.

@@ -592,6 +592,7 @@ impl Start<'_> {
                     "resent": status.counts.resent,
                     "late": status.counts.late,
                     "refused": status.counts.refused,
+                    "away": status.counts.away,
                     "backends_heard": status.holdings.heard,
                 });
                 with_dropped(told, &[status.wire])

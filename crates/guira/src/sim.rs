@@ -145,6 +145,7 @@ fn print(summary: &Summary, elapsed_s: f64) {
         "{} times that a backend gave partitions away, {} times that one took over what another had",
         report.given, report.taken_over
     );
+    println!("{} requests refused at once, since their backend was away", report.away);
     println!("{} events in {elapsed_s:.1} s", report.events);
     println!("trace {:016x}", report.trace);
 }

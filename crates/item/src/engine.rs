@@ -250,6 +250,8 @@ pub struct ClusterStats {
     pub late: u64,
     /// Requests that were refused, since too many waited.
     pub refused: u64,
+    /// Requests that were refused, since their backend was known to be away.
+    pub away: u64,
     /// Requests that were sent on, since their partition had moved.
     pub moved: u64,
 }
@@ -281,6 +283,7 @@ impl EngineStats {
                 (&mut now.resent, before.resent),
                 (&mut now.late, before.late),
                 (&mut now.refused, before.refused),
+                (&mut now.away, before.away),
                 (&mut now.moved, before.moved),
             ] {
                 *now = now.saturating_sub(before);

@@ -87,10 +87,10 @@ pub const FINDS: [(Mutant, &str); 24] = [
     (Mutant::FlushSessions, "flushes"),
 ];
 
-/// Faults that no model finds. What they take is in none, and the simulator finds them: a `flush_all` that is still to come, a store that two have in
-/// turn. [`Mutant::MoveTakerLife`] is found by nobody: it takes a `flush_all` beside a move and a death, which is more than any bounds have.
-pub const FINDS_NOT: [Mutant; 4] =
-    [Mutant::MoveTakerLife, Mutant::FlushForgotten, Mutant::MoveFlushAt, Mutant::TakesEarly];
+/// Faults that no model finds. What they take is in none, and the simulator finds them: an item that ends and a clock that is set back, a `flush_all`
+/// that is still to come, a store that two have in turn. [`Mutant::MoveTakerLife`] is found by nobody: it takes a `flush_all` beside a move and a death, which is more than any bounds have.
+pub const FINDS_NOT: [Mutant; 5] =
+    [Mutant::R1Bury, Mutant::MoveTakerLife, Mutant::FlushForgotten, Mutant::MoveFlushAt, Mutant::TakesEarly];
 
 fn client(gateway: usize, wishes: &[(KeyNumber, Wish)]) -> Client {
     Client { gateway, wishes: wishes.into() }

@@ -99,6 +99,7 @@ const BESIDES: &[(&str, &str, Kind, &str)] = &[
     ("cluster_resent", "guira_cluster_resent", Counter, "Requests sent again for want of an answer"),
     ("cluster_late", "guira_cluster_late", Counter, "Requests not answered in time"),
     ("cluster_refused", "guira_cluster_refused", Counter, "Requests refused since too many waited"),
+    ("cluster_away", "guira_cluster_away", Counter, "Requests refused since their backend was away"),
     ("cluster_moved", "guira_cluster_moved", Counter, "Requests sent on since their partition had moved"),
 ];
 

@@ -195,6 +195,7 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
             ("cluster_resent", cluster.resent),
             ("cluster_late", cluster.late),
             ("cluster_refused", cluster.refused),
+            ("cluster_away", cluster.away),
             ("cluster_moved", cluster.moved),
         ] {
             rows.add(name, number);

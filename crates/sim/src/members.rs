@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::time::Duration;
 
-use guira_cluster::{Incarnation, NodeClock};
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{CacheNodes, HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices};
 use guira_switched::{
-    Commit, Committed, Drift, ITEM_LEN_DEFAULT, Mutant, Revision, ScanBounds, Shares, View,
+    Commit, Committed, Drift, ITEM_LEN_DEFAULT, Life, Mutant, Revision, ScanBounds, Shares, View,
     backend::{Backend, BackendConfig, GivingConfig, HotConfig},
     cache_node::{CacheConfig, CacheNode},
     controller::{Controller, ControllerConfig},
@@ -73,11 +71,6 @@ impl Scenario {
     }
 }
 
-/// The number of a life that begins then.
-pub(crate) fn incarnation_of(unix: Duration) -> Incarnation {
-    Incarnation(unix.as_nanos() as u64)
-}
-
 /// So few that many keys share one.
 fn colliding_hash_of(key: &[u8]) -> KeyHash {
     KeyHash(hash_of(key).0 & (7 << 61))
@@ -97,11 +90,9 @@ impl World {
         caches.node_of(name).map_or(vec![name], |node| caches.parts_of(node).collect())
     }
 
-    /// What a node is in a life that begins `now`, by its own clock, and at `unix`.
-    pub(crate) fn core(&self, name: NodeId, now: Moment, unix: Duration, seed: u64, state: StoreState) -> Core {
-        let scenario = &self.scenario;
-        let incarnation = incarnation_of(unix);
-        let clock = NodeClock::set(now, unix);
+    /// What a node is in a life that begins `now`, by its own clock.
+    pub(crate) fn core(&self, name: NodeId, now: Moment, life: Life, state: StoreState) -> Core {
+        let (scenario, Life { incarnation, clock, seed }) = (&self.scenario, life);
         let View { caches, gateways, backends: _, shares, cache_of, homes, budget, exchanges_per_s } =
             self.view().clone();
         let hash_of = scenario.hash_of();

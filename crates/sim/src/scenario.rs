@@ -229,6 +229,8 @@ pub struct Report {
     pub taken_over: u64,
     /// Requests that were asked of another backend than at first.
     pub moved: u64,
+    /// Requests that were refused, since their backend was known to be away.
+    pub away: u64,
     /// Writes that came to a database long after they were lost sight of.
     pub came_late: u64,
     /// Reads that were news to who has the database.
@@ -258,6 +260,7 @@ impl Report {
             (&mut self.given, other.given),
             (&mut self.taken_over, other.taken_over),
             (&mut self.moved, other.moved),
+            (&mut self.away, other.away),
             (&mut self.came_late, other.came_late),
             (&mut self.news, other.news),
             (&mut self.came_due, other.came_due),

@@ -10,17 +10,19 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use guira_cluster::{CLOCK, Incarnation};
+use guira_cluster::{CLOCK, Incarnation, NodeClock};
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
 use guira_routing::NodeId;
-use guira_switched::{Committed, Drift, Happened, Message, Outbox, Shares, View, backend, gateway};
+use guira_switched::{
+    Committed, Drift, Happened, Life, Message, Outbox, Shares, View, backend, gateway, host::LIVES_APART,
+};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
     clients::{Clients, Wish},
     clock::Clock,
     disk::{Disk, Failing},
-    members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, incarnation_of, of_kind, view_of},
+    members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, of_kind, view_of},
     network::{Network, Weather},
     register::Act,
     scenario::{Failure, Report, Scenario, chained},
@@ -45,6 +47,8 @@ struct Node {
     /// The last that it has heard of.
     view: usize,
     clock: Clock,
+    /// How far its wall clock is behind.
+    wall_behind: Span,
     /// Counts its lives: what was meant for an earlier one does not reach it.
     life: u64,
     /// As others know this life.
@@ -60,6 +64,9 @@ struct Node {
     stops_for: Option<Span>,
     wakes_at: Option<Moment>,
 }
+
+/// How far a wall clock may be behind that was set anew: longer than items last.
+const WALL_BEHIND_MAX: Span = Span::from_s(5);
 
 /// Everything.
 pub(crate) struct World {
@@ -108,6 +115,7 @@ impl World {
                 core: None,
                 view: 0,
                 clock,
+                wall_behind: Span::default(),
                 life: 0,
                 incarnation: Incarnation::default(),
                 disk,
@@ -175,16 +183,17 @@ impl World {
 
     /// A node begins a life.
     fn start(&mut self, name: NodeId) {
-        let unix = BEGINS + Duration::from_nanos(self.now.ns());
+        self.begin_life(name);
+        let unix = self.wall_clock(name);
         let seed = self.rng.random();
         let node = self.nodes.get_mut(&name).expect("one of all");
         let now = node.clock.local(self.now);
-        let state = node.disk.open();
-        let core = self.core(name, now, unix, seed, state);
+        let (state, incarnation) = (node.disk.open(), node.incarnation);
+        let core = self.core(name, now, Life { incarnation, clock: NodeClock::set(now, unix), seed }, state);
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.core = Some(core);
         node.view = self.views.len() - 1;
-        (node.life, node.incarnation) = (node.life + 1, incarnation_of(unix));
+        node.life += 1;
         node.wakes_at = None;
         self.step(name, Input::Tick);
     }
@@ -205,6 +214,8 @@ impl World {
         (node.stops_for, node.paused_until) = (None, self.now);
         if loses_clock {
             node.clock = Clock::new(self.now, Moment::from_ns(self.rng.random_range(0..1 << 40)), 1_000_000);
+            let behind = Span::from_ns(self.rng.random_range(0..WALL_BEHIND_MAX.ns()));
+            node.wall_behind = if self.rng.random_bool(0.5) { behind } else { Span::default() };
         }
         if name.0 >= FIRST_GATEWAY {
             let (at, gateways) = (usize::from(name.0 - FIRST_GATEWAY), usize::from(self.scenario.gateways));
@@ -488,10 +499,16 @@ impl World {
         Span::from_ns(self.rng.random_range(0..most.ns()))
     }
 
-    /// A node's life has begun, for the coordinator.
+    /// What a node's wall clock shows.
+    fn wall_clock(&self, name: NodeId) -> Duration {
+        BEGINS + Duration::from_nanos(self.now.ns()) - Duration::from_nanos(self.nodes[&name].wall_behind.ns())
+    }
+
+    /// A node's life has begun, for the coordinator: under a number above all that it had, as a life file has it.
     pub(crate) fn begin_life(&mut self, name: NodeId) {
-        let unix = BEGINS + Duration::from_nanos(self.now.ns());
-        self.nodes.get_mut(&name).expect("one of all").incarnation = incarnation_of(unix);
+        let unix = self.wall_clock(name);
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        node.incarnation = Incarnation(node.incarnation.0 + LIVES_APART).max(Incarnation(unix.as_nanos() as u64));
     }
 
     /// Whether a node that is down is started again: not who has no store to open.
@@ -618,7 +635,10 @@ impl World {
                 self.report.cache_updates += core.counts().updated;
             }
             Core::Controller(core) => self.report.charges += core.counts().charges,
-            Core::Gateway(core) => self.report.moved += core.counts().moved,
+            Core::Gateway(core) => {
+                self.report.moved += core.counts().moved;
+                self.report.away += core.counts().away;
+            }
         }
     }
 

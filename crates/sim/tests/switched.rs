@@ -13,7 +13,7 @@ fn simulate(scenario: &Scenario, seed: u64) -> Report {
 
 #[test]
 fn all_answers_are_linearizable_whatever_goes_wrong() {
-    let mut charges = 0;
+    let (mut charges, mut away) = (0, 0);
     for name in SCENARIOS {
         for seed in 1..3 {
             let scenario = named(name);
@@ -26,12 +26,14 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             // Two cache nodes are in charge of a backend, as long as one has not heard that another is.
             assert!((report.two_phased > 20) == (scenario.balances || change), "{name}: {report:?}");
             charges += report.charges;
+            away += report.away;
             assert!((report.came_due > 5) == (scenario.flushes_per_mille > 0), "{name}: {report:?}");
             let is_doubtful = scenario.disk_fails_per_mille > 0;
             assert!(!is_doubtful || report.came_late > 10 && report.news > 500, "{name}: {report:?}");
         }
     }
     assert!(charges > 20, "{charges} changes of who is in charge");
+    assert!(away > 100, "{away} requests refused at once");
 }
 
 #[test]

@@ -12,6 +12,9 @@
 //! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
 //! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere. A read that may change something (who wins
 //! by it) is both: a cache node is probed for it, and once its backend may have been asked only that answers.
+//!
+//! A backend that has answered nothing for as long as anybody waits is away: what would be asked of it is refused at once, and has changed nothing. It is
+//! told to join now and then, which who is there answers at once, so one that is slow is not away, and one that is back is not for long.
 
 mod awaited;
 mod pending;
@@ -71,6 +74,18 @@ pub struct GatewayConfig {
     pub seed: u64,
 }
 
+impl GatewayConfig {
+    /// How long a backend is silent until it is away.
+    fn away_after(&self) -> Span {
+        self.answer_within.max(AWAY_AFTER_MIN)
+    }
+
+    /// How often a silent one is probed.
+    fn probe_every(&self) -> Span {
+        self.away_after().part(PROBES)
+    }
+}
+
 /// Operations that a gateway may have under way with one backend: what that keeps of their answers is bounded so.
 pub const PENDING_MAX: usize = 4_096;
 
@@ -82,6 +97,12 @@ const SUSPECT_FOR: Span = Span::from_s(1);
 
 /// An answer is asked for again after at most this long.
 const RESEND_AFTER_MAX: Span = Span::from_ms(500);
+
+/// A backend is not away before it has been silent for so long, however short a time anybody waits: some probes may be lost.
+const AWAY_AFTER_MIN: Span = Span::from_s(2);
+
+/// Probes of a silent backend in the time after which it is away, about, and in as much from then on.
+const PROBES: u64 = 16;
 
 /// What a gateway is told.
 #[derive(Debug)]
@@ -111,6 +132,8 @@ pub struct GatewayCounts {
     pub late: u64,
     /// Operations refused because too many were under way.
     pub refused: u64,
+    /// Operations refused because their backend was known to be away.
+    pub away: u64,
     /// Operations that were asked of another backend, since the first did not have the key any more.
     pub moved: u64,
     /// Messages that mean nothing here, late answers among them.
@@ -133,6 +156,9 @@ pub struct Gateway {
     suspects: BTreeMap<NodeId, Suspect>,
     awaited: Awaited,
     flushes: BTreeMap<AskId, Flush>,
+    /// When silent backends are probed next; never, if there are none.
+    #[serde(skip)]
+    probe_at: Option<Moment>,
     #[serde(skip)]
     counts: GatewayCounts,
 }
@@ -171,6 +197,7 @@ impl Gateway {
             suspects: BTreeMap::new(),
             awaited: Awaited::default(),
             flushes: BTreeMap::new(),
+            probe_at: None,
             counts: GatewayCounts::default(),
             config,
         }
@@ -208,7 +235,7 @@ impl Gateway {
         // Who was asked before is not waited for any longer.
         let unsent = self.pending.iter().filter(|(_, pending)| !pending.is_sent).map(|(number, _)| *number);
         for number in unsent.collect::<BTreeSet<_>>() {
-            if let Some(number) = self.goes_elsewhere(number, out) {
+            if let Some(number) = self.goes_elsewhere(now, number, out) {
                 self.send(now, number, out);
             }
         }
@@ -269,6 +296,12 @@ impl Gateway {
     /// All items that are there at a time are to be gone then, at every backend.
     fn on_flush(&mut self, now: Moment, id: AskId, at: Time, out: &mut Outbox) {
         let Shares { map, revision, .. } = self.config.shares.clone();
+        if map.backends().iter().any(|backend| self.is_away(now, *backend)) {
+            // None is asked where not all can be.
+            self.counts.away += 1;
+            out.answers.push((id, Reply::Answer(Answer::Failed(Failure::Away), None)));
+            return;
+        }
         self.flushes.insert(id, Flush { left: map.backends().len(), ..Flush::default() });
         for backend in map.backends() {
             self.begin(now, id, *backend, What::Flush { at, revision }, false, None, out);
@@ -286,6 +319,11 @@ impl Gateway {
         cache: Option<NodeId>,
         out: &mut Outbox,
     ) {
+        if self.is_away(now, backend) && (cache.is_none() || !self.is_joined(backend)) {
+            self.counts.away += 1;
+            self.settle(ask, &what, Reply::Answer(Answer::Failed(Failure::Away), None), out);
+            return;
+        }
         if !self.has_room(backend, what.value_len()) {
             self.counts.refused += 1;
             self.settle(ask, &what, Reply::Answer(Answer::Failed(Failure::Busy), None), out);
@@ -326,16 +364,41 @@ impl Gateway {
         upstream.open.len() < self.config.pending_max && has_bytes
     }
 
+    fn is_away(&self, now: Moment, backend: NodeId) -> bool {
+        self.upstreams.get(&backend).is_some_and(|upstream| upstream.is_silent_for(now, self.config.away_after()))
+    }
+
+    /// Whether there is a session with a backend: without one no cache node is asked, either.
+    fn is_joined(&self, backend: NodeId) -> bool {
+        self.upstreams.get(&backend).is_some_and(|upstream| upstream.session().is_some())
+    }
+
+    /// Probes the backends that have been silent for a while.
+    fn probe(&mut self, now: Moment, out: &mut Outbox) {
+        let every = self.config.probe_every();
+        for (backend, upstream) in &self.upstreams {
+            if upstream.is_silent_for(now, every) {
+                upstream.probe(*backend, out);
+            }
+        }
+        self.probe_at = self.upstreams.values().any(Upstream::is_silent).then(|| now + every);
+    }
+
     /// Sends a request, or has a session begun in which it can be; it is looked at again when an answer should have come.
     fn send(&mut self, now: Moment, number: Number, out: &mut Outbox) {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         let upstream = self.upstreams.get_mut(&pending.backend).expect("it has one");
+        let is_away = upstream.is_silent_for(now, self.config.away_after());
         match upstream.session_or_join(now, pending.backend, out) {
             Some(session) => {
                 let done_below = upstream.open.first().copied().unwrap_or(number);
                 let asker = Asker { gateway: self.config.me, session, number, done_below };
-                let probes = self.config.cache_mode == CacheMode::LookAside || !pending.only_reads;
+                // Nothing is passed on to a backend that is away.
+                let probes = self.config.cache_mode == CacheMode::LookAside || !pending.only_reads || is_away;
                 pending.send(now, asker, probes, out);
+                if pending.cache.is_none() {
+                    upstream.asked(now);
+                }
             }
             None => {
                 // It waits for its backend: no cache node has it to do.
@@ -343,6 +406,7 @@ impl Gateway {
                 pending.cache.take().into_iter().for_each(|cache| self.awaited.remove(cache));
             }
         }
+        self.probe_at.get_or_insert(now + self.config.probe_every());
         self.timers.remove(&(pending.look_at, number));
         // What is long comes behind all that is; what is short goes in a datagram, and waits for none of it.
         let is_long = long_wait(pending.what.value_len()) > Span::default();
@@ -360,6 +424,9 @@ impl Gateway {
         {
             self.timers.pop_first();
             self.look_at(now, number, out);
+        }
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe(now, out);
         }
     }
 
@@ -380,11 +447,25 @@ impl Gateway {
                 *suspect = Suspect { unanswered: 0, until: now + SUSPECT_FOR };
             }
             self.awaited.remove(cache);
+            if self.refuse_if_away(now, number, out) {
+                return;
+            }
         }
+        let Some(pending) = self.pending.get_mut(&number) else { return };
         pending.resend_after = pending.resend_after.times(2).min(RESEND_AFTER_MAX);
         self.counts.resent += u64::from(pending.is_sent);
-        let number = self.goes_elsewhere(number, out).unwrap_or(number);
+        let number = self.goes_elsewhere(now, number, out).unwrap_or(number);
         self.send(now, number, out);
+    }
+
+    /// Refuses a request that was sent to a cache node, if its backend is away; whether it was. It only reads, or was a probe: nothing has changed.
+    fn refuse_if_away(&mut self, now: Moment, number: Number, out: &mut Outbox) -> bool {
+        let is_away = self.pending.get(&number).is_some_and(|pending| self.is_away(now, pending.backend));
+        if is_away {
+            self.counts.away += 1;
+            self.finish(number, Reply::Answer(Answer::Failed(Failure::Away), None), out);
+        }
+        is_away
     }
 
     /// A request is over.
@@ -420,6 +501,9 @@ impl Gateway {
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, out: &mut Outbox) {
         let is_controller = from == self.config.controller;
+        if let Some(upstream) = self.upstreams.get_mut(&from) {
+            upstream.heard();
+        }
         match message {
             Message::Reply { session, number, via, said } => {
                 self.heard_of(from);
@@ -496,7 +580,9 @@ impl Gateway {
         if self.upstreams.get(&pending.backend).and_then(Upstream::session) == Some(session) {
             (pending.cache, pending.sent_at) = (None, None);
             self.awaited.remove(from);
-            self.send(now, number, out);
+            if !self.refuse_if_away(now, number, out) {
+                self.send(now, number, out);
+            }
         }
     }
 
@@ -511,7 +597,7 @@ impl Gateway {
         let Some(mut pending) = self.take(number) else { return };
         (pending.is_sent, pending.sent_at, pending.cache) = (false, None, None);
         let number = self.put(pending);
-        match self.goes_elsewhere(number, out) {
+        match self.goes_elsewhere(now, number, out) {
             Some(number) => self.send(now, number, out),
             // The map has not come here yet.
             None => self.look_again(now, number),
@@ -545,11 +631,16 @@ impl Gateway {
 
     /// Has a request that was not sent go to who has its key by now; its number then, if that is another than before. Where there is no room for it, it is
     /// over: it was refused, as any other is.
-    fn goes_elsewhere(&mut self, number: Number, out: &mut Outbox) -> Option<Number> {
+    fn goes_elsewhere(&mut self, now: Moment, number: Number, out: &mut Outbox) -> Option<Number> {
         let pending = self.pending.get(&number).filter(|pending| !pending.is_sent)?;
         let What::Operation { hash, .. } = &pending.what else { return None };
         let owner = self.config.shares.map.owner_of(*hash);
         if owner == pending.backend {
+            return None;
+        }
+        if self.is_away(now, owner) {
+            self.counts.away += 1;
+            self.finish(number, Reply::Answer(Answer::Failed(Failure::Away), None), out);
             return None;
         }
         if !self.has_room(owner, pending.what.value_len()) {
@@ -570,7 +661,12 @@ impl Gateway {
 
     fn on_joined(&mut self, now: Moment, backend: NodeId, session: SessionId, out: &mut Outbox) {
         let Some(upstream) = self.upstreams.get_mut(&backend) else { return };
-        if upstream.on_joined(session) {
+        let ended =
+            upstream.session().filter(|old| old.opening == session.opening && old.incarnation < session.incarnation);
+        if let Some(old) = ended {
+            // A probe was answered by its next life.
+            self.on_gone(now, backend, old, out);
+        } else if upstream.on_joined(session) {
             let waiting: Vec<Number> = upstream.open.iter().copied().collect();
             waiting.into_iter().for_each(|number| self.send(now, number, out));
         }
@@ -595,8 +691,8 @@ impl Gateway {
 
     /// When `step` has something to do, if nothing happens before.
     pub fn wake_at(&self) -> Moment {
-        let at = self.controller.wake_at();
-        self.timers.first().map_or(at, |(first, _)| at.min(*first))
+        let timers = self.timers.first().map(|(first, _)| *first);
+        timers.into_iter().chain(self.probe_at).fold(self.controller.wake_at(), Moment::min)
     }
 
     /// Numbers.

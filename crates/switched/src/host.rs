@@ -40,7 +40,7 @@ pub use caller::{Caller, CallerBounds};
 pub use controller::{ControllerHost, ControllerStatus, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
 pub use heard::ClusterHoldings;
-pub use lives::LifeError;
+pub use lives::{LIVES_APART, LifeError};
 pub use local::{LocalCluster, LocalConfig, LocalStatus};
 pub use plain::{Plain, PlainMachine};
 pub use service::{ClockNow, GatewayService, GatewayWorker, ServiceConfig};

@@ -5,6 +5,8 @@
 pub enum Mutant {
     /// A lease is counted from when it was heard of, not from before it was asked for.
     R1,
+    /// That an item is over is told without being written.
+    R1Bury,
     /// A backend that was restarted serves at once, whatever cache nodes have of its earlier life.
     R2,
     /// A cache node that is in no view any more is forgotten, with its leases.
@@ -63,8 +65,9 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::R1,
+        Self::R1Bury,
         Self::R2,
         Self::R2View,
         Self::R2Begin,
@@ -98,6 +101,7 @@ impl Mutant {
     pub fn name(self) -> &'static str {
         match self {
             Self::R1 => "r1",
+            Self::R1Bury => "r1-bury",
             Self::R2 => "r2",
             Self::R2View => "r2-view",
             Self::R2Begin => "r2-begin",

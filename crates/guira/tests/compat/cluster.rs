@@ -2,8 +2,9 @@
 //!
 //! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), what operators do (`operators`), and
 //! who is in a cluster that etcd keeps: as they are told (`coordinated`), as they serve (`comings`), and where it wants to know who asks
-//! (`guarded`). Cache nodes of several threads: `threads`.
+//! (`guarded`). Cache nodes of several threads: `threads`. A backend that is away: `away`.
 
+mod away;
 mod comings;
 mod coordinated;
 mod etcd;
@@ -331,15 +332,17 @@ fn children(pid: u32) -> usize {
     statuses.filter(|status| status.lines().any(|line| line == parent)).count()
 }
 
+/// A number of `stats`.
+fn number(client: &mut Connection, name: &str) -> u64 {
+    let told: BTreeMap<String, String> = stats(client, "").into_iter().collect();
+    told.get(name).and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {told:?}"))
+}
+
 #[test]
 fn a_gateway_tells_what_all_backends_have() {
     const ITEMS: u64 = 300;
     let cluster = Cluster::up(&["--backends", "2"]);
     let mut client = cluster.connect();
-    let number = |client: &mut Connection, name: &str| -> u64 {
-        let told: BTreeMap<String, String> = stats(client, "").into_iter().collect();
-        told.get(name).and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {told:?}"))
-    };
     for item in 0..ITEMS {
         assert_eq!(client.ask(&set(&format!("key{item}"), b"value"), b"\r\n"), b"STORED\r\n");
     }

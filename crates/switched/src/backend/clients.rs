@@ -156,8 +156,9 @@ impl Backend {
         if opening > client.session.opening {
             *client = Client::new(session);
         }
-        if opening == client.session.opening && !client.is_over {
-            out.send(gateway, &Message::Joined { session });
+        if opening == client.session.opening {
+            // Who only wants to hear whether anybody is there is to hear that this session is over.
+            out.send(gateway, &if client.is_over { Message::Gone { session } } else { Message::Joined { session } });
         }
     }
 

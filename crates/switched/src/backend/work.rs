@@ -87,7 +87,7 @@ impl Backend {
                 last_version: &mut self.last_version,
                 next_version: |last| last + 1,
                 versions_shown: true,
-                buries: true,
+                buries: self.config.mutant != Some(Mutant::R1Bury),
             };
             let next = work.chain.advance(&mut setting, &mut replies);
             self.answer(now, &key, &work, &mut replies, out);

@@ -24,6 +24,9 @@ pub(super) struct Upstream {
     pub(super) open_len: usize,
     /// How long answers have taken of late, smoothed.
     takes: Span,
+    /// When it was first told something since it was last heard of. Not part of what models compare: in them nobody is away.
+    #[serde(skip)]
+    silent_since: Option<Moment>,
 }
 
 /// An answer is asked for again once it has taken so many times as long as usual.
@@ -41,7 +44,33 @@ impl Upstream {
             open: BTreeSet::new(),
             open_len: 0,
             takes: Span::default(),
+            silent_since: None,
         }
+    }
+
+    /// Something was sent to it that it answers.
+    pub(super) fn asked(&mut self, now: Moment) {
+        self.silent_since.get_or_insert(now);
+    }
+
+    /// It has said something.
+    pub(super) fn heard(&mut self) {
+        self.silent_since = None;
+    }
+
+    /// Whether it was told something, and nothing was heard of it since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent_since.is_some()
+    }
+
+    /// Whether it has been silent for so long.
+    pub(super) fn is_silent_for(&self, now: Moment, span: Span) -> bool {
+        self.silent_since.is_some_and(|since| now.since(since) >= span)
+    }
+
+    /// Has it say something if it can: who is there answers this whatever else it has to do, also if the session has begun.
+    pub(super) fn probe(&self, backend: NodeId, out: &mut Outbox) {
+        out.send(backend, &Message::Join { opening: self.opening });
     }
 
     /// An answer has come so long after it was first asked for: of one that was asked for again this may be more than it took, but not less, so that
@@ -64,6 +93,7 @@ impl Upstream {
         if self.session.is_none() && self.join_again_at <= now {
             self.join_again_at = now + JOIN_AGAIN_AFTER;
             out.send(backend, &Message::Join { opening: self.opening });
+            self.asked(now);
         }
         self.session
     }
@@ -79,6 +109,7 @@ impl Upstream {
 
     /// Ends the session, if there is one, since the backend has gone; the requests that it has not answered.
     pub(super) fn end(&mut self) -> BTreeSet<Number> {
+        self.heard();
         if let Some(session) = self.session {
             self.on_gone(session);
         }

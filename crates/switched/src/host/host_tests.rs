@@ -740,14 +740,18 @@ fn a_backend_whose_store_may_be_anothers_says_nothing() {
     let backend = || cluster.status().backends[0].expect("it runs");
     assert_eq!((backend().serves, backend().withheld), (true, 0));
     store.set_anothers(true);
+    let unknown = Said::Other(Answer::Failed(Failure::Unknown));
+    assert_eq!(client.ask("other", set(b"w")), unknown, "it may have come before");
     let is_refused = |said: &Said| matches!(said, Said::Other(Answer::Failed(_)));
     until(|| is_refused(&client.ask("hot", GET)));
     for _ in 0..3 {
         assert!(is_refused(&client.ask("hot", GET)) && is_refused(&client.ask("other", GET)));
     }
-    let unknown = Said::Other(Answer::Failed(Failure::Unknown));
-    assert_eq!(client.ask("hot", set(b"w")), unknown, "it may have come before");
     assert!(!backend().serves && backend().withheld > 0);
+    // Nobody waits for it any longer.
+    let away = || cluster.status().gateways.iter().flatten().map(|gateway| gateway.counts.away).sum::<u64>();
+    until(|| is_refused(&client.ask("other", set(b"w"))) && away() > 0);
+    assert_eq!(client.ask("other", set(b"w")), Said::Other(Answer::Failed(Failure::Away)));
     store.set_anothers(false);
     until(|| client.ask("hot", set(b"x")).is_stored());
     make_hot(&cluster, &mut client, "hot");

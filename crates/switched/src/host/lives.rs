@@ -15,7 +15,7 @@ use guira_cluster::{Incarnation, NodeClock, boot_now, unix_now};
 use crate::Life;
 
 /// What a life's number is above that of the life before it, at least: sessions are numbered on from it, and no life begins so many.
-const LIVES_APART: u64 = 1 << 30;
+pub const LIVES_APART: u64 = 1 << 30;
 
 /// Why a life cannot begin.
 #[derive(Debug)]

@@ -218,6 +218,7 @@ impl Service for GatewayService {
             resent: sum(|gateway| gateway.counts.resent),
             late: sum(|gateway| gateway.counts.late),
             refused: sum(|gateway| gateway.counts.refused),
+            away: sum(|gateway| gateway.counts.away),
             moved: sum(|gateway| gateway.counts.moved),
         };
         EngineStats {

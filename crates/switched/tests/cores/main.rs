@@ -1,5 +1,6 @@
 //! Single rules of the switched cluster's cores, each told step by step what has happened.
 
+mod away;
 mod bounds;
 mod cache_node;
 mod flushes;

@@ -126,7 +126,12 @@ fn what_comes_late_of_a_gateway_that_has_gone_is_not_carried_out_once_it_is_back
     // Both were under way all the time.
     setting.hears(GATEWAYS[0], join());
     setting.hears(GATEWAYS[0], sets(1));
-    assert_eq!((setting.told(GATEWAYS[0]), setting.writes), (vec![Message::Gone { session: SESSION }], 1));
+    let gone = || Message::Gone { session: SESSION };
+    assert_eq!(
+        (setting.told(GATEWAYS[0]), setting.writes),
+        (vec![gone(), gone()], 1),
+        "also who only probes hears of it"
+    );
     let opening = SESSION.opening.next();
     setting.hears(GATEWAYS[0], Message::Join { opening });
     assert_eq!(setting.told(GATEWAYS[0]), [Message::Joined { session: SessionId { opening, ..SESSION } }]);
