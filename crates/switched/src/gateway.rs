@@ -82,7 +82,7 @@ impl GatewayConfig {
 
     /// How often a silent one is probed.
     fn probe_every(&self) -> Span {
-        self.away_after().part(PROBES)
+        self.away_after().part(PROBES).min(PROBE_EVERY_MAX)
     }
 }
 
@@ -98,11 +98,14 @@ const SUSPECT_FOR: Span = Span::from_s(1);
 /// An answer is asked for again after at most this long.
 const RESEND_AFTER_MAX: Span = Span::from_ms(500);
 
-/// A backend is not away before it has been silent for so long, however short a time anybody waits: some probes may be lost.
+/// A backend is not away before it has been silent for so long, however short a time anybody waits.
 const AWAY_AFTER_MIN: Span = Span::from_s(2);
 
-/// Probes of a silent backend in the time after which it is away, about, and in as much from then on.
+/// Probes of a silent backend in the time after which it is away, about, and in as much from then on; more, where that is long.
 const PROBES: u64 = 16;
+
+/// How often it is probed at least: so soon one that is back is found.
+const PROBE_EVERY_MAX: Span = Span::from_ms(500);
 
 /// What a gateway is told.
 #[derive(Debug)]
@@ -365,7 +368,7 @@ impl Gateway {
     }
 
     fn is_away(&self, now: Moment, backend: NodeId) -> bool {
-        self.upstreams.get(&backend).is_some_and(|upstream| upstream.is_silent_for(now, self.config.away_after()))
+        self.upstreams.get(&backend).is_some_and(|upstream| upstream.is_away(now, self.config.away_after()))
     }
 
     /// Whether there is a session with a backend: without one no cache node is asked, either.
@@ -376,7 +379,7 @@ impl Gateway {
     /// Probes the backends that have been silent for a while.
     fn probe(&mut self, now: Moment, out: &mut Outbox) {
         let every = self.config.probe_every();
-        for (backend, upstream) in &self.upstreams {
+        for (backend, upstream) in &mut self.upstreams {
             if upstream.is_silent_for(now, every) {
                 upstream.probe(*backend, out);
             }
@@ -388,7 +391,7 @@ impl Gateway {
     fn send(&mut self, now: Moment, number: Number, out: &mut Outbox) {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         let upstream = self.upstreams.get_mut(&pending.backend).expect("it has one");
-        let is_away = upstream.is_silent_for(now, self.config.away_after());
+        let is_away = upstream.is_away(now, self.config.away_after());
         match upstream.session_or_join(now, pending.backend, out) {
             Some(session) => {
                 let done_below = upstream.open.first().copied().unwrap_or(number);
@@ -406,7 +409,9 @@ impl Gateway {
                 pending.cache.take().into_iter().for_each(|cache| self.awaited.remove(cache));
             }
         }
-        self.probe_at.get_or_insert(now + self.config.probe_every());
+        if upstream.is_silent() {
+            self.probe_at.get_or_insert(now + self.config.probe_every());
+        }
         self.timers.remove(&(pending.look_at, number));
         // What is long comes behind all that is; what is short goes in a datagram, and waits for none of it.
         let is_long = long_wait(pending.what.value_len()) > Span::default();

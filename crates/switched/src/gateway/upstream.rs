@@ -27,10 +27,16 @@ pub(super) struct Upstream {
     /// When it was first told something since it was last heard of. Not part of what models compare: in them nobody is away.
     #[serde(skip)]
     silent_since: Option<Moment>,
+    /// Probes that it has not answered.
+    #[serde(skip)]
+    probes: u32,
 }
 
 /// An answer is asked for again once it has taken so many times as long as usual.
 const PATIENCE: u64 = 4;
+
+/// Probes without an answer, from which on a backend may be away.
+const PROBES_MIN: u32 = 8;
 
 /// What an answer counts as having taken at most: one that was waited for while its backend was away says nothing of the next.
 const TAKES_MAX: Span = Span::from_ms(125);
@@ -45,6 +51,7 @@ impl Upstream {
             open_len: 0,
             takes: Span::default(),
             silent_since: None,
+            probes: 0,
         }
     }
 
@@ -55,7 +62,7 @@ impl Upstream {
 
     /// It has said something.
     pub(super) fn heard(&mut self) {
-        self.silent_since = None;
+        (self.silent_since, self.probes) = (None, 0);
     }
 
     /// Whether it was told something, and nothing was heard of it since.
@@ -68,8 +75,14 @@ impl Upstream {
         self.silent_since.is_some_and(|since| now.since(since) >= span)
     }
 
+    /// Whether it has been silent for so long, and answered none of several probes: some may be lost, and who has slept has not asked.
+    pub(super) fn is_away(&self, now: Moment, after: Span) -> bool {
+        self.probes >= PROBES_MIN && self.is_silent_for(now, after)
+    }
+
     /// Has it say something if it can: who is there answers this whatever else it has to do, also if the session has begun.
-    pub(super) fn probe(&self, backend: NodeId, out: &mut Outbox) {
+    pub(super) fn probe(&mut self, backend: NodeId, out: &mut Outbox) {
+        self.probes = self.probes.saturating_add(1);
         out.send(backend, &Message::Join { opening: self.opening });
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use guira_chain::Reply;
-use guira_cluster::{Frame, Incarnation, NodeClock, Opening, Seq, SessionId};
+use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{Answer, Expiry, Failure, Get, Key, Moment, Operation, Span, Store, StoreMode, Time};
 use guira_routing::{NodeId, RuleUpdate};
 use guira_switched::{
@@ -76,8 +76,8 @@ impl Setting {
         let session = SessionId { incarnation: Incarnation(1), opening: Opening::first_of(Incarnation(7)) };
         self.step(Happened::Message(CONTROLLER, Message::Opened { session, at: self.now, lease }));
         let rule = RuleUpdate::Install { hash: hash_of(self.key_of(backend).as_bytes()), choices: CACHE.into() };
-        let Frame { ack, seq, body } = Frame { ack: Seq(0), seq: Seq(1), body: Some(Body::Routes(vec![rule])) };
-        self.step(Happened::Message(CONTROLLER, Message::Told { session, ack, seq, body }));
+        let body = Some(Body::Routes(vec![rule]));
+        self.step(Happened::Message(CONTROLLER, Message::Told { session, ack: Seq(0), seq: Seq(1), body }));
         assert_eq!(self.gateway.routes(), 1);
     }
 
@@ -289,9 +289,33 @@ fn what_is_asked_of_the_next_life_of_a_backend_is_not_sent_to_the_one_before() {
 }
 
 #[test]
-fn everything_is_flushed_or_nothing() {
+fn a_flush_is_refused_before_anybody_is_asked_if_one_is_away() {
     let mut setting = one_is_away();
     let before = setting.told;
     setting.step(Happened::Flush(AskId(100), Time::default()));
-    assert_eq!((setting.answer(AskId(100)), setting.told), (REFUSED, before));
+    assert_eq!((setting.answer(AskId(100)), setting.told, setting.away()), (REFUSED, before, 1));
+}
+
+#[test]
+fn a_gateway_that_has_slept_does_not_take_that_for_silence() {
+    let mut setting = Setting::new(5_000);
+    setting.answering = vec![];
+    setting.reads(BACKENDS[0]);
+    setting.now = setting.now + Span::from_s(60);
+    let id = setting.reads(BACKENDS[0]);
+    assert_eq!((setting.answer(id), setting.away()), (None, 0));
+}
+
+#[test]
+fn one_that_is_back_is_found_soon_however_long_anybody_waits() {
+    let mut setting = Setting::new(600_000);
+    (setting.alive, setting.answering) = (vec![], vec![]);
+    setting.reads(BACKENDS[0]);
+    setting.pass(Span::from_s(600));
+    let id = setting.reads(BACKENDS[0]);
+    assert_eq!((setting.answer(id), setting.away()), (REFUSED, 1));
+    (setting.alive, setting.answering) = (BACKENDS.to_vec(), BACKENDS.to_vec());
+    setting.pass(Span::from_ms(500));
+    let id = setting.ask(BACKENDS[0], SET);
+    assert_eq!(setting.answer(id), STORED);
 }
