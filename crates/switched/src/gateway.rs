@@ -12,11 +12,9 @@
 //! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
 //! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere. A read that may change something (who wins
 //! by it) is both: a cache node is probed for it, and once its backend may have been asked only that answers.
-//!
-//! A backend that has answered nothing for as long as anybody waits is away: what would be asked of it is refused at once, and has changed nothing. It is
-//! told to join now and then, which who is there answers at once, so one that is slow is not away, and one that is back is not for long.
 
 mod awaited;
+mod away;
 mod pending;
 mod upstream;
 
@@ -74,18 +72,6 @@ pub struct GatewayConfig {
     pub seed: u64,
 }
 
-impl GatewayConfig {
-    /// How long a backend is silent until it is away.
-    fn away_after(&self) -> Span {
-        self.answer_within.max(AWAY_AFTER_MIN)
-    }
-
-    /// How often a silent one is probed.
-    fn probe_every(&self) -> Span {
-        self.away_after().part(PROBES).min(PROBE_EVERY_MAX)
-    }
-}
-
 /// Operations that a gateway may have under way with one backend: what that keeps of their answers is bounded so.
 pub const PENDING_MAX: usize = 4_096;
 
@@ -97,15 +83,6 @@ const SUSPECT_FOR: Span = Span::from_s(1);
 
 /// An answer is asked for again after at most this long.
 const RESEND_AFTER_MAX: Span = Span::from_ms(500);
-
-/// A backend is not away before it has been silent for so long, however short a time anybody waits.
-const AWAY_AFTER_MIN: Span = Span::from_s(2);
-
-/// Probes of a silent backend in the time after which it is away, about, and in as much from then on; more, where that is long.
-const PROBES: u64 = 16;
-
-/// How often it is probed at least: so soon one that is back is found.
-const PROBE_EVERY_MAX: Span = Span::from_ms(500);
 
 /// What a gateway is told.
 #[derive(Debug)]
@@ -367,26 +344,6 @@ impl Gateway {
         upstream.open.len() < self.config.pending_max && has_bytes
     }
 
-    fn is_away(&self, now: Moment, backend: NodeId) -> bool {
-        self.upstreams.get(&backend).is_some_and(|upstream| upstream.is_away(now, self.config.away_after()))
-    }
-
-    /// Whether there is a session with a backend: without one no cache node is asked, either.
-    fn is_joined(&self, backend: NodeId) -> bool {
-        self.upstreams.get(&backend).is_some_and(|upstream| upstream.session().is_some())
-    }
-
-    /// Probes the backends that have been silent for a while.
-    fn probe(&mut self, now: Moment, out: &mut Outbox) {
-        let every = self.config.probe_every();
-        for (backend, upstream) in &mut self.upstreams {
-            if upstream.is_silent_for(now, every) {
-                upstream.probe(*backend, out);
-            }
-        }
-        self.probe_at = self.upstreams.values().any(Upstream::is_silent).then(|| now + every);
-    }
-
     /// Sends a request, or has a session begun in which it can be; it is looked at again when an answer should have come.
     fn send(&mut self, now: Moment, number: Number, out: &mut Outbox) {
         let Some(pending) = self.pending.get_mut(&number) else { return };
@@ -461,16 +418,6 @@ impl Gateway {
         self.counts.resent += u64::from(pending.is_sent);
         let number = self.goes_elsewhere(now, number, out).unwrap_or(number);
         self.send(now, number, out);
-    }
-
-    /// Refuses a request that was sent to a cache node, if its backend is away; whether it was. It only reads, or was a probe: nothing has changed.
-    fn refuse_if_away(&mut self, now: Moment, number: Number, out: &mut Outbox) -> bool {
-        let is_away = self.pending.get(&number).is_some_and(|pending| self.is_away(now, pending.backend));
-        if is_away {
-            self.counts.away += 1;
-            self.finish(number, Reply::Answer(Answer::Failed(Failure::Away), None), out);
-        }
-        is_away
     }
 
     /// A request is over.
