@@ -6,13 +6,14 @@ use crate::{
 };
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 15] = [
-    ("usual", 11),
+const HOURS: [(&str, u32); 16] = [
+    ("usual", 9),
     ("stormy", 14),
     ("busy", 5),
     ("patient", 16),
     ("colliding", 9),
     ("aside", 5),
+    ("slow-switch", 2),
     ("threads", 2),
     ("large", 4),
     ("moving", 11),

@@ -590,6 +590,7 @@ impl Start<'_> {
                     "routes": status.routes,
                     "pending": status.pending,
                     "resent": status.counts.resent,
+                    "hedged": status.counts.hedged,
                     "late": status.counts.late,
                     "refused": status.counts.refused,
                     "away": status.counts.away,

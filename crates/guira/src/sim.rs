@@ -145,7 +145,13 @@ fn print(summary: &Summary, elapsed_s: f64) {
         "{} times that a backend gave partitions away, {} times that one took over what another had",
         report.given, report.taken_over
     );
-    println!("{} requests refused at once, since their backend was away", report.away);
+    println!("{} requests refused at once, since their backend was away; {} reads hedged", report.away, report.hedged);
+    if report.rules_waited + report.rules_refused > 0 {
+        println!(
+            "{} updates of rules waited at switches, {} rules found no room; {} times all rules were told anew",
+            report.rules_waited, report.rules_refused, report.switch_behind
+        );
+    }
     println!("{} events in {elapsed_s:.1} s", report.events);
     println!("trace {:016x}", report.trace);
 }

@@ -246,6 +246,8 @@ pub struct ClusterStats {
     pub to_backends: u64,
     /// Requests that were sent again for want of an answer.
     pub resent: u64,
+    /// Reads that were asked of a backend while a cache node was waited for.
+    pub hedged: u64,
     /// Requests that were not answered in time.
     pub late: u64,
     /// Requests that were refused, since too many waited.

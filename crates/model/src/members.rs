@@ -231,6 +231,7 @@ impl Scenario {
             cache_of: BTreeMap::new(),
             drift: Drift::default(),
             resend_after: Span::from_ms(20),
+            hedge_after: None,
             answer_within: FOR_EVER,
             pending_max: 100,
             pending_len_max: usize::MAX,

@@ -5,7 +5,7 @@
 //!            |
 //!            |--> RouteTable      is it cached, and where: one rule for a hash; a hint
 //!            |        ^
-//!            |        | RuleSink: a switch takes the same updates
+//!            |        | RuleSink: a table takes updates at once, a switch one after the other
 //!            |    RulePlan        which rules are wanted, and which update is made next
 //!            |
 //!            +--> PartitionMap    if it is not: which backend has it
@@ -31,4 +31,4 @@ pub use node::NodeId;
 pub use partitions::{BACKENDS_MAX, PARTITIONS, PartitionError, PartitionId, PartitionMap};
 pub use route_table::{RouteTable, TableFull};
 pub use rule_plan::{BudgetError, Load, RuleBudget, RuleChoices, RulePlan, RuleUpdate, TooManyWanted};
-pub use rule_sink::RuleSink;
+pub use rule_sink::{Router, RuleSink, TooFarBehind};

@@ -193,6 +193,7 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
             ("cluster_to_caches", cluster.to_caches),
             ("cluster_to_backends", cluster.to_backends),
             ("cluster_resent", cluster.resent),
+            ("cluster_hedged", cluster.hedged),
             ("cluster_late", cluster.late),
             ("cluster_refused", cluster.refused),
             ("cluster_away", cluster.away),

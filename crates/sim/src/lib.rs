@@ -5,6 +5,7 @@
 //!   members   who there is, each a core of `guira_switched`
 //!   Clock     each node's own, fast or slow and changing
 //!   Network   loses, doubles, delays and cuts
+//!   Switch    routes for a gateway, by rules that it has had the time to make
 //!   Disk      a backend's store: late, failing, and after a crash what it had
 //!   Clients   ask, and write down what they were told
 //! register    what one key may do: for the histories, which must be linearizable
@@ -26,9 +27,11 @@ mod network;
 mod register;
 mod scenario;
 mod standbys;
+mod switch;
 mod table;
 mod world;
 
 pub use campaign::{Failed, RUN, Summary, campaign};
 pub use register::{Act, Register, Seen, State};
 pub use scenario::{Failure, Report, SCENARIOS, Scenario, run};
+pub use switch::SwitchBounds;

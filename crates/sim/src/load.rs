@@ -136,6 +136,8 @@ pub struct LoadScenario {
     pub reports: Reports,
     /// Rules that a switch takes each second.
     pub rules_per_s: u32,
+    /// Those that it makes each second, whatever it was said to take; infinity: all at once. Not scaled, as the former is not.
+    pub switch_per_s: f64,
     /// How long a rule may stay after its key has left the cache.
     pub rule_deletion_delay: Span,
     /// Which rules come first.
@@ -181,6 +183,7 @@ impl Default for LoadScenario {
             offer: Offer::Most,
             reports: Reports::Both,
             rules_per_s: 400,
+            switch_per_s: f64::INFINITY,
             rule_deletion_delay: Span::from_s(2),
             rule_order: RuleOrder::HottestFirst,
             change: None,

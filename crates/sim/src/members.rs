@@ -19,6 +19,7 @@ use rand::RngExt;
 
 use crate::{
     scenario::Scenario,
+    switch::Switch,
     world::{Coming, World},
 };
 
@@ -27,12 +28,15 @@ pub(crate) const FIRST_CACHE: u16 = 100;
 pub(crate) const FIRST_BACKEND: u16 = 1_000;
 pub(crate) const FIRST_GATEWAY: u16 = 10_000;
 
+/// Rules that the controller makes at most.
+const ROUTES_MAX: usize = 1_000;
+
 /// What a node is while it is up.
 pub(crate) enum Core {
     Backend(Box<Backend>),
     Cache(Box<CacheNode>),
     Controller(Box<Controller>),
-    Gateway(Box<Gateway>),
+    Gateway(Box<Gateway<Switch>>),
 }
 
 pub(crate) fn of_kind(first: u16, count: u16) -> Vec<NodeId> {
@@ -100,24 +104,28 @@ impl World {
         let drift = Drift::default();
         let NodeId(number) = name;
         match number {
-            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::new(GatewayConfig {
-                me: name,
-                incarnation,
-                shares,
-                hash_of,
-                controller: CONTROLLER,
-                routes_max: 1_000,
-                cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
-                caches,
-                cache_of,
-                drift,
-                resend_after: Span::from_ms(20),
-                answer_within: Span::from_s(5),
-                pending_max: 1_000,
-                pending_len_max: scenario.values_len_max,
-                item_len_max: ITEM_LEN_DEFAULT,
-                seed,
-            }))),
+            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::behind(
+                Switch::new(scenario.switch, ROUTES_MAX, seed),
+                GatewayConfig {
+                    me: name,
+                    incarnation,
+                    shares,
+                    hash_of,
+                    controller: CONTROLLER,
+                    routes_max: ROUTES_MAX,
+                    cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
+                    caches,
+                    cache_of,
+                    drift,
+                    resend_after: Span::from_ms(20),
+                    hedge_after: scenario.hedge_after,
+                    answer_within: Span::from_s(5),
+                    pending_max: 1_000,
+                    pending_len_max: scenario.values_len_max,
+                    item_len_max: ITEM_LEN_DEFAULT,
+                    seed,
+                },
+            ))),
             FIRST_BACKEND.. => {
                 let hot = HotConfig {
                     segment: Span::from_s(1),
@@ -289,7 +297,7 @@ pub(crate) fn view_of(
     let backends = cache_of.keys().copied().collect();
     let budget = RuleBudget {
         updates_per_s: 400,
-        table_len_max: 1_000,
+        table_len_max: ROUTES_MAX,
         deletion_delay: Span::from_s(1),
         choices: RuleChoices::Two,
     };

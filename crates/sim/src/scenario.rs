@@ -11,6 +11,7 @@ use guira_switched::{CacheMode, Mutant};
 
 use crate::{
     register::{Act, Register, State},
+    switch::SwitchBounds,
     world::World,
 };
 
@@ -29,6 +30,10 @@ pub struct Scenario {
     pub gateways: u16,
     /// Who the gateways ask first, each the next of these, from the beginning again.
     pub cache_modes: &'static [CacheMode],
+    /// What routes for each.
+    pub switch: SwitchBounds,
+    /// Reads that a cache node has not answered for so long are hedged.
+    pub hedge_after: Option<Span>,
     /// Clients, dealt out to the gateways.
     pub clients: usize,
     /// Keys, some of which are asked for more often.
@@ -76,6 +81,8 @@ impl Default for Scenario {
             balances: true,
             gateways: 2,
             cache_modes: &[CacheMode::Switched],
+            switch: SwitchBounds::NONE,
+            hedge_after: None,
             clients: 8,
             keys: 20,
             operations_per_s: 100,
@@ -98,7 +105,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 15] = [
+pub const SCENARIOS: [&str; 16] = [
     "usual",
     "stormy",
     "busy",
@@ -108,6 +115,7 @@ pub const SCENARIOS: [&str; 15] = [
     "large",
     "moving",
     "moving-aside",
+    "slow-switch",
     "threads",
     "giving",
     "giving-busy",
@@ -139,6 +147,11 @@ impl Scenario {
             "moving-aside" => {
                 let cache_threads = NonZero::new(2)?;
                 Some(Self { members_change_every: Some(Span::from_s(6)), cache_threads, ..Self::named("aside")? })
+            }
+            // Routed by switches that take longer for a rule than the controller believes, and have room for less; and reads are hedged.
+            "slow-switch" => {
+                let switch = SwitchBounds { updates_per_s: 4.0, rules_max: 6, waiting_max: 16 };
+                Some(Self { switch, hedge_after: Some(Span::from_ms(1)), ..Self::named("moving")? })
             }
             // Cache nodes of several parts each, that come and go.
             "threads" => Some(Self { cache_threads: NonZero::new(3)?, items_max: 9, ..Self::named("moving")? }),
@@ -215,6 +228,12 @@ pub struct Report {
     pub cache_hits: u64,
     /// Items that cache nodes were told of anew.
     pub cache_updates: u64,
+    /// Updates of rules that had to wait at a switch.
+    pub rules_waited: u64,
+    /// Times that a switch had fallen so far behind that it was told all rules anew.
+    pub switch_behind: u64,
+    /// Rules that a switch had no room for.
+    pub rules_refused: u64,
     /// Changes that waited for a lease to run out.
     pub lease_waits: u64,
     /// Changes in two phases, of keys that several cache nodes had.
@@ -229,6 +248,8 @@ pub struct Report {
     pub taken_over: u64,
     /// Requests that were asked of another backend than at first.
     pub moved: u64,
+    /// Reads that were hedged.
+    pub hedged: u64,
     /// Requests that were refused, since their backend was known to be away.
     pub away: u64,
     /// Writes that came to a database long after they were lost sight of.
@@ -253,6 +274,9 @@ impl Report {
             (&mut self.unknown, other.unknown),
             (&mut self.cache_hits, other.cache_hits),
             (&mut self.cache_updates, other.cache_updates),
+            (&mut self.rules_waited, other.rules_waited),
+            (&mut self.switch_behind, other.switch_behind),
+            (&mut self.rules_refused, other.rules_refused),
             (&mut self.lease_waits, other.lease_waits),
             (&mut self.two_phased, other.two_phased),
             (&mut self.charges, other.charges),
@@ -260,6 +284,7 @@ impl Report {
             (&mut self.given, other.given),
             (&mut self.taken_over, other.taken_over),
             (&mut self.moved, other.moved),
+            (&mut self.hedged, other.hedged),
             (&mut self.away, other.away),
             (&mut self.came_late, other.came_late),
             (&mut self.news, other.news),

@@ -27,6 +27,7 @@ use crate::{
     register::Act,
     scenario::{Failure, Report, Scenario, chained},
     standbys::Hold,
+    switch::SwitchCounts,
     table::TableCounts,
 };
 
@@ -637,7 +638,12 @@ impl World {
             Core::Controller(core) => self.report.charges += core.counts().charges,
             Core::Gateway(core) => {
                 self.report.moved += core.counts().moved;
+                self.report.hedged += core.counts().hedged;
                 self.report.away += core.counts().away;
+                let SwitchCounts { waited, behind, refused } = core.router().counts();
+                self.report.rules_waited += waited;
+                self.report.switch_behind += behind;
+                self.report.rules_refused += refused;
             }
         }
     }

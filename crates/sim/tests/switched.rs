@@ -1,6 +1,6 @@
 //! The switched cluster under everything that can go wrong, and the checkers under every fault that they have to find out.
 
-use guira_sim::{Failure, RUN, Report, SCENARIOS, Scenario, run};
+use guira_sim::{Failure, RUN, Report, SCENARIOS, Scenario, SwitchBounds, run};
 use guira_switched::Mutant;
 
 fn named(name: &str) -> Scenario {
@@ -25,6 +25,10 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             assert!((report.members_changed > 100) == change, "{name}: {report:?}");
             // Two cache nodes are in charge of a backend, as long as one has not heard that another is.
             assert!((report.two_phased > 20) == (scenario.balances || change), "{name}: {report:?}");
+            let slow = scenario.switch != SwitchBounds::NONE;
+            assert!((report.rules_waited > 100 && report.switch_behind > 0) == slow, "{name}: {report:?}");
+            assert!((report.rules_refused > 10) == slow, "{name}: {report:?}");
+            assert!((report.hedged > 50) == scenario.hedge_after.is_some(), "{name}: {report:?}");
             charges += report.charges;
             away += report.away;
             assert!((report.came_due > 5) == (scenario.flushes_per_mille > 0), "{name}: {report:?}");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ask --> rule for the hash, plain read? --> cache node    retried at the backend
-//!           | no
+//!           | no                                           that was asked as well, if it is hedged
 //!           v
 //!         backend of the partition                         retried there, under the same number
 //! ```
@@ -15,6 +15,7 @@
 
 mod awaited;
 mod away;
+mod hedging;
 mod pending;
 mod upstream;
 
@@ -23,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Failure, Key, Moment, Operation, Span, Time};
-use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, RuleSink};
+use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, Router};
 use serde::Serialize;
 
 use crate::{
@@ -31,6 +32,7 @@ use crate::{
     initiator::{Initiator, Turn},
 };
 use awaited::Awaited;
+use hedging::{Hedge, Hedging};
 use pending::{Pending, What};
 use upstream::Upstream;
 
@@ -59,6 +61,8 @@ pub struct GatewayConfig {
     pub drift: Drift,
     /// How long an answer is waited for before it is asked again, at first.
     pub resend_after: Span,
+    /// How long a cache node is waited for before a read is asked of the backend as well; `None`: until it is asked again.
+    pub hedge_after: Option<Span>,
     /// How long somebody waits for an answer.
     pub answer_within: Span,
     /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused, also those that come from another backend with
@@ -108,6 +112,8 @@ pub struct GatewayCounts {
     pub to_backends: u64,
     /// Requests that were sent again.
     pub resent: u64,
+    /// Reads that were asked of a backend while a cache node was waited for.
+    pub hedged: u64,
     /// Operations that were not answered in time.
     pub late: u64,
     /// Operations refused because too many were under way.
@@ -120,13 +126,13 @@ pub struct GatewayCounts {
     pub ignored: u64,
 }
 
-/// A gateway.
+/// A gateway, and what routes for it: a table of its own, or a switch that it stands behind.
 #[derive(Clone, Debug, Serialize)]
-pub struct Gateway {
+pub struct Gateway<R = RouteTable> {
     #[serde(skip)]
     config: GatewayConfig,
     #[serde(skip)]
-    routes: RouteTable,
+    router: R,
     controller: Initiator,
     upstreams: BTreeMap<NodeId, Upstream>,
     pending: HashMap<Number, Pending>,
@@ -135,6 +141,7 @@ pub struct Gateway {
     timers: BTreeSet<(Moment, Number)>,
     suspects: BTreeMap<NodeId, Suspect>,
     awaited: Awaited,
+    hedging: Hedging,
     flushes: BTreeMap<AskId, Flush>,
     /// When silent backends are probed next; never, if there are none.
     #[serde(skip)]
@@ -159,16 +166,27 @@ struct Flush {
 }
 
 impl Gateway {
-    /// A gateway that knows no routes.
+    /// A gateway that routes by a table of its own, and knows no routes.
     ///
     /// # Panics
     /// [`GatewayConfig::pending_max`] is too high.
     pub fn new(config: GatewayConfig) -> Self {
+        let routes = RouteTable::new(config.routes_max, config.seed);
+        Self::behind(routes, config)
+    }
+}
+
+impl<R: Router> Gateway<R> {
+    /// A gateway behind a router without rules.
+    ///
+    /// # Panics
+    /// [`GatewayConfig::pending_max`] is too high.
+    pub fn behind(router: R, config: GatewayConfig) -> Self {
         assert!(config.pending_max <= PENDING_MAX, "{} operations under way", config.pending_max);
         let opening = Opening::first_of(config.incarnation);
         let upstreams = config.shares.map.backends().iter().map(|backend| (*backend, Upstream::new(opening))).collect();
         Self {
-            routes: RouteTable::new(config.routes_max, config.seed),
+            router,
             controller: Initiator::new(config.controller, opening, config.drift, None),
             upstreams,
             pending: HashMap::new(),
@@ -176,6 +194,7 @@ impl Gateway {
             timers: BTreeSet::new(),
             suspects: BTreeMap::new(),
             awaited: Awaited::default(),
+            hedging: Hedging::new(config.hedge_after),
             flushes: BTreeMap::new(),
             probe_at: None,
             counts: GatewayCounts::default(),
@@ -185,6 +204,7 @@ impl Gateway {
 
     /// Heeds what has happened; `now` was read after it had.
     pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
+        self.router.advance(now);
         match happened {
             Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
             Happened::Flush(id, at) => self.on_flush(now, id, at, out),
@@ -206,8 +226,9 @@ impl Gateway {
         self.config.caches.clone_from(&view.caches);
         self.config.cache_of.clone_from(&view.cache_of);
         self.suspects.retain(|cache, _| view.caches.is_part(*cache));
-        if self.routes.len_max() != view.budget.table_len_max {
-            self.routes.set_len_max(view.budget.table_len_max);
+        if self.config.routes_max != view.budget.table_len_max {
+            self.config.routes_max = view.budget.table_len_max;
+            self.router.set_len_max(view.budget.table_len_max);
             // There may have been no room for some rules: all come again.
             let _ = self.controller.end(now);
         }
@@ -259,7 +280,7 @@ impl Gateway {
     /// silent.
     fn route(&self, now: Moment, backend: NodeId, hash: KeyHash) -> Option<NodeId> {
         let choices = match self.config.cache_mode {
-            CacheMode::Switched => self.routes.lookup(hash),
+            CacheMode::Switched => self.router.lookup(hash),
             CacheMode::LookAside | CacheMode::LookThrough => {
                 let node = self.config.cache_of.get(&backend);
                 node.and_then(|node| self.config.caches.part_for(*node, hash)).map(Choices::from)
@@ -329,6 +350,7 @@ impl Gateway {
             cache,
             is_sent: false,
             sent_at: None,
+            hedge: Hedge::None,
             resend_after: self.config.resend_after.max(upstream.patience()).min(RESEND_AFTER_MAX),
             look_at: now,
             answer_until,
@@ -373,7 +395,10 @@ impl Gateway {
         // What is long comes behind all that is; what is short goes in a datagram, and waits for none of it.
         let is_long = long_wait(pending.what.value_len()) > Span::default();
         let in_front = if is_long { long_wait(upstream.open_len) } else { Span::default() };
-        let patience = pending.resend_after + in_front;
+        let mut patience = pending.resend_after + in_front;
+        if pending.cache.is_some() && pending.only_reads && pending.hedge != Hedge::Sent {
+            (patience, pending.hedge) = self.hedging.alone(patience);
+        }
         pending.look_at = (now + patience).min(pending.answer_until);
         self.timers.insert((pending.look_at, number));
     }
@@ -401,13 +426,15 @@ impl Gateway {
             self.finish(number, Reply::Answer(Answer::Failed(failure), None), out);
             return;
         }
+        if let Hedge::Due(rest) = pending.hedge
+            && pending.cache.is_some()
+        {
+            self.hedge(now, number, rest, out);
+            return;
+        }
         if let Some(cache) = pending.cache.take_if(|_| pending.is_sent) {
             pending.sent_at = None;
-            let suspect = self.suspects.entry(cache).or_default();
-            suspect.unanswered += 1;
-            if suspect.unanswered >= SUSPECT_AFTER {
-                *suspect = Suspect { unanswered: 0, until: now + SUSPECT_FOR };
-            }
+            self.unanswered_by(now, cache);
             self.awaited.remove(cache);
             if self.refuse_if_away(now, number, out) {
                 return;
@@ -418,6 +445,15 @@ impl Gateway {
         self.counts.resent += u64::from(pending.is_sent);
         let number = self.goes_elsewhere(now, number, out).unwrap_or(number);
         self.send(now, number, out);
+    }
+
+    /// A cache node has not answered in time: it may be silent.
+    fn unanswered_by(&mut self, now: Moment, cache: NodeId) {
+        let suspect = self.suspects.entry(cache).or_default();
+        suspect.unanswered += 1;
+        if suspect.unanswered >= SUSPECT_AFTER {
+            *suspect = Suspect { unanswered: 0, until: now + SUSPECT_FOR };
+        }
     }
 
     /// A request is over.
@@ -458,9 +494,9 @@ impl Gateway {
         }
         match message {
             Message::Reply { session, number, via, said } => {
+                self.on_reply(now, from, session, number, said, out);
                 self.heard_of(from);
                 via.into_iter().for_each(|cache| self.heard_of(cache));
-                self.on_reply(now, from, session, number, said, out);
             }
             Message::Absent { session, number } => self.on_absent(now, from, session, number, out),
             Message::Moved { session, number } => self.on_moved(now, from, session, number, out),
@@ -474,7 +510,7 @@ impl Gateway {
             Message::Opened { session, at, lease } if is_controller => {
                 if self.controller.on_opened(now, session, at, lease) == Turn::Opened {
                     // What is told from here on begins with all there are.
-                    self.routes.clear();
+                    self.router.clear();
                 }
             }
             Message::Lease { session, at, lease } if is_controller => {
@@ -484,7 +520,13 @@ impl Gateway {
                 let Some(open) = self.controller.valid(now).filter(|open| open.id == session) else { return };
                 match open.link.hear(now, Frame { ack, seq, body }) {
                     None => {}
-                    Some(Body::Routes(updates)) => updates.into_iter().for_each(|update| self.routes.update(update)),
+                    Some(Body::Routes(updates)) => {
+                        if updates.into_iter().any(|update| self.router.update(now, update).is_err()) {
+                            // All come again, in the next session.
+                            let _ = self.controller.end(now);
+                            return;
+                        }
+                    }
                     Some(_) => self.counts.ignored += 1,
                 }
                 self.controller.emit(now, out);
@@ -512,8 +554,12 @@ impl Gateway {
         if let (Some(pending), Some(upstream)) = (pending, upstream)
             && upstream.session() == Some(session)
         {
-            if let Some(sent_at) = pending.sent_at.filter(|_| pending.backend == from) {
+            let is_hedged = pending.hedge == Hedge::Sent;
+            if let Some(sent_at) = pending.sent_at.filter(|_| pending.backend == from && !is_hedged) {
                 upstream.on_answer(now.since(sent_at));
+            }
+            if let Some(cache) = pending.cache.filter(|_| pending.backend == from && is_hedged) {
+                self.unanswered_by(now, cache);
             }
             self.finish(number, said.to_reply(), out);
         } else {
@@ -659,12 +705,17 @@ impl Gateway {
 
     /// The cache nodes that a hash is routed to: for who measures.
     pub fn route_of(&self, hash: KeyHash) -> Option<Choices> {
-        self.routes.lookup(hash)
+        self.router.lookup(hash)
     }
 
     /// Hashes that are routed to cache nodes.
     pub fn routes(&self) -> usize {
-        self.routes.len()
+        self.router.rules()
+    }
+
+    /// What routes for it.
+    pub fn router(&self) -> &R {
+        &self.router
     }
 
     /// Requests that are under way.

@@ -80,6 +80,9 @@ pub struct StaticFile {
     pub lease_ms: u64,
     /// How long a client waits for an answer at most.
     pub answer_within_ms: u64,
+    /// Microseconds that a cache node is waited for before a read is asked of its backend as well; 0: it is not.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hedge_after_us: u64,
     /// Bytes of a key and its value together, at most.
     pub item_len_max: usize,
     /// Items of a cache node, at most, shared out over its threads.
@@ -132,6 +135,11 @@ pub enum ReportsName {
     None,
 }
 
+/// Members of earlier builds read what has no hedges.
+fn is_zero(us: &u64) -> bool {
+    *us == 0
+}
+
 impl ReportsName {
     fn reports(self) -> Reports {
         match self {
@@ -151,6 +159,7 @@ impl Default for StaticFile {
             secret: String::new(),
             lease_ms: 1_000,
             answer_within_ms: 5_000,
+            hedge_after_us: 0,
             item_len_max: ITEM_LEN_DEFAULT,
             items_max: 10_000,
             cache_megabytes: 64,
@@ -331,6 +340,7 @@ impl StaticFile {
         let bounds = [
             (LEASE_MS.contains(&self.lease_ms), "lease_ms: from 100 to 60000"),
             ((100..=600_000).contains(&self.answer_within_ms), "answer_within_ms: from 100 to 600000"),
+            (self.hedge_after_us <= 1_000_000, "hedge_after_us: up to 1000000"),
             ((ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(&self.item_len_max), "item_len_max: from 1024 to 16777216"),
             ((1..=10_000_000).contains(&self.items_max), "items_max: from 1 to 10000000"),
             ((1..=1 << 20).contains(&self.cache_megabytes), "cache_megabytes: from 1 to 1048576"),
@@ -562,6 +572,7 @@ impl StaticFile {
             cache_of: self.cache_of(),
             drift: Drift::default(),
             resend_after: RESEND_AFTER,
+            hedge_after: (self.hedge_after_us > 0).then(|| Span::from_us(self.hedge_after_us)),
             answer_within: Span::from_ms(self.answer_within_ms),
             pending_max: PENDING_MAX,
             pending_len_max: values_len_max(64 << 20, 16, self.item_len_max),

@@ -34,7 +34,10 @@ use super::{
     pace::{ADJUSTED_EVERY, Pace},
     station::Station,
 };
-use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind};
+use crate::{
+    members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind},
+    switch::Switch,
+};
 
 /// A value is its key so many times: 128 bytes, as the paper's.
 const KEYS_IN_VALUE: usize = 8;
@@ -110,7 +113,7 @@ pub(super) struct Cluster {
     pub(super) rng: Xoshiro256PlusPlus,
     pub(super) now: Moment,
     partitions: Arc<PartitionMap>,
-    gateway: Gateway,
+    gateway: Gateway<Switch>,
     backends: Vec<Backend>,
     pub(super) caches: Vec<CacheNode>,
     controller: Controller,

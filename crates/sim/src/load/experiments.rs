@@ -29,6 +29,7 @@ pub fn experiments() -> Vec<Experiment> {
         ("cache-threads", cache_threads),
         ("hot-in", hot_in),
         ("rule-buffer", rule_buffer),
+        ("slow-switch", slow_switch),
         ("hot-out", hot_out),
         ("random", random),
         ("change-rates", change_rates),
@@ -256,6 +257,14 @@ fn as_they_come(scenario: &LoadScenario) -> LoadScenario {
 pub fn hot_in(base: &LoadScenario) -> Vec<Point> {
     let scenario = changes(base, Pattern::HotIn, few(base), base.measure.times(3), 1);
     by_reports(&scenario, &[Reports::EveryQuery, Reports::Periodic, Reports::Instant, Reports::Both])
+}
+
+/// Beyond the paper: as figure 15, with a switch that makes fewer rules than it was said to take. The controller goes on at the rate that it was told, and
+/// what it asks for waits at the switch.
+pub fn slow_switch(base: &LoadScenario) -> Vec<Point> {
+    let scenario = changes(base, Pattern::HotIn, few(base), base.measure.times(3), 1);
+    let rates = [1.0, 2.0, 4.0, 8.0].map(|times| f64::from(base.rules_per_s) / times);
+    rates.map(|switch_per_s| vec![LoadScenario { switch_per_s, ..scenario.clone() }]).into()
 }
 
 /// Figure 18: 600 cold keys become the hottest, with and without a delay of rules' deletion; also in the paper's order of rules.

@@ -28,7 +28,7 @@ struct Figure {
     sheet: fn(&[&Row]) -> Option<Sheet>,
 }
 
-const FIGURES: [Figure; 21] = [
+const FIGURES: [Figure; 22] = [
     Figure { name: "skew-backends", experiment: "skew", sheet: steady::backends },
     Figure { name: "skew", experiment: "skew", sheet: steady::skew },
     Figure { name: "skew-gain", experiment: "skew", sheet: steady::skew_gain },
@@ -43,6 +43,7 @@ const FIGURES: [Figure; 21] = [
     Figure { name: "cache-threads", experiment: "cache-threads", sheet: steady::cache_threads },
     Figure { name: "hot-in", experiment: "hot-in", sheet: changes::hot_in },
     Figure { name: "hot-in-back", experiment: "hot-in", sheet: changes::hot_in_back },
+    Figure { name: "slow-switch", experiment: "slow-switch", sheet: changes::slow_switch },
     Figure { name: "hot-out", experiment: "hot-out", sheet: changes::hot_out },
     Figure { name: "random", experiment: "random", sheet: changes::random },
     Figure { name: "rule-buffer", experiment: "rule-buffer", sheet: changes::rule_buffer },

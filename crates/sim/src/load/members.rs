@@ -18,6 +18,7 @@ use guira_switched::{
 
 use super::{LoadScenario, RuleOrder, warming::WARMED_USE};
 use crate::members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, cache_nodes, hash_of, of_kind};
+use crate::switch::{Switch, SwitchBounds};
 
 pub(super) const GATEWAY: NodeId = NodeId(2);
 
@@ -72,7 +73,7 @@ impl LoadScenario {
 
 /// All of them.
 pub(super) struct Members {
-    pub(super) gateway: Gateway,
+    pub(super) gateway: Gateway<Switch>,
     pub(super) controller: Controller,
     pub(super) caches: Vec<CacheNode>,
     pub(super) backends: Vec<Backend>,
@@ -141,11 +142,11 @@ fn gateway(
     caches: CacheNodes,
     cache_of: BTreeMap<NodeId, NodeId>,
     routes_max: usize,
-) -> Gateway {
+) -> Gateway<Switch> {
     // As long as a full queue takes, and as much again.
     let queued_s = scenario.backend_queue_len_max as f64 * scenario.scale / scenario.backend_per_s;
     let answer_within = Span::from_ms(10) + Span::from_ns((2e9 * queued_s) as u64);
-    Gateway::new(GatewayConfig {
+    let config = GatewayConfig {
         me: GATEWAY,
         incarnation: INCARNATION,
         shares: Shares::fixed(partitions),
@@ -158,12 +159,15 @@ fn gateway(
         drift: DRIFT,
         // Later than that: so nothing is asked for twice.
         resend_after: answer_within.times(2),
+        hedge_after: None,
         answer_within,
         pending_max: guira_switched::gateway::PENDING_MAX,
         pending_len_max: usize::MAX,
         item_len_max: guira_switched::ITEM_LEN_MAX,
         seed: scenario.seed,
-    })
+    };
+    let bounds = SwitchBounds { updates_per_s: scenario.switch_per_s, ..SwitchBounds::NONE };
+    Gateway::behind(Switch::new(bounds, routes_max, scenario.seed), config)
 }
 
 fn backend(

@@ -45,6 +45,9 @@ pub struct Row {
     pub reports: Reports,
     /// Rules that the switch takes each second.
     pub rules_per_s: u32,
+    /// Those that it makes, if not all at once.
+    #[serde(default)]
+    pub switch_per_s: Option<f64>,
     /// Which come first.
     pub rule_order: RuleOrder,
     /// How long a rule may stay after its key has left the cache, seconds.
@@ -111,6 +114,7 @@ impl Row {
             writes_by_popularity: scenario.writes.is_some_and(|writes| writes.by_popularity),
             reports: scenario.reports,
             rules_per_s: scenario.rules_per_s,
+            switch_per_s: scenario.switch_per_s.is_finite().then_some(scenario.switch_per_s),
             rule_order: scenario.rule_order,
             rule_deletion_delay_s: scenario.rule_deletion_delay.as_s(),
             change: scenario.change.map(Changing::from),
@@ -168,6 +172,7 @@ pub(super) mod example {
             writes_by_popularity: false,
             reports: Reports::Both,
             rules_per_s: 400,
+            switch_per_s: None,
             rule_order: RuleOrder::HottestFirst,
             rule_deletion_delay_s: 2.0,
             change: None,

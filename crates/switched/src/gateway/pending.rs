@@ -5,6 +5,7 @@ use guira_item::{Key, Moment, Span, Time};
 use guira_routing::{KeyHash, NodeId};
 use serde::Serialize;
 
+use super::hedging::Hedge;
 use crate::{Ask, AskId, Asker, Message, Outbox, Revision};
 
 /// What is asked.
@@ -45,6 +46,7 @@ pub(super) struct Pending {
     pub(super) is_sent: bool,
     /// When it was first sent to whom it goes now.
     pub(super) sent_at: Option<Moment>,
+    pub(super) hedge: Hedge,
     pub(super) resend_after: Span,
     pub(super) look_at: Moment,
     pub(super) answer_until: Moment,
@@ -65,17 +67,22 @@ impl Pending {
     pub(super) fn send(&mut self, now: Moment, asker: Asker, probes: bool, out: &mut Outbox) {
         self.sent_at.get_or_insert(now);
         self.is_sent = true;
+        match self.cache {
+            Some(cache) => self.ask(cache, asker, probes, out),
+            None => self.ask(self.backend, asker, false, out),
+        }
+    }
+
+    /// Asks a node for it, or probes that.
+    pub(super) fn ask(&self, node: NodeId, asker: Asker, probes: bool, out: &mut Outbox) {
         match &self.what {
             What::Flush { at, revision } => {
-                out.send(self.backend, &Message::Flush { asker, at: *at, revision: *revision });
+                out.send(node, &Message::Flush { asker, at: *at, revision: *revision });
             }
             What::Operation { key, hash, operation } => {
                 let key = Key::new(key).expect("it was a key when it was asked for");
                 let ask = Ask { asker, hash: *hash, key, operation: operation.get() };
-                match self.cache {
-                    Some(cache) if probes => out.send(cache, &Message::Probe(ask)),
-                    cache => out.send(cache.unwrap_or(self.backend), &Message::Request(ask)),
-                }
+                out.send(node, &if probes { Message::Probe(ask) } else { Message::Request(ask) });
             }
         }
     }

@@ -216,6 +216,7 @@ impl Service for GatewayService {
             to_caches: sum(|gateway| gateway.counts.to_caches),
             to_backends: sum(|gateway| gateway.counts.to_backends),
             resent: sum(|gateway| gateway.counts.resent),
+            hedged: sum(|gateway| gateway.counts.hedged),
             late: sum(|gateway| gateway.counts.late),
             refused: sum(|gateway| gateway.counts.refused),
             away: sum(|gateway| gateway.counts.away),

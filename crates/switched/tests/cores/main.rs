@@ -1,10 +1,12 @@
 //! Single rules of the switched cluster's cores, each told step by step what has happened.
 
+mod asking;
 mod away;
 mod bounds;
 mod cache_node;
 mod flushes;
 mod gives;
+mod hedging;
 mod parts;
 mod resends;
 mod successors;

@@ -4,7 +4,7 @@ use guira_loadgen::changing::Pattern;
 use guira_loadgen::plot::{Bar, Line, LineChart, Sheet, Spread};
 use guira_switched::{CacheMode, backend::Reports};
 
-use super::{ANSWERED, bar, bars, line, name_of, only, panel, published, published_bar, spread};
+use super::{ANSWERED, bar, bars, each, line, name_of, only, panel, published, published_bar, spread};
 use crate::load::{Changing, Row, RuleOrder};
 
 /// Guira's own first, so that it has the same colour everywhere.
@@ -19,7 +19,7 @@ const DELETIONS_WAIT: &str = "deletions of rules wait";
 const DELETIONS_DO_NOT_WAIT: &str = "deletions do not wait";
 
 /// What is compared, by name.
-type Named<'rows> = Vec<(&'static str, Vec<&'rows Row>)>;
+type Named<'rows> = Vec<(&'rows str, Vec<&'rows Row>)>;
 
 fn by_reports<'rows>(rows: &[&'rows Row]) -> Named<'rows> {
     let ours = only(rows, is_hottest_first);
@@ -100,6 +100,15 @@ const UNTIL_BACK: &str = "time until 90 % is back (s); as long as was looked at,
 /// Figure 15.
 pub(super) fn hot_in(rows: &[&Row]) -> Option<Sheet> {
     timeline("Throughput while cold keys become hot, by what is told (figure 15)", by_reports(rows))
+}
+
+/// Beyond figure 15: a switch slower than it was said to be.
+pub(super) fn slow_switch(rows: &[&Row]) -> Option<Sheet> {
+    let rate = |row: &Row| row.switch_per_s.unwrap_or(f64::INFINITY);
+    let names: Vec<(f64, String)> =
+        each(rows, rate).into_iter().rev().map(|per_s| (per_s, format!("{per_s} rules a second made"))).collect();
+    let named = names.iter().map(|(per_s, name)| (name.as_str(), only(rows, |row| rate(row) == *per_s))).collect();
+    timeline("Throughput while cold keys become hot, by what the switch makes of 400 rules a second", named)
 }
 
 /// Of figure 15: what the text says of it.
