@@ -143,9 +143,9 @@ struct Up {
     /// How long a lease is, in milliseconds: so long a change waits at most for a cache node that has fallen silent
     #[arg(long, default_value_t = 1_000)]
     lease_ms: u64,
-    /// Microseconds that a cache node is waited for before a read is asked of its backend as well, of one read in twenty at most; 0: it is not
-    #[arg(long, default_value_t = 0, value_name = "US", value_parser = clap::value_parser!(u64).range(..=1_000_000))]
-    hedge_after_us: u64,
+    /// Milliseconds, up to 19, that a cache node is waited for before a read is asked of its backend as well, of one read in twenty at most; 0: it is not
+    #[arg(long, default_value_t = 0, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=19))]
+    hedge_after_ms: u64,
     #[command(flatten)]
     rest: RestArguments,
     /// Where Prometheus may scrape the gateway, under /metrics: an address and a port; of several gateways each is on the next port (default: off)
@@ -441,7 +441,7 @@ impl Up {
         let file = StaticFile {
             secret,
             lease_ms: self.lease_ms,
-            hedge_after_us: self.hedge_after_us,
+            hedge_after_ms: self.hedge_after_ms,
             item_len_max,
             items_max: self.items_max,
             cache_megabytes: self.cache_megabytes,

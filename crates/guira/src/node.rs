@@ -84,6 +84,10 @@ pub(crate) struct Arguments {
     /// Where the number of the member's life is kept: without it, one whose clock was set back since it last ran is not let in by others
     #[arg(long)]
     life_file: Option<PathBuf>,
+    /// Of a backend: removes, while it serves, what its store has of keys that are others' by now, as a life that was killed in a move may have left. Not
+    /// after the cluster was made anew in etcd: what is removed may be nowhere else then
+    #[arg(long)]
+    cleanup: bool,
     #[command(flatten)]
     rest: RestArguments,
     /// Where Prometheus may scrape a gateway, under /metrics: an address and a port (default: off)
@@ -113,6 +117,7 @@ impl Arguments {
             conn_limit: CONN_LIMIT,
             status_socket: Some(status_socket),
             life_file: Some(life_file),
+            cleanup: false,
             rest: RestArguments::default(),
             metrics: None,
             with_parent: None,
@@ -142,6 +147,7 @@ impl Arguments {
             conn_limit: _,
             status_socket,
             life_file,
+            cleanup: _,
             rest,
             metrics,
             with_parent: _,
@@ -226,6 +232,12 @@ pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: O
     }
     if let Some(address) = arguments.rest.address().filter(|_| member.role != Role::Controller) {
         return Err(format!("--rest {address}: member {} is a {}, only a controller has it", me.0, member.role.name()));
+    }
+    if arguments.cleanup && member.role.as_backend().is_none() {
+        return Err(format!("--cleanup: member {} is a {}, only a backend has keys", me.0, member.role.name()));
+    }
+    if arguments.cleanup && kept.is_none() {
+        return Err(format!("--cleanup: in {coordinator} no key ever goes to another backend"));
     }
     if let Some(address) = arguments.metrics.filter(|_| !matches!(member.role, Role::Gateway { .. })) {
         return Err(format!(

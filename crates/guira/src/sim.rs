@@ -148,8 +148,8 @@ fn print(summary: &Summary, elapsed_s: f64) {
     println!("{} requests refused at once, since their backend was away; {} reads hedged", report.away, report.hedged);
     if report.rules_waited + report.rules_refused > 0 {
         println!(
-            "{} updates of rules waited at switches, {} rules found no room; {} times all rules were told anew",
-            report.rules_waited, report.rules_refused, report.switch_behind
+            "{} updates of rules waited at switches, {} of them in the place of others; {} rules found no room",
+            report.rules_waited, report.rules_replaced, report.rules_refused
         );
     }
     println!("{} events in {elapsed_s:.1} s", report.events);

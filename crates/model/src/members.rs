@@ -190,6 +190,7 @@ impl Scenario {
             operations_len_max: usize::MAX,
             link: LinkBounds::default(),
             hot,
+            cleans_up: false,
             mutant: self.mutant,
         };
         Backend::new(config, state, moment(ticks))

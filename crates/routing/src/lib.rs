@@ -31,4 +31,4 @@ pub use node::NodeId;
 pub use partitions::{BACKENDS_MAX, PARTITIONS, PartitionError, PartitionId, PartitionMap};
 pub use route_table::{RouteTable, TableFull};
 pub use rule_plan::{BudgetError, Load, RuleBudget, RuleChoices, RulePlan, RuleUpdate, TooManyWanted};
-pub use rule_sink::{Router, RuleSink, TooFarBehind};
+pub use rule_sink::RuleSink;

@@ -47,6 +47,11 @@ const _: () = assert!((BOUND_PERCENT - 100) as usize * PARTITIONS >= 100 * BACKE
 pub struct PartitionId(pub u16);
 
 impl PartitionId {
+    /// Each, by number.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..PARTITIONS as u16).map(Self)
+    }
+
     /// That of a hash: its highest bits.
     pub fn of(hash: KeyHash) -> Self {
         Self((hash.0 >> (u64::BITS - BITS)) as u16)

@@ -101,6 +101,12 @@ impl Disk {
         })
     }
 
+    /// The keys of all that is on it; of a database, none.
+    pub(crate) fn own_keys(&self) -> impl Iterator<Item = &[u8]> {
+        let own = if let Medium::Own(own) = &self.medium { Some(own) } else { None };
+        own.into_iter().flat_map(|own| own.records.keys().map(|key| &**key))
+    }
+
     /// What a database has counted since this was last asked.
     pub(crate) fn take_counts(&self) -> TableCounts {
         match &self.medium {

@@ -136,7 +136,7 @@ pub struct LoadScenario {
     pub reports: Reports,
     /// Rules that a switch takes each second.
     pub rules_per_s: u32,
-    /// Those that it makes each second, whatever it was said to take; infinity: all at once. Not scaled, as the former is not.
+    /// Those that it makes each second while it is measured, whatever it was said to take; infinity: all at once. Not scaled, as the former is not.
     pub switch_per_s: f64,
     /// How long a rule may stay after its key has left the cache.
     pub rule_deletion_delay: Span,

@@ -104,8 +104,8 @@ impl World {
         let drift = Drift::default();
         let NodeId(number) = name;
         match number {
-            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::behind(
-                Switch::new(scenario.switch, ROUTES_MAX, seed),
+            FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::routing_by(
+                Switch::new(scenario.switch, seed),
                 GatewayConfig {
                     me: name,
                     incarnation,
@@ -155,6 +155,7 @@ impl World {
                     operations_len_max: scenario.values_len_max,
                     link: scenario.link(),
                     hot,
+                    cleans_up: scenario.cleans_up,
                     mutant: scenario.mutant,
                 };
                 Core::Backend(Box::new(Backend::new(config, state, now)))

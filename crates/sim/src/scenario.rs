@@ -58,6 +58,10 @@ pub struct Scenario {
     pub members_change_every: Option<Span>,
     /// So does a backend.
     pub backends_change: bool,
+    /// Each life of a backend removes what earlier ones have left of others' keys.
+    pub cleans_up: bool,
+    /// In the end nobody has anything of others' keys.
+    pub ends_clean: bool,
     /// Backends that stand by at first. What has gone wrong with one that has keys is, some of the time, that another one takes over what it has: then it is
     /// one that stands by, if it is there.
     pub standbys: u16,
@@ -95,6 +99,8 @@ impl Default for Scenario {
             fault_every: Span::from_s(10),
             members_change_every: None,
             backends_change: false,
+            cleans_up: false,
+            ends_clean: false,
             standbys: 0,
             hashes_collide: false,
             flushes_per_mille: 1,
@@ -105,7 +111,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 16] = [
+pub const SCENARIOS: [&str; 17] = [
     "usual",
     "stormy",
     "busy",
@@ -118,6 +124,7 @@ pub const SCENARIOS: [&str; 16] = [
     "slow-switch",
     "threads",
     "giving",
+    "giving-clean",
     "giving-busy",
     "replacing",
     "replacing-giving",
@@ -150,7 +157,7 @@ impl Scenario {
             }
             // Routed by switches that take longer for a rule than the controller believes, and have room for less; and reads are hedged.
             "slow-switch" => {
-                let switch = SwitchBounds { updates_per_s: 4.0, rules_max: 6, waiting_max: 16 };
+                let switch = SwitchBounds { updates_per_s: 4.0, rules_max: 6 };
                 Some(Self { switch, hedge_after: Some(Span::from_ms(1)), ..Self::named("moving")? })
             }
             // Cache nodes of several parts each, that come and go.
@@ -162,6 +169,10 @@ impl Scenario {
                 flushes_per_mille: 10,
                 ..usual
             }),
+            // The same, and what is left is removed by who begins anew, as they often do.
+            "giving-clean" => {
+                Some(Self { cleans_up: true, ends_clean: true, fault_every: Span::from_s(4), ..Self::named("giving")? })
+            }
             // The same, with many clients at few keys, short leases, and several cache nodes that have a key.
             "giving-busy" => Some(Self { caches: 3, ..Self::named("busy")? }.with_changes_of("giving")?),
             // Backends are dead, or only cut off or asleep, and others have what they had.
@@ -230,8 +241,8 @@ pub struct Report {
     pub cache_updates: u64,
     /// Updates of rules that had to wait at a switch.
     pub rules_waited: u64,
-    /// Times that a switch had fallen so far behind that it was told all rules anew.
-    pub switch_behind: u64,
+    /// Of these, that took the place of an earlier one of the same hash.
+    pub rules_replaced: u64,
     /// Rules that a switch had no room for.
     pub rules_refused: u64,
     /// Changes that waited for a lease to run out.
@@ -275,7 +286,7 @@ impl Report {
             (&mut self.cache_hits, other.cache_hits),
             (&mut self.cache_updates, other.cache_updates),
             (&mut self.rules_waited, other.rules_waited),
-            (&mut self.switch_behind, other.switch_behind),
+            (&mut self.rules_replaced, other.rules_replaced),
             (&mut self.rules_refused, other.rules_refused),
             (&mut self.lease_waits, other.lease_waits),
             (&mut self.two_phased, other.two_phased),

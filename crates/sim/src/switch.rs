@@ -1,27 +1,28 @@
 //! A switch: makes one update of a rule after the other, each of which takes its time (SwitchKV, section 3.3), and may have room for fewer rules
 //! than it is told.
+//!
+//! Always true: what waits has each hash once, so that there is no more of it than there are rules, made or wanted.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use guira_item::{Moment, Span};
-use guira_routing::{Choices, KeyHash, RouteTable, Router, RuleSink, RuleUpdate, TooFarBehind};
+use guira_routing::{Choices, KeyHash, RouteTable, RuleSink, RuleUpdate};
 
 /// What a switch can do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SwitchBounds {
-    /// Updates that it makes in a second; infinity: each at once.
+    /// Updates that it makes in a second, above 0; infinity: each at once.
     pub updates_per_s: f64,
     /// Rules that it has room for, however many it is told.
     pub rules_max: usize,
-    /// Updates that may wait.
-    pub waiting_max: usize,
 }
 
 impl SwitchBounds {
     /// One that does whatever it is told at once.
-    pub const NONE: Self = Self { updates_per_s: f64::INFINITY, rules_max: usize::MAX, waiting_max: usize::MAX };
+    pub const NONE: Self = Self { updates_per_s: f64::INFINITY, rules_max: usize::MAX };
 
-    fn update_takes(&self) -> Span {
+    /// As long as it takes for an update.
+    fn takes(&self) -> Span {
         Span::from_ns((1e9 / self.updates_per_s) as u64)
     }
 }
@@ -30,34 +31,50 @@ impl SwitchBounds {
 #[derive(Clone, Debug)]
 pub(crate) struct Switch {
     bounds: SwitchBounds,
+    /// Rules that it was told to have room for.
+    len_max: usize,
     table: RouteTable,
-    waiting: VecDeque<RuleUpdate>,
-    /// When the first of these is made.
-    made_at: Moment,
+    /// Hashes whose updates wait, in their order.
+    turns: VecDeque<KeyHash>,
+    waiting: HashMap<KeyHash, RuleUpdate>,
+    /// When it is ready for the next one.
+    free_at: Moment,
     counts: SwitchCounts,
 }
 
 /// Numbers about a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SwitchCounts {
-    /// Updates that had to wait.
+    /// Updates that were not made at once.
     pub(crate) waited: u64,
-    /// Times that there was no room for one more.
-    pub(crate) behind: u64,
+    /// Of these, that took the place of an earlier one.
+    pub(crate) replaced: u64,
     /// Rules that there was no room for.
     pub(crate) refused: u64,
 }
 
 impl Switch {
-    /// One without rules, told to have room for `rules_max`.
-    pub(crate) fn new(bounds: SwitchBounds, rules_max: usize, seed: u64) -> Self {
+    /// One without rules.
+    ///
+    /// # Panics
+    /// It never makes a rule.
+    pub(crate) fn new(bounds: SwitchBounds, seed: u64) -> Self {
+        assert!(bounds.updates_per_s > 0.0, "{} updates a second", bounds.updates_per_s);
         Self {
             bounds,
-            table: RouteTable::new(rules_max.min(bounds.rules_max), seed),
-            waiting: VecDeque::new(),
-            made_at: Moment::default(),
+            len_max: 0,
+            table: RouteTable::new(0, seed),
+            turns: VecDeque::new(),
+            waiting: HashMap::new(),
+            free_at: Moment::default(),
             counts: SwitchCounts::default(),
         }
+    }
+
+    /// What it can do from now on.
+    pub(crate) fn set_bounds(&mut self, bounds: SwitchBounds) {
+        self.bounds = bounds;
+        self.set_len_max(self.len_max);
     }
 
     pub(crate) fn counts(&self) -> SwitchCounts {
@@ -75,48 +92,49 @@ impl Switch {
 }
 
 impl RuleSink for Switch {
-    fn update(&mut self, now: Moment, update: RuleUpdate) -> Result<(), TooFarBehind> {
+    fn update(&mut self, now: Moment, update: RuleUpdate) {
         self.advance(now);
-        let takes = self.bounds.update_takes();
-        if takes == Span::default() {
+        if self.bounds.takes() == Span::default() && self.turns.is_empty() {
             self.make(update);
-            return Ok(());
+            return;
         }
-        if self.waiting.len() >= self.bounds.waiting_max {
-            self.counts.behind += 1;
-            return Err(TooFarBehind);
+        let (RuleUpdate::Install { hash, .. } | RuleUpdate::Delete { hash }) = update;
+        self.counts.waited += 1;
+        if self.turns.is_empty() {
+            self.free_at = self.free_at.max(now);
         }
-        if self.waiting.is_empty() {
-            // Made from now on, unless it is still at the one before.
-            self.made_at = self.made_at.max(now + takes);
+        if self.waiting.insert(hash, update).is_some() {
+            self.counts.replaced += 1;
+        } else {
+            self.turns.push_back(hash);
         }
-        self.counts.waited += u64::from(!self.waiting.is_empty());
-        self.waiting.push_back(update);
-        Ok(())
+    }
+
+    fn advance(&mut self, now: Moment) {
+        let takes = self.bounds.takes();
+        while self.free_at + takes <= now
+            && let Some(hash) = self.turns.pop_front()
+        {
+            self.free_at = self.free_at + takes;
+            if let Some(update) = self.waiting.remove(&hash) {
+                self.make(update);
+            }
+        }
     }
 
     fn clear(&mut self) {
         self.table.clear();
+        self.turns.clear();
         self.waiting.clear();
     }
-}
 
-impl Router for Switch {
-    fn advance(&mut self, now: Moment) {
-        while self.made_at <= now
-            && let Some(update) = self.waiting.pop_front()
-        {
-            self.make(update);
-            self.made_at = self.made_at + self.bounds.update_takes();
-        }
+    fn set_len_max(&mut self, len_max: usize) {
+        self.len_max = len_max;
+        self.table.set_len_max(len_max.min(self.bounds.rules_max));
     }
 
     fn lookup(&self, hash: KeyHash) -> Option<Choices> {
         self.table.lookup(hash)
-    }
-
-    fn set_len_max(&mut self, len_max: usize) {
-        self.table.set_len_max(len_max.min(self.bounds.rules_max));
     }
 
     fn rules(&self) -> usize {
@@ -130,55 +148,79 @@ mod tests {
 
     use super::*;
 
-    const TEN_A_SECOND: SwitchBounds = SwitchBounds { updates_per_s: 10.0, rules_max: 2, waiting_max: 3 };
+    const TEN_A_SECOND: SwitchBounds = SwitchBounds { updates_per_s: 10.0, rules_max: 2 };
 
     fn install(hash: u64) -> RuleUpdate {
         RuleUpdate::Install { hash: KeyHash(hash), choices: NodeId(1).into() }
     }
 
-    fn has(switch: &Switch, hash: u64) -> bool {
+    fn delete(hash: u64) -> RuleUpdate {
+        RuleUpdate::Delete { hash: KeyHash(hash) }
+    }
+
+    fn at(ms: u64) -> Moment {
+        Moment::from_ns(1_000_000_000) + Span::from_ms(ms)
+    }
+
+    fn switch(bounds: SwitchBounds) -> Switch {
+        let mut switch = Switch::new(bounds, 1);
+        switch.set_len_max(1_000);
+        switch
+    }
+
+    fn has(switch: &mut Switch, ms: u64, hash: u64) -> bool {
+        switch.advance(at(ms));
         switch.lookup(KeyHash(hash)).is_some()
     }
 
     #[test]
     fn it_makes_one_after_the_other_each_in_its_time() {
-        let mut switch = Switch::new(TEN_A_SECOND, 1_000, 1);
-        let at = |ms| Moment::default() + Span::from_ms(ms);
-        for hash in 1..=2 {
-            switch.update(at(0), install(hash)).expect("there is room");
+        let mut switch = switch(TEN_A_SECOND);
+        [install(1), install(2)].into_iter().for_each(|update| switch.update(at(0), update));
+        assert!(!has(&mut switch, 99, 1) && has(&mut switch, 100, 1));
+        // It is at the second until 200, and then at this.
+        switch.update(at(150), delete(1));
+        assert!(!has(&mut switch, 199, 2) && has(&mut switch, 200, 2));
+        assert!(has(&mut switch, 299, 1) && !has(&mut switch, 300, 1));
+        // It has done all: the next takes as long as any, from when it came.
+        switch.update(at(1_000), install(3));
+        assert!(!has(&mut switch, 1_099, 3) && has(&mut switch, 1_100, 3));
+        assert_eq!(switch.counts(), SwitchCounts { waited: 4, replaced: 0, refused: 0 });
+    }
+
+    #[test]
+    fn an_update_takes_the_place_of_what_waits_for_its_hash() {
+        let mut switch = switch(TEN_A_SECOND);
+        for _ in 0..1_000 {
+            [install(1), install(2), delete(1), delete(2), install(2)]
+                .into_iter()
+                .for_each(|update| switch.update(at(0), update));
         }
-        switch.update(at(0), RuleUpdate::Delete { hash: KeyHash(1) }).expect("there is room");
-        assert_eq!(switch.update(at(0), install(3)), Err(TooFarBehind));
-        for (ms, first, second) in [(99, false, false), (100, true, false), (200, true, true), (300, false, true)] {
-            switch.advance(at(ms));
-            assert_eq!((has(&switch, 1), has(&switch, 2)), (first, second), "after {ms} ms");
-        }
-        // Nothing waits: the next takes as long as any, from when it came.
-        switch.update(at(1_000), install(3)).expect("there is room");
-        switch.advance(at(1_099));
-        assert!(!has(&switch, 3));
-        switch.advance(at(1_100));
-        assert!(has(&switch, 3));
-        assert_eq!(switch.counts(), SwitchCounts { waited: 2, behind: 1, refused: 0 });
+        assert_eq!((switch.turns.len(), switch.waiting.len()), (2, 2));
+        assert!(has(&mut switch, 200, 2) && !has(&mut switch, 200, 1));
+        assert_eq!(switch.counts(), SwitchCounts { waited: 5_000, replaced: 4_998, refused: 0 });
     }
 
     #[test]
     fn it_has_the_rules_that_it_has_room_for_and_forgets_all_at_once() {
-        let mut switch = Switch::new(TEN_A_SECOND, 1_000, 1);
+        let mut switch = switch(TEN_A_SECOND);
         switch.set_len_max(2_000);
-        (1..=3).for_each(|hash| switch.update(Moment::default(), install(hash)).expect("there is room"));
-        switch.advance(Moment::from_ns(10_000_000_000));
+        (1..=3).for_each(|hash| switch.update(at(0), install(hash)));
+        switch.advance(at(300));
         assert_eq!((switch.rules(), switch.counts().refused), (2, 1));
-        switch.update(Moment::from_ns(10_000_000_000), install(4)).expect("there is room");
+        switch.update(at(300), install(4));
         switch.clear();
-        switch.advance(Moment::from_ns(20_000_000_000));
+        switch.advance(at(1_000));
         assert_eq!(switch.rules(), 0);
     }
 
     #[test]
-    fn one_without_bounds_makes_all_at_once() {
-        let mut switch = Switch::new(SwitchBounds::NONE, 1_000, 1);
-        (1..=1_000).for_each(|hash| switch.update(Moment::default(), install(hash)).expect("there is room"));
+    fn one_without_bounds_makes_all_at_once_until_it_has_some() {
+        let mut switch = switch(SwitchBounds::NONE);
+        (1..=1_000).for_each(|hash| switch.update(at(0), install(hash)));
         assert_eq!((switch.rules(), switch.counts()), (1_000, SwitchCounts::default()));
+        switch.set_bounds(SwitchBounds { rules_max: usize::MAX, ..TEN_A_SECOND });
+        switch.update(at(0), delete(1));
+        assert!(has(&mut switch, 99, 1) && !has(&mut switch, 100, 1));
     }
 }

@@ -640,9 +640,9 @@ impl World {
                 self.report.moved += core.counts().moved;
                 self.report.hedged += core.counts().hedged;
                 self.report.away += core.counts().away;
-                let SwitchCounts { waited, behind, refused } = core.router().counts();
+                let SwitchCounts { waited, replaced, refused } = core.rules().counts();
                 self.report.rules_waited += waited;
-                self.report.switch_behind += behind;
+                self.report.rules_replaced += replaced;
                 self.report.rules_refused += refused;
             }
         }

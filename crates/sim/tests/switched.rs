@@ -26,9 +26,10 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             // Two cache nodes are in charge of a backend, as long as one has not heard that another is.
             assert!((report.two_phased > 20) == (scenario.balances || change), "{name}: {report:?}");
             let slow = scenario.switch != SwitchBounds::NONE;
-            assert!((report.rules_waited > 100 && report.switch_behind > 0) == slow, "{name}: {report:?}");
-            assert!((report.rules_refused > 10) == slow, "{name}: {report:?}");
-            assert!((report.hedged > 50) == scenario.hedge_after.is_some(), "{name}: {report:?}");
+            let rules = [report.rules_waited, report.rules_replaced, report.rules_refused];
+            assert!(if slow { rules.iter().all(|number| *number > 50) } else { rules == [0; 3] }, "{name}: {report:?}");
+            let hedges = scenario.hedge_after.is_some();
+            assert!(if hedges { report.hedged > 50 } else { report.hedged == 0 }, "{name}: {report:?}");
             charges += report.charges;
             away += report.away;
             assert!((report.came_due > 5) == (scenario.flushes_per_mille > 0), "{name}: {report:?}");
@@ -61,6 +62,15 @@ const RARE: [Mutant; 11] = [
     Mutant::MoveFence,
     Mutant::MoveVersions,
 ];
+
+/// What a life leaves that is killed in a move is there until somebody removes it.
+#[test]
+fn what_nobody_removes_is_noticed() {
+    let scenario = Scenario { cleans_up: false, ..named("giving-clean") };
+    let is_left =
+        |seed| matches!(run(&scenario, seed, RUN), Err(Failure::Stuck(told)) if told.contains("keys of others"));
+    assert!((0..100).any(is_left));
+}
 
 #[test]
 fn every_mutant_is_found_out() {

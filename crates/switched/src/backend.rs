@@ -90,6 +90,8 @@ pub struct BackendConfig {
     pub link: LinkBounds,
     /// How hot keys are found.
     pub hot: HotConfig,
+    /// What its store has of partitions that are others' by the map that it begins with is removed, while it serves: an earlier life may have left it.
+    pub cleans_up: bool,
     /// A fault put in on purpose, for the tests of the checkers.
     pub mutant: Option<Mutant>,
 }
@@ -220,6 +222,10 @@ impl Backend {
         let others: BTreeSet<NodeId> = others.filter(|other| *other != config.me && config.caches_change).collect();
         // Where cache nodes change it is time alone that tells: who had a lease may be in no view.
         let unheard = config.caches.parts().filter(|_| !config.caches_change).collect();
+        let mut foreign = Foreign::default();
+        if config.cleans_up {
+            foreign.clear(PartitionId::all().filter(|partition| map.owner_if_any(*partition) != Some(config.me)));
+        }
         Self {
             state: StoreState { flush_at_unix_s, ..state },
             state_work: StateWork::default(),
@@ -231,7 +237,7 @@ impl Backend {
             hot: HotKeys::new(&config.hot, now),
             giving: Giving::beginning(now, config.incarnation, others),
             taking: Taking::default(),
-            foreign: Foreign::default(),
+            foreign,
             last_scan: ScanNumber::default(),
             operations: 0,
             operations_len: 0,
@@ -435,6 +441,11 @@ impl Backend {
     /// Partitions that it is to have.
     pub fn partitions_wanted(&self) -> usize {
         self.config.shares.wanted.partitions_of(self.config.me).count()
+    }
+
+    /// Partitions of others of which its store may have something that is to be removed.
+    pub fn partitions_unclear(&self) -> usize {
+        self.foreign.unclear()
     }
 
     /// Why partitions that are to be given away were not, the last time that it was tried.

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Frame, Incarnation, Opening, SessionId, long_wait};
 use guira_item::{Answer, Failure, Key, Moment, Operation, Span, Time};
-use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, Router};
+use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, RuleSink};
 use serde::Serialize;
 
 use crate::{
@@ -126,13 +126,13 @@ pub struct GatewayCounts {
     pub ignored: u64,
 }
 
-/// A gateway, and what routes for it: a table of its own, or a switch that it stands behind.
+/// A gateway, and what it routes by: a table, or a switch in the simulator.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gateway<R = RouteTable> {
     #[serde(skip)]
     config: GatewayConfig,
     #[serde(skip)]
-    router: R,
+    rules: R,
     controller: Initiator,
     upstreams: BTreeMap<NodeId, Upstream>,
     pending: HashMap<Number, Pending>,
@@ -171,22 +171,22 @@ impl Gateway {
     /// # Panics
     /// [`GatewayConfig::pending_max`] is too high.
     pub fn new(config: GatewayConfig) -> Self {
-        let routes = RouteTable::new(config.routes_max, config.seed);
-        Self::behind(routes, config)
+        Self::routing_by(RouteTable::new(config.routes_max, config.seed), config)
     }
 }
 
-impl<R: Router> Gateway<R> {
-    /// A gateway behind a router without rules.
+impl<R: RuleSink> Gateway<R> {
+    /// A gateway that routes by rules, of which there are none yet.
     ///
     /// # Panics
     /// [`GatewayConfig::pending_max`] is too high.
-    pub fn behind(router: R, config: GatewayConfig) -> Self {
+    pub fn routing_by(mut rules: R, config: GatewayConfig) -> Self {
+        rules.set_len_max(config.routes_max);
         assert!(config.pending_max <= PENDING_MAX, "{} operations under way", config.pending_max);
         let opening = Opening::first_of(config.incarnation);
         let upstreams = config.shares.map.backends().iter().map(|backend| (*backend, Upstream::new(opening))).collect();
         Self {
-            router,
+            rules,
             controller: Initiator::new(config.controller, opening, config.drift, None),
             upstreams,
             pending: HashMap::new(),
@@ -204,7 +204,7 @@ impl<R: Router> Gateway<R> {
 
     /// Heeds what has happened; `now` was read after it had.
     pub fn step(&mut self, now: Moment, happened: Happened<'_>, out: &mut Outbox) {
-        self.router.advance(now);
+        self.rules.advance(now);
         match happened {
             Happened::Ask(id, key, operation) => self.on_ask(now, id, key, &operation, out),
             Happened::Flush(id, at) => self.on_flush(now, id, at, out),
@@ -226,9 +226,10 @@ impl<R: Router> Gateway<R> {
         self.config.caches.clone_from(&view.caches);
         self.config.cache_of.clone_from(&view.cache_of);
         self.suspects.retain(|cache, _| view.caches.is_part(*cache));
+        self.hedging.on_view(&view.caches);
         if self.config.routes_max != view.budget.table_len_max {
             self.config.routes_max = view.budget.table_len_max;
-            self.router.set_len_max(view.budget.table_len_max);
+            self.rules.set_len_max(view.budget.table_len_max);
             // There may have been no room for some rules: all come again.
             let _ = self.controller.end(now);
         }
@@ -280,7 +281,7 @@ impl<R: Router> Gateway<R> {
     /// silent.
     fn route(&self, now: Moment, backend: NodeId, hash: KeyHash) -> Option<NodeId> {
         let choices = match self.config.cache_mode {
-            CacheMode::Switched => self.router.lookup(hash),
+            CacheMode::Switched => self.rules.lookup(hash),
             CacheMode::LookAside | CacheMode::LookThrough => {
                 let node = self.config.cache_of.get(&backend);
                 node.and_then(|node| self.config.caches.part_for(*node, hash)).map(Choices::from)
@@ -396,8 +397,8 @@ impl<R: Router> Gateway<R> {
         let is_long = long_wait(pending.what.value_len()) > Span::default();
         let in_front = if is_long { long_wait(upstream.open_len) } else { Span::default() };
         let mut patience = pending.resend_after + in_front;
-        if pending.cache.is_some() && pending.only_reads && pending.hedge != Hedge::Sent {
-            (patience, pending.hedge) = self.hedging.alone(patience);
+        if let Some(cache) = pending.cache.filter(|_| pending.only_reads && pending.hedge != Hedge::Sent) {
+            (patience, pending.hedge) = self.hedging.alone(cache, patience);
         }
         pending.look_at = (now + patience).min(pending.answer_until);
         self.timers.insert((pending.look_at, number));
@@ -406,6 +407,7 @@ impl<R: Router> Gateway<R> {
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
         // Without it the rules grow old: each costs a detour at most.
         let _ = self.controller.tick(now, out);
+        self.count_left(now);
         while let Some((at, number)) = self.timers.first().copied()
             && at <= now
         {
@@ -510,7 +512,7 @@ impl<R: Router> Gateway<R> {
             Message::Opened { session, at, lease } if is_controller => {
                 if self.controller.on_opened(now, session, at, lease) == Turn::Opened {
                     // What is told from here on begins with all there are.
-                    self.router.clear();
+                    self.rules.clear();
                 }
             }
             Message::Lease { session, at, lease } if is_controller => {
@@ -521,11 +523,7 @@ impl<R: Router> Gateway<R> {
                 match open.link.hear(now, Frame { ack, seq, body }) {
                     None => {}
                     Some(Body::Routes(updates)) => {
-                        if updates.into_iter().any(|update| self.router.update(now, update).is_err()) {
-                            // All come again, in the next session.
-                            let _ = self.controller.end(now);
-                            return;
-                        }
+                        updates.into_iter().for_each(|update| self.rules.update(now, update));
                     }
                     Some(_) => self.counts.ignored += 1,
                 }
@@ -538,6 +536,7 @@ impl<R: Router> Gateway<R> {
     /// A cache node has answered, or passed a request on: it is not silent.
     fn heard_of(&mut self, cache: NodeId) {
         self.suspects.remove(&cache);
+        self.has_left_nothing(cache);
     }
 
     fn on_reply(
@@ -558,8 +557,8 @@ impl<R: Router> Gateway<R> {
             if let Some(sent_at) = pending.sent_at.filter(|_| pending.backend == from && !is_hedged) {
                 upstream.on_answer(now.since(sent_at));
             }
-            if let Some(cache) = pending.cache.filter(|_| pending.backend == from && is_hedged) {
-                self.unanswered_by(now, cache);
+            if pending.backend == from {
+                self.leave_to_backend(number);
             }
             self.finish(number, said.to_reply(), out);
         } else {
@@ -577,8 +576,9 @@ impl<R: Router> Gateway<R> {
         };
         if self.upstreams.get(&pending.backend).and_then(Upstream::session) == Some(session) {
             (pending.cache, pending.sent_at) = (None, None);
+            let is_asked = pending.hedge == Hedge::Sent;
             self.awaited.remove(from);
-            if !self.refuse_if_away(now, number, out) {
+            if !is_asked && !self.refuse_if_away(now, number, out) {
                 self.send(now, number, out);
             }
         }
@@ -690,7 +690,11 @@ impl<R: Router> Gateway<R> {
     /// When `step` has something to do, if nothing happens before.
     pub fn wake_at(&self) -> Moment {
         let timers = self.timers.first().map(|(first, _)| *first);
-        timers.into_iter().chain(self.probe_at).fold(self.controller.wake_at(), Moment::min)
+        timers
+            .into_iter()
+            .chain(self.probe_at)
+            .chain(self.hedging.wake_at())
+            .fold(self.controller.wake_at(), Moment::min)
     }
 
     /// Numbers.
@@ -705,17 +709,22 @@ impl<R: Router> Gateway<R> {
 
     /// The cache nodes that a hash is routed to: for who measures.
     pub fn route_of(&self, hash: KeyHash) -> Option<Choices> {
-        self.router.lookup(hash)
+        self.rules.lookup(hash)
     }
 
     /// Hashes that are routed to cache nodes.
     pub fn routes(&self) -> usize {
-        self.router.rules()
+        self.rules.rules()
     }
 
-    /// What routes for it.
-    pub fn router(&self) -> &R {
-        &self.router
+    /// What it routes by.
+    pub fn rules(&self) -> &R {
+        &self.rules
+    }
+
+    /// What it routes by, for who changes what that can do.
+    pub fn rules_mut(&mut self) -> &mut R {
+        &mut self.rules
     }
 
     /// Requests that are under way.

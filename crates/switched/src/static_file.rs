@@ -60,7 +60,7 @@ pub use standbys::StandbyError;
 const EPOCH: Epoch = Epoch(1);
 
 /// How long an answer is waited for before it is asked again, until it is known how long answers take.
-const RESEND_AFTER: Span = Span::from_ms(20);
+const RESEND_AFTER_MS: u64 = 20;
 
 /// Bytes of a secret, at least: 128 bits, if it was drawn.
 pub const SECRET_LEN_MIN: usize = 16;
@@ -80,9 +80,9 @@ pub struct StaticFile {
     pub lease_ms: u64,
     /// How long a client waits for an answer at most.
     pub answer_within_ms: u64,
-    /// Microseconds that a cache node is waited for before a read is asked of its backend as well; 0: it is not.
+    /// Milliseconds that a cache node is waited for before a read is asked of its backend as well; 0: it is not.
     #[serde(skip_serializing_if = "is_zero")]
-    pub hedge_after_us: u64,
+    pub hedge_after_ms: u64,
     /// Bytes of a key and its value together, at most.
     pub item_len_max: usize,
     /// Items of a cache node, at most, shared out over its threads.
@@ -135,9 +135,9 @@ pub enum ReportsName {
     None,
 }
 
-/// Members of earlier builds read what has no hedges.
-fn is_zero(us: &u64) -> bool {
-    *us == 0
+/// Left out then: earlier builds refuse a field that they do not know.
+fn is_zero(ms: &u64) -> bool {
+    *ms == 0
 }
 
 impl ReportsName {
@@ -159,7 +159,7 @@ impl Default for StaticFile {
             secret: String::new(),
             lease_ms: 1_000,
             answer_within_ms: 5_000,
-            hedge_after_us: 0,
+            hedge_after_ms: 0,
             item_len_max: ITEM_LEN_DEFAULT,
             items_max: 10_000,
             cache_megabytes: 64,
@@ -340,7 +340,7 @@ impl StaticFile {
         let bounds = [
             (LEASE_MS.contains(&self.lease_ms), "lease_ms: from 100 to 60000"),
             ((100..=600_000).contains(&self.answer_within_ms), "answer_within_ms: from 100 to 600000"),
-            (self.hedge_after_us <= 1_000_000, "hedge_after_us: up to 1000000"),
+            (self.hedge_after_ms < RESEND_AFTER_MS, "hedge_after_ms: up to 19, for after 20 it is asked again anyway"),
             ((ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(&self.item_len_max), "item_len_max: from 1024 to 16777216"),
             ((1..=10_000_000).contains(&self.items_max), "items_max: from 1 to 10000000"),
             ((1..=1 << 20).contains(&self.cache_megabytes), "cache_megabytes: from 1 to 1048576"),
@@ -541,6 +541,7 @@ impl StaticFile {
             operations_len_max: self.values_len_max(),
             link: LinkBounds::default(),
             hot: self.hot(life.seed),
+            cleans_up: false,
             mutant: None,
         }
     }
@@ -571,8 +572,8 @@ impl StaticFile {
             caches: self.caches(),
             cache_of: self.cache_of(),
             drift: Drift::default(),
-            resend_after: RESEND_AFTER,
-            hedge_after: (self.hedge_after_us > 0).then(|| Span::from_us(self.hedge_after_us)),
+            resend_after: Span::from_ms(RESEND_AFTER_MS),
+            hedge_after: (self.hedge_after_ms > 0).then(|| Span::from_ms(self.hedge_after_ms)),
             answer_within: Span::from_ms(self.answer_within_ms),
             pending_max: PENDING_MAX,
             pending_len_max: values_len_max(64 << 20, 16, self.item_len_max),

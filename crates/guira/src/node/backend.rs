@@ -105,7 +105,11 @@ impl Start<'_> {
         transport.set_members(self.members(kept.as_ref())?);
         let file = kept.as_ref().map_or(self.file, |kept| &kept.view.file);
         let shares = self.shares(kept.as_ref())?;
-        let config = BackendConfig { caches_change: kept.is_some(), ..file.backend_config(self.me(), &shares, life) };
+        let config = BackendConfig {
+            caches_change: kept.is_some(),
+            cleans_up: self.arguments.cleanup,
+            ..file.backend_config(self.me(), &shares, life)
+        };
         let host = BackendHost::start_paced(transport, config, Arc::clone(&limited), role.request_limit);
         let host = host.map_err(|error| format!("cannot start: {error}"))?;
         let id = self.member.id;
@@ -124,6 +128,7 @@ impl Start<'_> {
                     "withheld": status.withheld,
                     "partitions": status.partitions,
                     "partitions_wanted": status.partitions_wanted,
+                    "partitions_unclear": status.partitions_unclear,
                     "given": status.counts.given,
                     "moved": status.counts.moved,
                     "operations": status.counts.operations,

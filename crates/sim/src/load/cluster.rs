@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     members::{CONTROLLER, FIRST_BACKEND, FIRST_CACHE, hash_of, of_kind},
-    switch::Switch,
+    switch::{Switch, SwitchBounds},
 };
 
 /// A value is its key so many times: 128 bytes, as the paper's.
@@ -229,6 +229,12 @@ impl Cluster {
     /// Items that are cached.
     pub(super) fn cached(&self) -> usize {
         self.caches.iter().map(CacheNode::items).sum()
+    }
+
+    /// From now on the switch makes no more rules than the scenario says.
+    pub(super) fn slow_switch_down(&mut self) {
+        let updates_per_s = self.scenario.switch_per_s;
+        self.gateway.rules_mut().set_bounds(SwitchBounds { updates_per_s, ..SwitchBounds::NONE });
     }
 
     /// Rules that the gateway has.

@@ -18,6 +18,7 @@ impl Cluster {
     pub(super) fn measure(mut self) -> LoadReport {
         let (measure, scale) = (self.scenario.measure, self.scenario.scale);
         let sample_every = self.scenario.sample_every;
+        self.slow_switch_down();
         let begun_at = self.now;
         let until = begun_at + measure;
         self.latencies = Latencies::default();

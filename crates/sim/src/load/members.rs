@@ -166,8 +166,7 @@ fn gateway(
         item_len_max: guira_switched::ITEM_LEN_MAX,
         seed: scenario.seed,
     };
-    let bounds = SwitchBounds { updates_per_s: scenario.switch_per_s, ..SwitchBounds::NONE };
-    Gateway::behind(Switch::new(bounds, routes_max, scenario.seed), config)
+    Gateway::routing_by(Switch::new(SwitchBounds::NONE, scenario.seed), config)
 }
 
 fn backend(
@@ -202,6 +201,7 @@ fn backend(
             seed: scenario.seed.wrapping_add(at as u64),
             ..usual
         },
+        cleans_up: false,
         mutant: None,
     };
     Backend::new(config, StoreState::default(), BEGINS)

@@ -45,7 +45,7 @@ pub struct Row {
     pub reports: Reports,
     /// Rules that the switch takes each second.
     pub rules_per_s: u32,
-    /// Those that it makes, if not all at once.
+    /// Those that it makes while it is measured, if not all at once.
     #[serde(default)]
     pub switch_per_s: Option<f64>,
     /// Which come first.

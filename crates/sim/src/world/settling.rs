@@ -85,6 +85,18 @@ impl World {
         Ok(())
     }
 
+    /// No backend has anything of another's on its disk.
+    fn expect_no_strays(&self) -> Result<(), Failure> {
+        let (map, hash_of) = (&self.view().shares.map, self.scenario.hash_of());
+        for (name, node) in &self.nodes {
+            let strays = node.disk.own_keys().filter(|key| map.owner_of(hash_of(key)) != *name).count();
+            if strays > 0 {
+                return Err(Failure::Stuck(format!("backend {} has {strays} keys of others", name.0)));
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until all backends have what they are to have, and takes everything away: nobody holds that up for what was given long ago.
     fn settle_owners(&mut self, within: Span) -> Result<(), Failure> {
         // Who has tried in vain tries again after a while.
@@ -98,6 +110,9 @@ impl World {
                 self.run_until(self.now + within)?;
                 // What is taken away below would take its place.
                 self.expect_no_flush_to_come()?;
+                if self.scenario.ends_clean {
+                    self.expect_no_strays()?;
+                }
                 for _ in 0..FLUSHES_MAX {
                     let before = self.clients.tally;
                     let (id, gateway) = (self.clients.flush(0), self.gateway_of(0));

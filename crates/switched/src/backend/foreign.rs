@@ -20,8 +20,11 @@ use serde::Serialize;
 use super::Backend;
 use crate::{ItemCopy, Outbox, Scan, ScanNumber, Scanned, StoreCall};
 
-/// How long after a removal that failed there is another try.
+/// How long after what failed there is another try.
 const AGAIN_AFTER: Span = Span::from_ms(500);
+
+/// The same for a pass, which goes through all keys: twice as long after each that fails, up to this.
+const PASS_AGAIN_AFTER_MAX: Span = Span::from_s(16);
 
 /// What is being written and what is to be written then, at most: keys of a few scans, as many bytes as wait on a link, and changes of what is given. A
 /// giver that says more begins again.
@@ -46,6 +49,9 @@ pub(super) struct Foreign {
     pass: Option<Pass>,
     /// After something has failed nothing is tried again before that.
     again_at: Moment,
+    /// How long after the last pass that was, if it has failed. Not part of what models compare: it is a time and nothing else.
+    #[serde(skip)]
+    pass_again_after: Option<Span>,
 }
 
 /// A key that is being written.
@@ -105,6 +111,11 @@ impl Foreign {
     pub(super) fn is_clear(&self, partitions: &BTreeSet<PartitionId>) -> bool {
         let passing = self.pass.as_ref().map(|pass| &pass.partitions);
         self.unclear.is_disjoint(partitions) && passing.is_none_or(|passing| passing.is_disjoint(partitions))
+    }
+
+    /// Partitions of which something may be left.
+    pub(super) fn unclear(&self) -> usize {
+        self.unclear.len() + self.pass.as_ref().map_or(0, |pass| pass.partitions.len())
     }
 
     /// What is to be written once something else was is not to be written any more.
@@ -222,18 +233,20 @@ impl Backend {
 
     /// Removes what is to be removed, as far as it goes now.
     pub(super) fn go_on_clearing(&mut self, now: Moment, out: &mut Outbox) {
-        let Foreign { writing, unsettled, unclear, pass, again_at, .. } = &mut self.foreign;
+        let Foreign { writing, unsettled, unclear, pass, again_at, pass_again_after, .. } = &mut self.foreign;
         if *again_at <= now {
             out.store.extend(std::mem::take(unsettled).into_iter().map(StoreCall::Read));
         }
         if !writing.is_empty() {
             return;
         }
-        if let Some(over) = pass.take_if(|pass| matches!(pass.scan, PassScan::Over))
-            && over.has_failed
-        {
-            unclear.extend(over.partitions);
-            *again_at = now + AGAIN_AFTER;
+        if let Some(over) = pass.take_if(|pass| matches!(pass.scan, PassScan::Over)) {
+            let twice = pass_again_after.map_or(AGAIN_AFTER, |before| before.times(2).min(PASS_AGAIN_AFTER_MAX));
+            *pass_again_after = over.has_failed.then_some(twice);
+            if over.has_failed {
+                unclear.extend(over.partitions);
+                *again_at = now + twice;
+            }
         }
         if pass.is_none() && !unclear.is_empty() && *again_at <= now {
             let partitions = std::mem::take(unclear);

@@ -5,7 +5,7 @@
 
 use guira_chain::Reply;
 use guira_item::{Answer, Failure, Moment, Span};
-use guira_routing::{NodeId, Router};
+use guira_routing::{NodeId, RuleSink};
 
 use super::{Gateway, GatewayConfig, upstream::Upstream};
 use crate::{Number, Outbox};
@@ -31,7 +31,7 @@ impl GatewayConfig {
     }
 }
 
-impl<R: Router> Gateway<R> {
+impl<R: RuleSink> Gateway<R> {
     pub(super) fn is_away(&self, now: Moment, backend: NodeId) -> bool {
         self.upstreams.get(&backend).is_some_and(|upstream| upstream.is_away(now, self.config.away_after()))
     }

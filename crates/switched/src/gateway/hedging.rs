@@ -1,21 +1,26 @@
 //! Hedged reads (Dean and Barroso, "The tail at scale", CACM 2013): who waits for a cache node for longer than usual asks the backend as well, and is
 //! answered by whichever comes first.
 //!
-//! Always true: only what only reads is asked of two, under one number (R3); and of what is asked of cache nodes one in twenty at most is, and a few at once, so
-//! that a cache node that has too much to do does not have its backends have too much.
+//! Always true: only what only reads is asked of two, under one number (R3); and of what each cache node is asked one in twenty at most is, and a few at once, so that
+//! backends do not have to do what a cache node does not get done. Whether a cache node is silent is told by as long a wait as without.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use guira_item::{Moment, Span};
-use guira_routing::Router;
+use guira_routing::{CacheNodes, NodeId, RuleSink};
 use serde::Serialize;
 
-use super::Gateway;
+use super::{Gateway, pending::Pending};
 use crate::{Asker, Number, Outbox};
 
-/// Of so many reads that cache nodes are asked one may be hedged.
+/// Of so many reads that a cache node is asked one may be hedged.
 const OF_READS: u32 = 20;
 
-/// Hedges that may be saved up.
+/// Hedges of a cache node that may be saved up.
 const SAVED_MAX: u32 = 16;
+
+/// Reads that backends have answered whose cache nodes are still listened for, at most.
+const LEFT_MAX: usize = 256;
 
 /// Where the hedge of a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -34,44 +39,57 @@ pub(super) enum Hedge {
 pub(super) struct Hedging {
     #[serde(skip)]
     after: Option<Span>,
-    /// In parts of a hedge.
-    saved: u32,
+    /// By cache node, in parts of a hedge.
+    saved: BTreeMap<NodeId, u32>,
+    /// Cache nodes that have left a read to its backend, and when they will have been silent for as long as anybody waits.
+    left: VecDeque<(Moment, NodeId)>,
 }
 
 impl Hedging {
     /// Of reads that were not answered after so long, if of any.
     pub(super) fn new(after: Option<Span>) -> Self {
-        Self { after, saved: 0 }
+        Self { after, saved: BTreeMap::new(), left: VecDeque::new() }
     }
 
     /// A cache node is asked for what only reads, and would be waited for so long: how long it is waited for alone.
-    pub(super) fn alone(&mut self, patience: Span) -> (Span, Hedge) {
+    pub(super) fn alone(&mut self, cache: NodeId, patience: Span) -> (Span, Hedge) {
         match self.after {
             Some(after) if after < patience => {
-                self.saved = (self.saved + 1).min(SAVED_MAX * OF_READS);
+                let saved = self.saved.entry(cache).or_default();
+                *saved = (*saved + 1).min(SAVED_MAX * OF_READS);
                 (after, Hedge::Due(patience - after))
             }
             _ => (patience, Hedge::None),
         }
     }
 
-    /// Whether one may be hedged now.
-    pub(super) fn may(&mut self) -> bool {
-        let left = self.saved.checked_sub(OF_READS);
-        self.saved = left.unwrap_or(self.saved);
+    /// Whether a read of a cache node may be hedged now.
+    fn may(&mut self, cache: NodeId) -> bool {
+        let Some(saved) = self.saved.get_mut(&cache) else { return false };
+        let left = saved.checked_sub(OF_READS);
+        *saved = left.unwrap_or(*saved);
         left.is_some()
+    }
+
+    /// There are others now.
+    pub(super) fn on_view(&mut self, caches: &CacheNodes) {
+        self.saved.retain(|cache, _| caches.is_part(*cache));
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        self.left.front().map(|(at, _)| *at)
     }
 }
 
-impl<R: Router> Gateway<R> {
+impl<R: RuleSink> Gateway<R> {
     /// Asks the backend as well, if it may; the cache node is waited for a while longer.
     pub(super) fn hedge(&mut self, now: Moment, number: Number, rest: Span, out: &mut Outbox) {
         let Some(pending) = self.pending.get_mut(&number) else { return };
         let Some(upstream) = self.upstreams.get_mut(&pending.backend) else { return };
         let is_away = upstream.is_away(now, self.config.away_after());
         pending.hedge = Hedge::None;
-        if let Some(session) = upstream.session().filter(|_| !is_away)
-            && self.hedging.may()
+        if let (Some(session), Some(cache), false) = (upstream.session(), pending.cache, is_away)
+            && self.hedging.may(cache)
         {
             let done_below = upstream.open.first().copied().unwrap_or(number);
             pending.ask(pending.backend, Asker { gateway: self.config.me, session, number, done_below }, false, out);
@@ -82,5 +100,35 @@ impl<R: Router> Gateway<R> {
         }
         pending.look_at = (now + rest).min(pending.answer_until);
         self.timers.insert((pending.look_at, number));
+    }
+
+    /// A backend has answered what a cache node was asked as well: that has it to do until it is heard of, or has been silent for too long.
+    pub(super) fn leave_to_backend(&mut self, number: Number) {
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        let Pending { hedge: Hedge::Sent, look_at, .. } = *pending else { return };
+        if self.hedging.left.len() < LEFT_MAX
+            && let Some(cache) = pending.cache.take()
+        {
+            let behind = self.hedging.left.partition_point(|(at, _)| *at <= look_at);
+            self.hedging.left.insert(behind, (look_at, cache));
+        }
+    }
+
+    /// A cache node was heard of: it has left nothing.
+    pub(super) fn has_left_nothing(&mut self, cache: NodeId) {
+        self.hedging.left.retain(|(_, left_by)| {
+            if *left_by == cache {
+                self.awaited.remove(cache);
+            }
+            *left_by != cache
+        });
+    }
+
+    /// Counts the reads against cache nodes that they have left for too long.
+    pub(super) fn count_left(&mut self, now: Moment) {
+        while let Some((_, cache)) = self.hedging.left.pop_front_if(|(at, _)| *at <= now) {
+            self.awaited.remove(cache);
+            self.unanswered_by(now, cache);
+        }
     }
 }

@@ -124,6 +124,8 @@ pub struct BackendStatus {
     pub partitions: usize,
     /// Partitions that it is to have.
     pub partitions_wanted: usize,
+    /// Partitions of others of which its store may have something that is to be removed.
+    pub partitions_unclear: usize,
     /// Why those that are to be given away were not, the last time that it was tried.
     pub standstill: Option<Standstill>,
     /// The `flush_all` that is to come, in the cluster's seconds.
@@ -191,6 +193,7 @@ impl<S: Store> BackendHost<S> {
             withheld: *withheld,
             partitions: backend.partitions(),
             partitions_wanted: backend.partitions_wanted(),
+            partitions_unclear: backend.partitions_unclear(),
             standstill: backend.standstill(),
             flush_to_come: backend.flush_to_come(),
             holdings: fresh(*holdings, boot_now()).unwrap_or_else(|| Holdings::from(&way.store.stats())),

@@ -26,7 +26,7 @@ pub(crate) const SET: Operation<'_> = Operation::Store(Store {
     value: b"v",
 });
 
-/// A gateway that is told of time as often as it wants, backends of which some answer, and a cache node of which nothing is heard.
+/// A gateway that is told of time as often as it wants, backends of which some answer, and a cache node.
 pub(crate) struct Setting {
     pub(crate) gateway: Gateway,
     pub(crate) now: Moment,
@@ -143,6 +143,12 @@ impl Setting {
         let (session, number) = self.last.expect("somebody was asked");
         let said = Said::of(&Reply::Answer(Answer::Miss, None));
         self.step(Happened::Message(member, Message::Reply { session, number, via: None, said }));
+    }
+
+    /// A member says that what was asked for last is another's by now.
+    pub(crate) fn says_it_has_moved(&mut self, member: NodeId) {
+        let (session, number) = self.last.expect("somebody was asked");
+        self.step(Happened::Message(member, Message::Moved { session, number }));
     }
 
     /// Time passes, as its timers want it.

@@ -5,17 +5,20 @@ use guira_switched::{StaticFile, gateway::Happened};
 
 use crate::asking::{BACKENDS, CACHE, SET, Setting};
 
-const HEDGE_AFTER: Span = Span::from_us(2_000);
+const HEDGE_AFTER: Span = Span::from_ms(2);
 
 /// Reads that cache nodes are asked for one that is hedged.
 const OF_READS: u64 = 20;
 
-/// Longer than a cache node is waited for.
+/// As long as a cache node is waited for at first.
+const AT_FIRST: Span = Span::from_ms(20);
+
+/// Longer than that.
 const A_WHILE: Span = Span::from_ms(100);
 
 /// One whose cache node has answered enough for so many hedges, and answers nothing any more.
 fn with_hedges(hedges: u64) -> Setting {
-    let mut setting = Setting::new(StaticFile { hedge_after_us: 2_000, ..StaticFile::default() });
+    let mut setting = Setting::new(StaticFile { hedge_after_ms: 2, ..StaticFile::default() });
     let warm = setting.reads(BACKENDS[0]);
     assert_eq!(setting.answer(warm), Some(&Answer::Miss), "there is a session now");
     setting.is_given_a_rule(BACKENDS[0]);
@@ -87,16 +90,48 @@ fn what_may_change_something_is_asked_of_one_at_a_time() {
 }
 
 #[test]
-fn a_cache_node_that_leaves_three_to_their_backend_is_passed_by_for_a_while() {
+fn a_cache_node_that_leaves_three_to_their_backend_is_passed_by_once_it_was_silent_for_long_enough() {
     let mut setting = with_hedges(4);
     for _ in 0..3 {
         setting.reads(BACKENDS[0]);
-        setting.pass(HEDGE_AFTER);
     }
-    let (asked, hedges) = (setting.gateway.counts().to_caches, hedged(&setting));
+    setting.pass(HEDGE_AFTER);
+    let asked = setting.gateway.counts().to_caches;
+    assert_eq!((hedged(&setting), setting.gateway.pending()), (3, 0));
+    setting.reads(BACKENDS[0]);
+    assert_eq!(setting.gateway.counts().to_caches, asked + 1, "it is slow, and no more is known");
+    setting.pass(AT_FIRST - HEDGE_AFTER);
     let id = setting.reads(BACKENDS[0]);
     assert_eq!(setting.answer(id), Some(&Answer::Miss), "at once");
-    assert_eq!((setting.gateway.counts().to_caches, hedged(&setting), hedges), (asked, 3, 3));
+    assert_eq!(setting.gateway.counts().to_caches, asked + 1);
+}
+
+#[test]
+fn a_cache_node_that_says_anything_meanwhile_is_not_silent() {
+    let mut setting = with_hedges(4);
+    for _ in 0..3 {
+        setting.reads(BACKENDS[0]);
+    }
+    setting.pass(HEDGE_AFTER);
+    assert_eq!((hedged(&setting), setting.gateway.pending()), (3, 0));
+    setting.says_nothing_is_there(CACHE);
+    setting.pass(A_WHILE);
+    let asked = setting.gateway.counts().to_caches;
+    setting.reads(BACKENDS[0]);
+    assert_eq!(setting.gateway.counts().to_caches, asked + 1);
+}
+
+#[test]
+fn what_is_asked_as_well_and_has_moved_is_asked_of_who_has_it_and_of_nobody_twice() {
+    let mut setting = with_hedges(1);
+    setting.answering.clear();
+    let id = setting.reads(BACKENDS[0]);
+    setting.pass(HEDGE_AFTER);
+    assert_eq!(hedged(&setting), 1);
+    setting.says_it_has_moved(BACKENDS[0]);
+    setting.answering = BACKENDS.to_vec();
+    setting.pass(A_WHILE);
+    assert_eq!((setting.answers_of(id), setting.gateway.pending(), hedged(&setting)), (1, 0, 1));
 }
 
 #[test]

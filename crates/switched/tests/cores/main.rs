@@ -4,6 +4,7 @@ mod asking;
 mod away;
 mod bounds;
 mod cache_node;
+mod cleanup;
 mod flushes;
 mod gives;
 mod hedging;

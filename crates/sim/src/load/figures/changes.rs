@@ -108,7 +108,7 @@ pub(super) fn slow_switch(rows: &[&Row]) -> Option<Sheet> {
     let names: Vec<(f64, String)> =
         each(rows, rate).into_iter().rev().map(|per_s| (per_s, format!("{per_s} rules a second made"))).collect();
     let named = names.iter().map(|(per_s, name)| (name.as_str(), only(rows, |row| rate(row) == *per_s))).collect();
-    timeline("Throughput while cold keys become hot, by what the switch makes of 400 rules a second", named)
+    timeline("Throughput while cold keys become hot, by what the switch makes of the rules that it is told", named)
 }
 
 /// Of figure 15: what the text says of it.
