@@ -26,6 +26,7 @@ const LIFE_OF_1000: &str = "/guira/guira/life/1000";
 
 /// What a backend is told, in the order in which it is.
 #[derive(Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Heard {
     Told(Told),
     Done(Committed),

@@ -12,6 +12,7 @@ use std::{
 };
 
 use guira_client::Place;
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -165,6 +166,27 @@ impl Cluster {
 
     fn socket(&self, id: &str) -> PathBuf {
         self.folder.path().join(format!("status-{id}"))
+    }
+
+    /// Where a backend's items last.
+    pub fn store_of(&self, id: u16) -> PathBuf {
+        self.folder.path().join(format!("backend-{id}"))
+    }
+
+    /// Items in the store of a backend that does not run.
+    pub fn items_of(&self, id: u16) -> u64 {
+        let store = (self.store)(self.folder.path(), id);
+        let told: Value =
+            serde_json::from_slice(&succeeds(guira(&["store", "stats", "--exact", "--json", &store])).stdout)
+                .expect("JSON");
+        told["items"].as_u64().expect("a number")
+    }
+
+    /// It is told to end, and does.
+    pub fn stops(&mut self, id: u16) {
+        let mut process = self.processes.remove(&id).expect("it runs");
+        process.signal(Signal::TERM);
+        assert!(process.wait().success());
     }
 
     pub fn begins(&mut self, id: u16) {

@@ -1,6 +1,6 @@
 //! A cluster whose backends come and go while clients are answered: what they have goes with them, whoever is killed.
 
-use std::{fmt::Write, net::SocketAddr, thread};
+use std::{fmt::Write, fs, net::SocketAddr, path::Path, thread};
 
 use rustix::process::Signal;
 
@@ -122,4 +122,59 @@ fn backends_come_go_and_are_killed_and_all_that_they_have_is_there() {
     cluster.remove(1_002);
     let ended = Process::start(cluster.node(1_002)).end();
     assert!(!ended.status.success() && ended.stderr.contains("has no such member"), "{}", ended.stderr);
+}
+
+/// A life that is killed before it has removed what it has given leaves that, as one whose store is an earlier copy of itself does. It stays, until somebody has it removed.
+#[test]
+fn what_a_life_has_left_of_others_keys_is_removed_when_that_is_wanted() {
+    let listen = local(free_port());
+    let mut cluster = Cluster::start(listen);
+    answers(listen);
+    fill(listen, "key", KEYS);
+    let copy = cluster.store_of(1);
+    cluster.stops(1_000);
+    let before = cluster.items_of(1_000);
+    copy_folder(&cluster.store_of(1_000), &copy);
+    cluster.begins(1_000);
+
+    let third = cluster.backend(1_002);
+    cluster.add(1_002, &third);
+    wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_002, |is| is > 5_000);
+    let is_clean = |cluster: &Cluster| (cluster.status(1_000)?["partitions_unclear"] == 0).then_some(());
+    wait_for("what was given is removed", || is_clean(&cluster));
+    cluster.stops(1_000);
+    let after = cluster.items_of(1_000);
+    assert!(after > 0 && after < before, "{after} of {before} items are left");
+
+    fs::remove_dir_all(cluster.store_of(1_000)).expect("it is removed");
+    fs::rename(&copy, cluster.store_of(1_000)).expect("it is put back");
+    cluster.begins(1_000);
+    wait_for("it serves", || is_clean(&cluster));
+    all_is_there(listen, 0);
+    cluster.stops(1_000);
+    assert_eq!(cluster.items_of(1_000), before, "nobody has wanted that");
+
+    let mut node = cluster.node(1_000);
+    node.arg("--cleanup");
+    cluster.processes.insert(1_000, Process::start(node));
+    wait_for("it is cleaned up", || is_clean(&cluster));
+    all_is_there(listen, 0);
+    cluster.stops(1_000);
+    assert_eq!(cluster.items_of(1_000), after);
+
+    // Others have no keys.
+    let mut node = cluster.node(100);
+    node.arg("--cleanup");
+    let ended = Process::start(node).end();
+    assert!(!ended.status.success());
+    assert!(ended.stderr.contains("--cleanup: member 100 is a cache, only a backend has keys"), "{}", ended.stderr);
+}
+
+/// A folder without folders in it.
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a folder");
+    for file in fs::read_dir(from).expect("a folder") {
+        let file = file.expect("a file").path();
+        fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("it is copied");
+    }
 }
