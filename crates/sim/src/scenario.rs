@@ -183,9 +183,13 @@ impl Scenario {
                 ..usual
             }),
             // The same, while partitions move.
-            "replacing-giving" => {
-                Some(Self { standbys: 2, caches: 3, lease: Span::from_ms(300), ..Self::named("giving")? })
-            }
+            "replacing-giving" => Some(Self {
+                standbys: 2,
+                caches: 3,
+                lease: Span::from_ms(300),
+                cleans_up: true,
+                ..Self::named("giving")?
+            }),
             // The same, before stores that lose a part of what they are asked all the time, and may do it long after.
             "doubtful" => Some(Self {
                 disk_fails_per_mille: 50,

@@ -1,7 +1,7 @@
 //! A switch: makes one update of a rule after the other, each of which takes its time (SwitchKV, section 3.3), and may have room for fewer rules
 //! than it is told.
 //!
-//! Always true: what waits has each hash once, so that there is no more of it than there are rules, made or wanted.
+//! Always true: what waits has each hash once, and only those that have a rule or are to have one.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -100,6 +100,12 @@ impl RuleSink for Switch {
         }
         let (RuleUpdate::Install { hash, .. } | RuleUpdate::Delete { hash }) = update;
         self.counts.waited += 1;
+        if matches!(update, RuleUpdate::Delete { .. }) && self.table.lookup(hash).is_none() {
+            // What was still to be made is not to be any more.
+            self.counts.replaced += u64::from(self.waiting.remove(&hash).is_some());
+            self.turns.retain(|turn| *turn != hash);
+            return;
+        }
         if self.turns.is_empty() {
             self.free_at = self.free_at.max(now);
         }
@@ -115,10 +121,17 @@ impl RuleSink for Switch {
         while self.free_at + takes <= now
             && let Some(hash) = self.turns.pop_front()
         {
-            self.free_at = self.free_at + takes;
-            if let Some(update) = self.waiting.remove(&hash) {
-                self.make(update);
+            let update = self.waiting.remove(&hash).expect("whatever has a turn waits");
+            let is_install = matches!(update, RuleUpdate::Install { .. }) && self.table.lookup(hash).is_none();
+            let deletes = |waiting: &RuleUpdate| matches!(waiting, RuleUpdate::Delete { .. });
+            if is_install && self.table.len() >= self.table.len_max() && self.waiting.values().any(deletes) {
+                // It had taken the turn of another one: there is room behind a deletion.
+                self.turns.push_back(hash);
+                self.waiting.insert(hash, update);
+                continue;
             }
+            self.free_at = self.free_at + takes;
+            self.make(update);
         }
     }
 
@@ -196,9 +209,19 @@ mod tests {
                 .into_iter()
                 .for_each(|update| switch.update(at(0), update));
         }
-        assert_eq!((switch.turns.len(), switch.waiting.len()), (2, 2));
-        assert!(has(&mut switch, 200, 2) && !has(&mut switch, 200, 1));
-        assert_eq!(switch.counts(), SwitchCounts { waited: 5_000, replaced: 4_998, refused: 0 });
+        assert_eq!((switch.turns.len(), switch.waiting.len()), (1, 1));
+        assert!(has(&mut switch, 100, 2) && !has(&mut switch, 200, 1));
+    }
+
+    #[test]
+    fn a_rule_that_there_is_room_for_in_the_end_is_made() {
+        let mut switch = switch(TEN_A_SECOND);
+        [install(1), install(2)].into_iter().for_each(|update| switch.update(at(0), update));
+        switch.advance(at(200));
+        [delete(1), install(3), delete(2), install(1)].into_iter().for_each(|update| switch.update(at(200), update));
+        switch.advance(at(600));
+        assert_eq!(switch.counts().refused, 0);
+        assert_eq!([1, 2, 3].map(|hash| has(&mut switch, 600, hash)), [true, false, true]);
     }
 
     #[test]

@@ -443,9 +443,9 @@ impl Backend {
         self.config.shares.wanted.partitions_of(self.config.me).count()
     }
 
-    /// Partitions of others of which its store may have something that is to be removed.
+    /// Partitions that it is giving away, or that are others', of which its store may have something that is to be removed.
     pub fn partitions_unclear(&self) -> usize {
-        self.foreign.unclear()
+        self.foreign.unclear() + self.giving.giving()
     }
 
     /// Why partitions that are to be given away were not, the last time that it was tried.

@@ -105,6 +105,7 @@ impl Foreign {
     /// Has nothing left of these partitions, sooner or later.
     pub(super) fn clear(&mut self, partitions: impl IntoIterator<Item = PartitionId>) {
         self.unclear.extend(partitions);
+        self.pass_again_after = None;
     }
 
     /// Whether nothing is left of these partitions.
@@ -115,7 +116,8 @@ impl Foreign {
 
     /// Partitions of which something may be left.
     pub(super) fn unclear(&self) -> usize {
-        self.unclear.len() + self.pass.as_ref().map_or(0, |pass| pass.partitions.len())
+        let passing = self.pass.as_ref().map(|pass| &pass.partitions);
+        passing.map_or(self.unclear.len(), |passing| self.unclear.union(passing).count())
     }
 
     /// What is to be written once something else was is not to be written any more.

@@ -185,6 +185,11 @@ impl Giving {
         matches!(stage, Some(Stage::Copying(Copying::Reading(reading, ..))) if *reading == number)
     }
 
+    /// Partitions that are being given away.
+    pub(super) fn giving(&self) -> usize {
+        self.given.as_ref().map_or(0, |given| given.partitions.len())
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.given.is_none()
     }

@@ -2,7 +2,7 @@
 //! answered by whichever comes first.
 //!
 //! Always true: only what only reads is asked of two, under one number (R3); and of what each cache node is asked one in twenty at most is, and a few at once, so that
-//! backends do not have to do what a cache node does not get done. Whether a cache node is silent is told by as long a wait as without.
+//! backends do not have to do what a cache node does not get done. A cache node counts as silent after as long a wait as without, of nothing at all.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -124,7 +124,7 @@ pub struct BackendStatus {
     pub partitions: usize,
     /// Partitions that it is to have.
     pub partitions_wanted: usize,
-    /// Partitions of others of which its store may have something that is to be removed.
+    /// Partitions that it is giving away, or that are others', of which its store may have something that is to be removed.
     pub partitions_unclear: usize,
     /// Why those that are to be given away were not, the last time that it was tried.
     pub standstill: Option<Standstill>,

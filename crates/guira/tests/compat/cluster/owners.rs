@@ -140,7 +140,13 @@ fn what_a_life_has_left_of_others_keys_is_removed_when_that_is_wanted() {
     let third = cluster.backend(1_002);
     cluster.add(1_002, &third);
     wait_until_moved(&cluster, &[1_000, 1_001, 1_002], 1_002, |is| is > 5_000);
-    let is_clean = |cluster: &Cluster| (cluster.status(1_000)?["partitions_unclear"] == 0).then_some(());
+    // It has heard of all that it has given, and serves.
+    let has = cluster.member(1_000).expect("it is there")["partitions"].clone();
+    let is_clean = |cluster: &Cluster| {
+        let status = cluster.status(1_000)?;
+        let is_settled = status["serves"] == true && status["partitions"] == has && status["partitions_wanted"] == has;
+        (is_settled && status["partitions_unclear"] == 0).then_some(())
+    };
     wait_for("what was given is removed", || is_clean(&cluster));
     cluster.stops(1_000);
     let after = cluster.items_of(1_000);
