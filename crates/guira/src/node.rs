@@ -84,8 +84,8 @@ pub(crate) struct Arguments {
     /// Where the number of the member's life is kept: without it, one whose clock was set back since it last ran is not let in by others
     #[arg(long)]
     life_file: Option<PathBuf>,
-    /// Of a backend: removes, while it serves, what its store has of keys that are others' by now, as a life that was killed in a move may have left. For
-    /// once: not if etcd was made anew or put back from a copy since, for what is removed may be nowhere else then
+    /// Of a backend: removes, while it serves, what its store has of keys that are others' by now, as a life that was killed in a move may have left. Give it
+    /// once, and not after etcd was made anew or put back from a copy: what is removed may be nowhere else then
     #[arg(long)]
     cleanup: bool,
     #[command(flatten)]
