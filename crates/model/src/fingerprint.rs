@@ -27,21 +27,10 @@ const IN_SIGHT: u64 = 16;
 /// - `heard_at` counts for items that end;
 /// - `sent_at`: how long answers take, which changes no more than how soon something is sent again;
 /// - `fetched`, `idle_s`, `is_used`: how used an item is, of which clients are told and nothing else;
-/// - `segment_from`, `exchanges`, `exchanges_at`: segments of a cache node do not end here, and items that need leave to come in do not come;
+/// - `segment_from`: segments of a cache node do not end here;
 /// - `controller`: sessions with who is not there; `queries`: for loads.
-const PASSED_OVER: [&str; 11] = [
-    "at",
-    "heard_at",
-    "sent_at",
-    "fetched",
-    "idle_s",
-    "is_used",
-    "segment_from",
-    "exchanges",
-    "exchanges_at",
-    "controller",
-    "queries",
-];
+const PASSED_OVER: [&str; 9] =
+    ["at", "heard_at", "sent_at", "fetched", "idle_s", "is_used", "segment_from", "controller", "queries"];
 
 /// Structs in which moments and lengths of time count to the nanosecond: of a gateway's requests, which is due first says in which order they
 /// are sent again; a giver waits twice as long after each attempt that comes to nothing.

@@ -146,7 +146,7 @@ impl Scenario {
             // So that cache nodes go on with what is in their charge.
             homes: BACKENDS.map(|backend| (backend, CACHES[0])).into(),
             budget,
-            exchanges_per_s: 1.0,
+            exchanges_per_s: 0.0,
         }
     }
 
@@ -211,7 +211,7 @@ impl Scenario {
             segment: FOR_EVER,
             alpha: Alpha::new(1.0).expect("above 0"),
             threshold_rank: 0.1,
-            exchanges_per_s: 1.0,
+            exchanges_per_s: 0.0,
             seed: 0,
             mutant: self.mutant,
         };

@@ -109,7 +109,8 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         moves: 0,
         begins: Begins::Cached(A),
         hashes_collide: false,
-        items_max: 2,
+        // Room for both keys, and for both that are asked for: none needs leave to come in.
+        items_max: 4,
         reports: false,
         lease_ticks: 3,
         ticks_max: None,

@@ -51,8 +51,10 @@ use work::Work;
 /// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.
 const OPERATIONS_MAX: usize = 1 << 16;
 
-/// Keys in a report at most: it fits into a datagram.
-const REPORTED_MAX: usize = 200;
+/// Keys in a report at most, but for those that are much of the load. Of all that are kept, which is the most that is told, each is some 300 bytes, and they are to fit into a
+/// datagram.
+const REPORTED_MAX: usize = 40;
+const _: () = assert!(REPORTED_MAX * hot::KEPT_PER_REPORTED * 314 < 60_000);
 
 /// How often an unanswered declaration is repeated.
 const VOID_AGAIN_AFTER: Span = Span::from_ms(50);

@@ -13,6 +13,7 @@
 //! - the whole key is compared: two with one hash share a rule and nothing else (R8);
 //! - what is not kept is told to its backend, with what had been told by then.
 
+mod exchanges;
 mod items;
 mod sharing;
 
@@ -31,6 +32,7 @@ use crate::{
     Ask, Body, Drift, Happened, ItemCopy, KeyBytes, Loaded, Message, Mutant, Outbox, Said, View,
     initiator::{Initiator, Turn},
 };
+use exchanges::{Exchanges, Reported};
 use items::{Cached, Items, Leaving};
 
 /// What a cache node is, or a part of one.
@@ -63,7 +65,8 @@ pub struct CacheConfig {
     /// The share of keys below the load that admits another (section 3.2.1).
     pub threshold_rank: f64,
     /// Items a second that reports may put in the place of others, once it is full: each costs two updates of rules, and when more are wanted than
-    /// the switch takes, those of keys that have just become hot come too late. See [`CacheConfig::exchanges`].
+    /// the switch takes, those of keys that have just become hot come too late. What is many times hotter than it has to be may take those of the next second as well. See
+    /// [`CacheConfig::exchanges`].
     pub exchanges_per_s: f64,
     /// Seeds what is drawn.
     pub seed: u64,
@@ -73,7 +76,7 @@ pub struct CacheConfig {
 
 impl CacheConfig {
     /// How many exchanges one may make, of so many parts of cache nodes behind a switch that takes so many updates a second: three quarters of the
-    /// switch's time. The rest is for bursts, which wait for no leave.
+    /// switch's time in the long run. The rest is for bursts, which wait for no leave.
     pub fn exchanges(updates_per_s: u32, parts: usize) -> f64 {
         f64::from(updates_per_s) * 3.0 / 8.0 / parts.max(1) as f64
     }
@@ -164,9 +167,7 @@ pub struct CacheNode {
     /// Segments that have ended.
     #[serde(skip)]
     segments: u32,
-    /// Exchanges that reports may make now, as of a moment.
-    exchanges: f64,
-    exchanges_at: Moment,
+    exchanges: Exchanges,
     segment_from: Moment,
     #[serde(skip)]
     rng: Xoshiro256PlusPlus,
@@ -179,6 +180,8 @@ struct Fetching {
     source: NodeId,
     since: Moment,
     per_s: f32,
+    /// It took leave.
+    is_exchange: bool,
 }
 
 impl CacheNode {
@@ -204,8 +207,7 @@ impl CacheNode {
             threshold: 0.0,
             load: 0.0,
             segments: 0,
-            exchanges: 0.0,
-            exchanges_at: now,
+            exchanges: Exchanges::new(config.exchanges_per_s, now),
             segment_from: now,
             rng: Xoshiro256PlusPlus::seed_from_u64(config.seed),
             counts: CacheCounts::default(),
@@ -225,7 +227,7 @@ impl CacheNode {
 
     /// Cache nodes have come or gone. Whether this is one of them backends say by their leases.
     fn on_view(&mut self, now: Moment, view: &View) {
-        self.config.exchanges_per_s = view.exchanges_per_s;
+        self.exchanges.set_rate(now, view.exchanges_per_s);
         self.config.partitions = Arc::clone(&view.shares.map);
         self.backends = view.backends.iter().chain(view.shares.map.backends()).copied().collect();
         view.shares.map.backends().iter().for_each(|backend| self.know(*backend));
@@ -332,6 +334,7 @@ impl CacheNode {
         let gone = self.items.remove_all_of(&backends);
         self.rules.extend(gone.into_iter().map(|hash| (hash, None)));
         self.fetching.retain(|_, fetching| !backends.contains(&fetching.source));
+        self.exchanges.forget(&backends);
     }
 
     /// Answers from here, if that can be.
@@ -402,6 +405,8 @@ impl CacheNode {
                 }
                 // It was asked for twice: the key may be here from the first time.
                 (None, Some(item)) => self.update_or_drop(now, from, key, item),
+                // Nothing changes places for it.
+                (Some(Fetching { is_exchange: true, .. }), None) => self.exchanges.give_back(),
                 (_, None) => {}
             },
             Some(Body::Update(key, item)) => self.on_update(now, from, key, item),
@@ -418,6 +423,7 @@ impl CacheNode {
             Some(Body::MeanLoad(mean)) if is_controller => self.spread(now, f64::from(mean.0)),
             Some(_) => self.counts.ignored += 1,
         }
+        self.fetch(now);
         if let Some(initiator) = self.sources.get_mut(&from) {
             initiator.emit(now, out);
         } else {
@@ -427,32 +433,43 @@ impl CacheNode {
 
     fn on_report(&mut self, now: Moment, from: NodeId, loaded: Loaded) {
         let Loaded { key, per_s } = loaded;
+        if !per_s.is_finite() {
+            self.counts.ignored += 1;
+            return;
+        }
         if let Some(cached) = self.items.get(&key.0).filter(|cached| cached.source == from) {
             // Who asks its backend knows of no rule: it may have been lost among others.
             self.rules.push((cached.hash, Some(load(cached.load.per_s().max(per_s.into())))));
         }
-        let is_wanted = f64::from(per_s) > self.threshold
-            && self.items.get(&key.0).is_none()
-            && !self.fetching.contains_key(&key)
-            && !self.too_large.contains(&key)
-            && self.fetching.len() < FETCHING_MAX;
-        if is_wanted && self.may_exchange(now) && self.tell(now, from, Body::Fetch(key.clone())) {
-            self.fetching.insert(key, Fetching { source: from, since: now, per_s });
+        if self.is_worth_it(&key, per_s) {
+            self.exchanges.want(key, Reported { source: from, per_s, at: now });
         }
     }
 
-    /// Whether an item may take the place of another because of a report; where there is room it always may.
-    fn may_exchange(&mut self, now: Moment) -> bool {
-        if !self.is_full() {
-            return true;
+    /// Whether a key that was reported is to be fetched, as far as there is leave.
+    fn is_worth_it(&mut self, key: &KeyBytes, per_s: f32) -> bool {
+        f64::from(per_s) > self.threshold
+            && self.items.get(&key.0).is_none()
+            && !self.fetching.contains_key(key)
+            && !self.too_large.contains(key)
+    }
+
+    /// Fetches what reports want, as far as its items may take the places of others; where there is room they always may. What there is no room to ask for is
+    /// reported again.
+    fn fetch(&mut self, now: Moment) {
+        while !self.exchanges.is_empty() && self.fetching.len() < FETCHING_MAX {
+            // What has been asked for takes places, too.
+            let is_free = !self.is_full() && self.items.len() + self.fetching.len() < self.config.items_max;
+            let Some((key, Reported { source, per_s, .. })) = self.exchanges.next(now, is_free) else { return };
+            // It may have come meanwhile, have moved, or have become too cold for this.
+            let is_its = self.config.partitions.owner_of((self.config.hash_of)(&key.0)) == source;
+            if is_its && self.is_worth_it(&key, per_s) && self.tell(now, source, Body::Fetch(key.clone())) {
+                if !is_free {
+                    self.exchanges.spend();
+                }
+                self.fetching.insert(key, Fetching { source, since: now, per_s, is_exchange: !is_free });
+            }
         }
-        let rate = self.config.exchanges_per_s;
-        let came = now.since(self.exchanges_at).as_s() * rate;
-        // At least one, however slow the switch is.
-        (self.exchanges, self.exchanges_at) = ((self.exchanges + came).min(rate.max(1.0)), now);
-        let may = self.exchanges >= 1.0;
-        self.exchanges -= if may { 1.0 } else { 0.0 };
-        may
     }
 
     fn is_full(&self) -> bool {
@@ -551,6 +568,7 @@ impl CacheNode {
     }
 
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
+        self.fetch(now);
         let turns = self.sources.iter_mut().map(|(backend, initiator)| (*backend, initiator.tick(now, out)));
         let void = turns.filter(|(_, turn)| *turn == Turn::Void).map(|(backend, _)| backend).collect();
         self.forget(void);
@@ -558,12 +576,14 @@ impl CacheNode {
         self.on_turn(now, self.config.controller, turn);
         let elapsed = now.since(self.segment_from);
         if elapsed >= self.config.segment {
-            self.segment_from = now;
+            let segment_from = std::mem::replace(&mut self.segment_from, now);
             self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
             self.segments = self.segments.wrapping_add(1);
             self.hand_over(now);
             self.tell_loads(now);
             self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);
+            // What was not reported in the segment that ends is not among the hottest any more.
+            self.exchanges.forget_before(segment_from);
             self.set_threshold();
             self.too_large_since += 1;
             if self.too_large_since >= TOO_LARGE_FOR {
@@ -580,6 +600,7 @@ impl CacheNode {
         let items = &self.items;
         let drawn = admission_threshold(len, |at| items.load_at(at), THRESHOLD_SAMPLE, rank, &mut self.rng);
         self.threshold = drawn.filter(|_| is_full).unwrap_or(0.0);
+        self.exchanges.set_threshold(self.threshold);
     }
 
     fn tell_rules(&mut self, now: Moment, out: &mut Outbox) {
@@ -603,7 +624,9 @@ impl CacheNode {
     /// When `step` has something to do, if nothing happens before.
     pub fn wake_at(&self) -> Option<Moment> {
         let sources = self.sources.values().map(Initiator::wake_at);
-        sources.chain([self.controller.wake_at(), self.segment_from + self.config.segment]).min()
+        // Once too many are fetched, the end of a segment makes room.
+        let exchanges = self.exchanges.wake_at().filter(|_| self.fetching.len() < FETCHING_MAX);
+        sources.chain([self.controller.wake_at(), self.segment_from + self.config.segment]).chain(exchanges).min()
     }
 
     /// Its name.

@@ -487,7 +487,9 @@ impl Backend {
 
     /// Tells cache nodes who is hot, when it is time to.
     pub(super) fn report(&mut self, now: Moment) {
-        let Some(hottest) = self.hot.report(now) else { return };
+        let in_charge = || self.caches.values().filter_map(|peer| peer.live.as_ref()).filter(|live| live.in_charge);
+        let is_cached = |key: &[u8]| in_charge().any(|live| live.keys.contains_key(key));
+        let Some(hottest) = self.hot.report(now, is_cached) else { return };
         self.caches.values_mut().for_each(CachePeer::end_segment);
         if hottest.is_empty() || self.config.hot.reports == Reports::Instant {
             return;

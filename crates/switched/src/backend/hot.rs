@@ -1,6 +1,6 @@
 //! Who is hot at a backend: the trackers, and when what they find is told.
 
-use guira_hotkeys::{Alpha, BurstLog, KeyHasher, Sampler, TopKeys};
+use guira_hotkeys::{Alpha, BurstLog, HotKey, KeyHasher, Sampler, TopKeys};
 use guira_item::{Moment, Span};
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 
@@ -30,7 +30,8 @@ pub struct HotConfig {
     pub reports: Reports,
     /// How long a segment is.
     pub segment: Span,
-    /// Keys in a report.
+    /// Keys in a report that are not cached; up to four times as many if each of those beyond is a four-hundredth of what the node does, or more. As many that are cached may
+    /// be there beside them.
     pub reported: usize,
     /// Keys that are counted in a segment.
     pub tracked: usize,
@@ -42,7 +43,7 @@ pub struct HotConfig {
     pub burst_log: usize,
     /// Visits among them beyond which a key bursts.
     pub burst_visits: u32,
-    /// The node's own load, queries a second, below which nothing bursts.
+    /// The node's own load, queries a second, below which nothing bursts, and no report has more than `reported`.
     pub burst_load_min: f64,
     /// Seeds the trackers.
     pub seed: u64,
@@ -64,6 +65,14 @@ impl Default for HotConfig {
         }
     }
 }
+
+/// How many times the keys of a report have their loads kept from segment to segment. Some of them are cached, and wait for a rule; and of a key that is lukewarm more than
+/// one segment is known, though it is not among the hottest of each.
+pub(super) const KEPT_PER_REPORTED: usize = 4;
+
+/// A key that is kept and has this share of its backend's queries is reported even behind the first `reported`: when hundreds become hot at once, some backends have more
+/// of them than that, and would be asked for the rest for another segment.
+const REPORTED_SHARE: f64 = 1.0 / 400.0;
 
 /// The trackers of one backend.
 #[derive(Clone, Debug)]
@@ -94,10 +103,11 @@ impl Serialize for HotKeys {
 
 impl HotKeys {
     pub(super) fn new(config: &HotConfig, now: Moment) -> Self {
+        let kept = config.reported * KEPT_PER_REPORTED;
         Self {
             sampler: Sampler::new(config.sample_one_in, config.seed),
             hasher: KeyHasher::new(config.seed),
-            top: TopKeys::new(config.reported, config.tracked, config.alpha, config.seed),
+            top: TopKeys::new(kept.min(config.tracked.max(config.reported)), config.tracked, config.alpha, config.seed),
             log: BurstLog::new(config.burst_log, config.seed),
             segment_from: now,
             queries: 0,
@@ -137,8 +147,8 @@ impl HotKeys {
         (self.load(now) * self.log.share(key).max(least)) as f32
     }
 
-    /// The hottest keys, if a segment is over.
-    pub(super) fn report(&mut self, now: Moment) -> Option<Vec<Loaded>> {
+    /// The hottest keys that are not cached, and the hottest of those that are and are asked for here all the same; if a segment is over.
+    pub(super) fn report(&mut self, now: Moment, is_cached: impl Fn(&[u8]) -> bool) -> Option<Vec<Loaded>> {
         let elapsed = now.since(self.segment_from);
         if elapsed < self.config.segment {
             return None;
@@ -147,11 +157,54 @@ impl HotKeys {
         self.top.end_segment(f64::from(self.config.sample_one_in) / elapsed_s);
         self.per_s = self.queries as f64 / elapsed_s;
         (self.queries, self.segment_from) = (0, now);
-        let loaded = |hot: &guira_hotkeys::HotKey| Loaded { key: (*hot.key).into(), per_s: hot.per_s as f32 };
-        Some(self.top.hottest().iter().map(loaded).collect())
+        let (cached, others): (Vec<&HotKey>, Vec<&HotKey>) =
+            self.top.hottest().iter().partition(|hot| is_cached(&hot.key));
+        let is_much =
+            |hot: &HotKey| self.per_s >= self.config.burst_load_min && hot.per_s >= self.per_s * REPORTED_SHARE;
+        let reported = self.config.reported;
+        let others = others.into_iter().enumerate().filter(|(at, hot)| *at < reported || is_much(hot));
+        let all = others.map(|(_, hot)| hot).chain(cached.into_iter().take(reported));
+        Some(all.map(|hot| Loaded { key: (*hot.key).into(), per_s: hot.per_s as f32 }).collect())
     }
 
     pub(super) fn wake_at(&self) -> Moment {
         self.segment_from + self.config.segment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is reported after a second in which each of these was asked for so often; keys from 100 on are cached.
+    fn reported(visits: &[(u8, usize)], burst_load_min: f64) -> Vec<u8> {
+        let config = HotConfig { burst_load_min, alpha: Alpha::new(1.0).expect("an alpha"), ..HotConfig::default() };
+        let (mut hot, begins) = (HotKeys::new(&config, Moment::default()), Moment::default());
+        for (key, times) in visits {
+            (0..*times).for_each(|_| {
+                hot.see(&[*key], begins);
+            });
+        }
+        assert!(hot.report(begins + Span::from_ms(999), |_| false).is_none(), "it is not over");
+        let reported = hot.report(begins + Span::from_s(1), |key| key[0] >= 100).expect("it is over");
+        reported.iter().map(|loaded| loaded.key.0[0]).collect()
+    }
+
+    #[test]
+    fn cached_keys_take_no_place_from_others() {
+        let cached = (100..108).map(|key| (key, 900 - usize::from(key)));
+        let others = (0..8).map(|key| (key, 90 - usize::from(key)));
+        let visits: Vec<_> = cached.chain(others).collect();
+        assert_eq!(reported(&visits, f64::INFINITY), [0, 1, 2, 3, 4, 100, 101, 102, 103, 104]);
+    }
+
+    #[test]
+    fn what_is_much_of_the_load_is_reported_behind_the_hottest_unless_there_is_little_to_do() {
+        // The last has less than a four-hundredth.
+        let visits: Vec<_> = (0..7).map(|key| (key, 100 - usize::from(key))).chain([(7, 1)]).collect();
+        assert_eq!(reported(&visits, 100.0), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(reported(&visits, 1_000.0), [0, 1, 2, 3, 4]);
+        let many: Vec<_> = (0..30).map(|key| (key, 100 - usize::from(key))).collect();
+        assert_eq!(reported(&many, 100.0), (0..20).collect::<Vec<_>>(), "no more than are kept");
     }
 }

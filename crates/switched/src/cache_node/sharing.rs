@@ -70,6 +70,7 @@ impl CacheNode {
         self.forget(void);
         let (goes, comes) = (&self.charge - &charge, &charge - &self.charge);
         self.items.leave(&goes, &comes);
+        self.exchanges.forget(&goes);
         self.charge = charge;
         self.forget_who_has_gone();
         self.tell_loads(now);

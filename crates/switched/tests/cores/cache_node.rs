@@ -40,7 +40,7 @@ impl Setting {
         let shares = file.shares().expect("it has a backend");
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
         let mut config = file.cache_config(CACHE, &shares, Life { incarnation: Incarnation(7), clock, seed: 1 });
-        (config.bytes_max, config.segment) = (1_000, Span::from_ms(100));
+        (config.bytes_max, config.segment, config.exchanges_per_s) = (1_000, Span::from_ms(100), 100.0);
         let (mut cache, mut out) = (CacheNode::new(config, now), Outbox::default());
         cache.step(now, Happened::Tick, &mut out);
         let begun = |with: NodeId| {
@@ -161,6 +161,40 @@ fn what_is_too_large_is_fetched_again_only_after_a_time() {
     }
     setting.report(&key);
     assert_eq!(setting.fetches(), 2, "it may have become smaller");
+}
+
+#[test]
+fn once_it_is_full_the_hottest_of_what_all_reported_is_fetched_first() {
+    let mut setting = Setting::new();
+    let key = |name: String| KeyBytes(name.into_bytes().into());
+    // Nearly all of its bytes; a segment later half of its load.
+    setting.tell(Body::Burst(Loaded { key: key("old".into()), per_s: 400.0 }, item(950)));
+    setting.segment();
+    let fetched = |told: Vec<Body>| -> Vec<KeyBytes> {
+        let fetched = told.into_iter().filter_map(|body| if let Body::Fetch(key) = body { Some(key) } else { None });
+        fetched.collect()
+    };
+    // None of them is many times hotter than it. What was saved up is soon spent, on the first that are reported.
+    let saved = fetched(setting.told_in(|setting| {
+        (0..20).for_each(|at| setting.report_load(&key(format!("first {at}")), 300.0));
+    }));
+    assert!((1..10).contains(&saved.len()), "{saved:?}");
+    for per_s in [310.0, 600.0, 320.0] {
+        setting.report_load(&key(format!("at {per_s}")), per_s);
+    }
+    let mut order = Vec::new();
+    for _ in 0..20 {
+        if order.len() == 3 {
+            break;
+        }
+        setting.now = setting.cache.wake_at().expect("there is always something to do").max(setting.now);
+        order.extend(fetched(setting.told_in(|setting| setting.step(Happened::Tick))));
+    }
+    assert_eq!(order, ["at 600", "at 320", "at 310"].map(|name| key(name.into())));
+    // Two segments later nobody has reported the others again: they are not wanted any more.
+    let later: Vec<usize> = (0..5).map(|_| fetched(setting.segment()).len()).collect();
+    assert!(later[..2].iter().all(|len| *len <= 2), "leave is hardly saved up: {later:?}");
+    assert_eq!(later[2..], [0; 3]);
 }
 
 /// Three keys are here, the second one the hottest; then the backend is in another's charge.
