@@ -7,6 +7,7 @@ use guira_item::{Expiry, Moment, Span};
 use guira_routing::{Load, NodeId};
 use guira_switched::{
     Body, Happened, ItemCopy, KeyBytes, Life, Loaded, Member, Message, Outbox, Role, StaticFile, cache_node::CacheNode,
+    hash_of,
 };
 
 const CONTROLLER: NodeId = NodeId(1);
@@ -35,12 +36,18 @@ fn file(backends: &[NodeId]) -> StaticFile {
 
 impl Setting {
     fn new() -> Self {
+        Self::with_items(usize::MAX)
+    }
+
+    /// With room for so many items, too.
+    fn with_items(items_max: usize) -> Self {
         let now = Moment::from_ns(1_000_000_000);
         let file = file(&[BACKEND]);
         let shares = file.shares().expect("it has a backend");
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));
         let mut config = file.cache_config(CACHE, &shares, Life { incarnation: Incarnation(7), clock, seed: 1 });
-        (config.bytes_max, config.segment, config.exchanges_per_s) = (1_000, Span::from_ms(100), 100.0);
+        (config.bytes_max, config.items_max) = (1_000, items_max);
+        (config.segment, config.exchanges_per_s) = (Span::from_ms(100), 100.0);
         let (mut cache, mut out) = (CacheNode::new(config, now), Outbox::default());
         cache.step(now, Happened::Tick, &mut out);
         let begun = |with: NodeId| {
@@ -163,24 +170,89 @@ fn what_is_too_large_is_fetched_again_only_after_a_time() {
     assert_eq!(setting.fetches(), 2, "it may have become smaller");
 }
 
+fn name(name: &str) -> KeyBytes {
+    KeyBytes(name.as_bytes().into())
+}
+
+/// The keys that were fetched, of what was told.
+fn fetched(told: Vec<Body>) -> Vec<KeyBytes> {
+    let fetched = told.into_iter().filter_map(|body| if let Body::Fetch(key) = body { Some(key) } else { None });
+    fetched.collect()
+}
+
+/// A full cache node, and twenty keys that are reported, which are somewhat hotter than they have to be: so many of them wait for leave.
+fn with_keys_that_wait() -> (Setting, Vec<KeyBytes>) {
+    let mut setting = Setting::with_items(2);
+    for old in ["old 1", "old 2"] {
+        setting.tell(Body::Burst(Loaded { key: name(old), per_s: 400.0 }, item(10)));
+    }
+    // Half of that is left.
+    setting.segment();
+    let keys: Vec<KeyBytes> = (0..20).map(|at| name(&format!("new {at}"))).collect();
+    let at_once = fetched(setting.told_in(|setting| keys.iter().for_each(|key| setting.report_load(key, 300.0))));
+    assert!((1..3).contains(&at_once.len()), "leave is hardly saved up: {at_once:?}");
+    (setting, keys.into_iter().filter(|key| !at_once.contains(key)).collect())
+}
+
+#[test]
+fn a_place_that_becomes_free_is_for_one_of_those_that_wait_and_for_no_more() {
+    let (mut setting, _) = with_keys_that_wait();
+    let gone = |setting: &mut Setting, key| setting.tell(Body::Update(name(key), None));
+    let told = setting.told_in(|setting| ["old 1", "old 2"].into_iter().for_each(|key| gone(setting, key)));
+    assert_eq!((setting.cache.items(), fetched(told)), (0, vec![]), "both places are for what is asked for already");
+    let told = setting.told_in(|setting| {
+        ["new 0", "new 1"].into_iter().for_each(|key| setting.tell(Body::Value(name(key), Some(item(10)))));
+    });
+    assert_eq!((setting.cache.items(), fetched(told)), (2, vec![]));
+    let told = setting.told_in(|setting| gone(setting, "new 0"));
+    assert_eq!((setting.cache.items(), fetched(told).len()), (1, 1));
+}
+
+#[test]
+fn what_waits_is_not_fetched_of_a_backend_that_reports_to_another_now() {
+    let (mut setting, _) = with_keys_that_wait();
+    setting.order(Body::Charge(Vec::new()));
+    let later = (0..50).flat_map(|_| {
+        setting.now = setting.now + Span::from_ms(10);
+        fetched(setting.told_in(|setting| setting.step(Happened::Tick)))
+    });
+    assert_eq!(later.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn what_has_moved_is_not_fetched_of_who_had_it() {
+    let (mut setting, waiting) = with_keys_that_wait();
+    setting.view(&[BACKEND, OTHER]);
+    let map = file(&[BACKEND, OTHER]).shares().expect("it has backends").map;
+    let (stays, moved): (Vec<_>, Vec<_>) =
+        waiting.into_iter().partition(|key| map.owner_of(hash_of(&key.0)) == BACKEND);
+    assert!(!stays.is_empty() && !moved.is_empty());
+    // The places of both items are free: so there is leave in the end, for whatever is to be had.
+    let mut told = setting.told_in(|setting| {
+        ["old 1", "old 2"].iter().for_each(|key| setting.tell(Body::Update(name(key), None)));
+    });
+    for _ in 0..5 {
+        told.extend(setting.segment());
+        stays.iter().for_each(|key| setting.report_load(key, 300.0));
+        moved.iter().for_each(|key| setting.report_load(key, 300.0));
+    }
+    let fetched = fetched(told);
+    assert!(!fetched.is_empty() && fetched.iter().all(|key| stays.contains(key)), "{fetched:?}");
+}
+
 #[test]
 fn once_it_is_full_the_hottest_of_what_all_reported_is_fetched_first() {
     let mut setting = Setting::new();
-    let key = |name: String| KeyBytes(name.into_bytes().into());
     // Nearly all of its bytes; a segment later half of its load.
-    setting.tell(Body::Burst(Loaded { key: key("old".into()), per_s: 400.0 }, item(950)));
+    setting.tell(Body::Burst(Loaded { key: name("old"), per_s: 400.0 }, item(950)));
     setting.segment();
-    let fetched = |told: Vec<Body>| -> Vec<KeyBytes> {
-        let fetched = told.into_iter().filter_map(|body| if let Body::Fetch(key) = body { Some(key) } else { None });
-        fetched.collect()
-    };
     // None of them is many times hotter than it. What was saved up is soon spent, on the first that are reported.
     let saved = fetched(setting.told_in(|setting| {
-        (0..20).for_each(|at| setting.report_load(&key(format!("first {at}")), 300.0));
+        (0..20).for_each(|at| setting.report_load(&name(&format!("first {at}")), 300.0));
     }));
     assert!((1..10).contains(&saved.len()), "{saved:?}");
     for per_s in [310.0, 600.0, 320.0] {
-        setting.report_load(&key(format!("at {per_s}")), per_s);
+        setting.report_load(&name(&format!("at {per_s}")), per_s);
     }
     let mut order = Vec::new();
     for _ in 0..20 {
@@ -190,7 +262,7 @@ fn once_it_is_full_the_hottest_of_what_all_reported_is_fetched_first() {
         setting.now = setting.cache.wake_at().expect("there is always something to do").max(setting.now);
         order.extend(fetched(setting.told_in(|setting| setting.step(Happened::Tick))));
     }
-    assert_eq!(order, ["at 600", "at 320", "at 310"].map(|name| key(name.into())));
+    assert_eq!(order, ["at 600", "at 320", "at 310"].map(name));
     // Two segments later nobody has reported the others again: they are not wanted any more.
     let later: Vec<usize> = (0..5).map(|_| fetched(setting.segment()).len()).collect();
     assert!(later[..2].iter().all(|len| *len <= 2), "leave is hardly saved up: {later:?}");
