@@ -27,7 +27,9 @@ mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::{Committed, Drift, ITEM_LEN_MAX, Message, Mutant, Outbox, ScanNumber, Scanned, Shares, View};
+use crate::{
+    Committed, Drift, ITEM_LEN_MAX, Message, Mutant, Outbox, ScanNumber, Scanned, Shares, View, message::ABOUT_LEN,
+};
 use cached::CachePeer;
 use clients::{Asked, Client};
 use flush::StateWork;
@@ -37,7 +39,7 @@ pub use giving::GivingConfig;
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, LinkBounds, NodeClock, Opening, SessionId};
 use guira_item::{
-    Moment, Span,
+    KEY_LEN_MAX, Moment, Span,
     store::{Found, StoreError, StoreState, Written},
 };
 use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionId};
@@ -51,10 +53,9 @@ use work::Work;
 /// Operations that a backend has on their way at most, some hundred bytes each beside their values: further ones are refused.
 const OPERATIONS_MAX: usize = 1 << 16;
 
-/// Keys in a report at most, but for those that are much of the load. Of all that are kept, which is the most that is told, each is some 300 bytes, and they are to fit into a
-/// datagram.
+/// Keys in a report at most, but for those that are much of the load: all that are kept, which is the most that is told, fit into a datagram.
 const REPORTED_MAX: usize = 40;
-const _: () = assert!(REPORTED_MAX * hot::KEPT_PER_REPORTED * 314 < 60_000);
+const _: () = assert!(REPORTED_MAX * hot::KEPT_PER_REPORTED * (KEY_LEN_MAX + ABOUT_LEN) < 60_000);
 
 /// How often an unanswered declaration is repeated.
 const VOID_AGAIN_AFTER: Span = Span::from_ms(50);

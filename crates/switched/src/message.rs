@@ -306,7 +306,7 @@ pub enum Body {
 }
 
 /// What is said about an item beside key and value, or about anything in a list, at most.
-const ABOUT_LEN: usize = 64;
+pub(crate) const ABOUT_LEN: usize = 64;
 
 impl Weigh for Body {
     fn len_bytes(&self) -> usize {

@@ -103,11 +103,12 @@ impl Serialize for HotKeys {
 
 impl HotKeys {
     pub(super) fn new(config: &HotConfig, now: Moment) -> Self {
-        let kept = config.reported * KEPT_PER_REPORTED;
+        // No more than are counted; who is to report more than that is refused by the tracker.
+        let kept = (config.reported * KEPT_PER_REPORTED).min(config.tracked.max(config.reported));
         Self {
             sampler: Sampler::new(config.sample_one_in, config.seed),
             hasher: KeyHasher::new(config.seed),
-            top: TopKeys::new(kept.min(config.tracked.max(config.reported)), config.tracked, config.alpha, config.seed),
+            top: TopKeys::new(kept, config.tracked, config.alpha, config.seed),
             log: BurstLog::new(config.burst_log, config.seed),
             segment_from: now,
             queries: 0,
