@@ -14,6 +14,7 @@ const LINEARIZABLE: &str = "every answer is linearizable for its key";
 const STANDS: &str = "no core finds itself where it cannot be";
 const ENDS: &str = "everything is answered, and has moved where it is to be, once faults stop";
 const HITS: &str = "a cache node answers";
+const HEDGED: &str = "a read is hedged";
 const MOVED: &str = "what is to move has moved as often as it may";
 const DONE: &str = "all clients are done";
 
@@ -53,6 +54,7 @@ impl Model for Checked {
                 !state.print().is_multiple_of(model.scenario.settles_one_in) || state.settles_after(&model.scenario)
             }),
             Property::sometimes(HITS, |model: &Self, state: &World| state.hits() > model.first.hits()),
+            Property::sometimes(HEDGED, |_, state: &World| state.hedged() > 0),
             Property::sometimes(MOVED, |model: &Self, state: &World| state.moved() == u64::from(model.scenario.moves)),
             Property::sometimes(DONE, |model: &Self, state: &World| state.all_are_done(&model.scenario)),
         ]
@@ -106,7 +108,9 @@ pub fn check(scenario: &Scenario, threads: usize) -> Report {
     });
     // What is not cached at first need not be so later.
     let hits = (scenario.begins != Begins::Empty && scenario.caches > 0).then_some(HITS);
-    let missing = [MOVED, DONE].into_iter().chain(hits).filter(|name| !discoveries.contains_key(name)).collect();
+    let hedged = scenario.hedges.then_some(HEDGED);
+    let missing =
+        [MOVED, DONE].into_iter().chain(hits).chain(hedged).filter(|name| !discoveries.contains_key(name)).collect();
     Report {
         states: checker.unique_state_count(),
         come_to: checker.state_count(),

@@ -1,6 +1,7 @@
 //! Who is in a model: one or two backends, two cache nodes at most, gateways; what each begins a life as.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use guira_switched::{
     Body, CacheMode, Drift, Message, Outbox, Shares, View,
     backend::{Backend, BackendConfig, GivingConfig, HotConfig, Reports},
     cache_node::{CacheConfig, CacheNode},
-    gateway::{Gateway, GatewayConfig, Happened},
+    gateway::{Gateway, GatewayConfig, Happened, HedgeConfig},
 };
 use serde::Serialize;
 
@@ -31,6 +32,9 @@ pub(crate) const FIRST_GATEWAY: u16 = 10;
 
 /// Longer than anything that happens here.
 const FOR_EVER: Span = Span::from_ms(1 << 45);
+
+/// Less than a tick, as long as is waited before something is asked again: a gateway that has waited for long enough hedges what it may, and asks again the time after that.
+const HEDGE_AFTER: Span = Span::from_ms(10);
 
 /// The first tick: what has never been done was long ago.
 pub(crate) const FIRST_TICK: u64 = 1_000;
@@ -231,13 +235,14 @@ impl Scenario {
             caches: CACHES[..self.caches].iter().copied().collect(),
             cache_of: BTreeMap::new(),
             drift: Drift::default(),
-            resend_after: Span::from_ms(20),
-            hedge_after: None,
+            resend_after: HEDGE_AFTER.times(2),
+            hedges: self.hedges.then_some(HedgeConfig { after: HEDGE_AFTER, one_in: NonZero::<u32>::MIN }),
             answer_within: FOR_EVER,
             pending_max: 100,
             pending_len_max: usize::MAX,
             item_len_max: 1_000,
             seed: 0,
+            mutant: self.mutant,
         };
         let mut gateway = Gateway::new(config);
         if let Some(cache) = CACHES[..self.caches].get(usize::from(name.0 - FIRST_GATEWAY)) {

@@ -3,7 +3,7 @@
 use guira_switched::Mutant;
 
 use crate::{
-    orders::Wish::{self, Delete, Flush, Get, Set, Swap},
+    orders::Wish::{self, Contend, Delete, Flush, Get, Invalidate, Set, Swap},
     scenario::{Begins, Client, Faults, KeyNumber, Scenario},
 };
 
@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 21] = [
+pub const MODELS: [&str; 22] = [
     "updates",
     "leases",
     "deaths",
@@ -57,10 +57,11 @@ pub const MODELS: [&str; 21] = [
     "flushes",
     "flush-failures",
     "moved-flushes",
+    "hedges",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 24] = [
+pub const FINDS: [(Mutant, &str); 25] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
@@ -85,6 +86,7 @@ pub const FINDS: [(Mutant, &str); 24] = [
     (Mutant::MoveVersions, "moves"),
     (Mutant::MoveFlush, "moved-flushes"),
     (Mutant::FlushSessions, "flushes"),
+    (Mutant::HedgeChange, "hedges"),
 ];
 
 /// Faults that no model finds. What they take is in none, and the simulator finds them: an item that ends and a clock that is set back, a `flush_all`
@@ -115,6 +117,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         lease_ticks: 3,
         ticks_max: None,
         sessions_max: bounds.of(0, 1, 1),
+        hedges: false,
         gateways_are_near: true,
         backends_are_near: false,
         room: 1,
@@ -370,6 +373,34 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             room: bounds.of(1, 1, 2),
             faults: Faults { refusals: bounds.of(0, 1, 1), resends: Some(0), ..none },
             settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "hedges",
+            about: "a cache node and the backend are asked at a time for what is marked and changed, and answer late",
+            clients: vec![
+                client(
+                    0,
+                    bounds.of(
+                        &[(A, Contend), (A, Get)],
+                        &[(A, Get), (A, Contend)],
+                        &[(A, Get), (A, Contend), (A, Get)],
+                    ),
+                ),
+                client(1, &[(A, Invalidate), (A, Contend)]),
+                client(1, bounds.of(&[], &[(A, Set(1))], &[(A, Set(1)), (A, Get)])),
+            ],
+            gateways: 2,
+            ticks_max: Some(0),
+            sessions_max: 0,
+            hedges: true,
+            gateways_are_near: false,
+            room: bounds.of(1, 1, 2),
+            faults: Faults {
+                losses: bounds.of(Some(0), Some(0), None),
+                resends: bounds.of(Some(1), Some(2), Some(3)),
+                ..none
+            },
             ..base
         },
     ]

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use guira_chain::Reply;
-use guira_item::{Answer, CasRule, Delete, Expiry, Failure, Get, Operation, Store, StoreMode};
+use guira_item::{Answer, CasRule, Delete, Expiry, Failure, Get, Invalidate, Operation, Store, StoreMode};
 use serde::Serialize;
 
 /// What a client wants of a key.
@@ -18,6 +18,10 @@ pub enum Wish {
     Set(u8),
     /// Remove it.
     Delete,
+    /// Mark it as stale: one of those who contend for it next is to store it anew.
+    Invalidate,
+    /// Read it, and win if it is stale and nobody has.
+    Contend,
     /// Have all items gone, of which this is one.
     Flush,
     /// Store a digit, if nothing has changed since it was read.
@@ -52,6 +56,11 @@ impl Wish {
             // No version is 0: nothing that was not read is replaced.
             Self::Swap { to, read } => Some(Self::store(to, Some(read.map_or(0, |read| read.version)))),
             Self::Delete => Some(Operation::Delete(Delete { cas: None, invalidate: None })),
+            Self::Invalidate => {
+                let invalidate = Some(Invalidate { touch: None });
+                Some(Operation::Delete(Delete { cas: None, invalidate }))
+            }
+            Self::Contend => Some(Operation::Get(Get { wins: true, ..Get::PLAIN })),
             Self::Flush => None,
         }
     }
@@ -67,17 +76,49 @@ impl Wish {
         })
     }
 
-    /// A digit is stored once in a scenario: a version tells what a digit does.
-    fn apply(self, value: Option<u8>) -> (Option<u8>, Seen) {
-        match self {
-            Self::Get => (value, Seen::Value(value)),
-            Self::Set(digit) => (Some(digit), Seen::Stored),
-            Self::Delete => (None, Seen::Removed(value.is_some())),
-            Self::Flush => (None, Seen::Removed(true)),
-            Self::Swap { .. } if value.is_none() => (None, Seen::Removed(false)),
-            Self::Swap { to, read } if value == read.map(|read| read.digit) => (Some(to), Seen::Stored),
-            Self::Swap { .. } => (value, Seen::Changed),
+    /// A digit is stored once in a scenario, and none is marked in one where somebody swaps: a version tells what a digit does.
+    fn apply(self, held: Option<Held>) -> (Option<Held>, Seen) {
+        match (self, held) {
+            (Self::Contend, Some(Held { digit, mark: Mark::Stale })) => {
+                (Some(Held { digit, mark: Mark::Won }), Seen::Won(digit))
+            }
+            (Self::Get | Self::Contend, held) => (held, Seen::Value(held)),
+            (Self::Set(digit), _) => (Some(Held::fresh(digit)), Seen::Stored),
+            (Self::Delete, held) => (None, Seen::Removed(held.is_some())),
+            (Self::Flush, _) => (None, Seen::Removed(true)),
+            (Self::Invalidate, held) => {
+                (held.map(|held| Held { mark: Mark::Stale, ..held }), Seen::Removed(held.is_some()))
+            }
+            (Self::Swap { .. }, None) => (None, Seen::Removed(false)),
+            (Self::Swap { to, read: Some(read) }, Some(held)) if held.digit == read.digit => {
+                (Some(Held::fresh(to)), Seen::Stored)
+            }
+            (Self::Swap { .. }, held) => (held, Seen::Changed),
         }
+    }
+}
+
+/// How an item is marked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub(crate) enum Mark {
+    /// It is not.
+    Fresh,
+    /// It was invalidated, and who contends for it wins.
+    Stale,
+    /// The same, and somebody has won.
+    Won,
+}
+
+/// What there is of a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub(crate) struct Held {
+    digit: u8,
+    mark: Mark,
+}
+
+impl Held {
+    const fn fresh(digit: u8) -> Self {
+        Self { digit, mark: Mark::Fresh }
     }
 }
 
@@ -85,7 +126,9 @@ impl Wish {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub(crate) enum Seen {
     /// What was read.
-    Value(Option<u8>),
+    Value(Option<Held>),
+    /// It was read, stale, and is to be stored anew by who is told this.
+    Won(u8),
     /// It is stored.
     Stored,
     /// There was something that is gone now.
@@ -99,10 +142,18 @@ pub(crate) enum Seen {
 impl Seen {
     pub(crate) fn of(reply: &Reply) -> Self {
         match reply {
-            Reply::Hit(_, value) => Self::Value(value.as_deref().and_then(<[u8]>::first).copied()),
+            Reply::Hit(hit, value) => {
+                let digit = value.as_deref().and_then(<[u8]>::first).copied().expect("a digit is a byte");
+                let mark = match (hit.stale, hit.win_sent) {
+                    (false, _) => Mark::Fresh,
+                    (true, false) => Mark::Stale,
+                    (true, true) => Mark::Won,
+                };
+                if hit.won { Self::Won(digit) } else { Self::Value(Some(Held { digit, mark })) }
+            }
             Reply::Answer(Answer::Miss, _) => Self::Value(None),
             Reply::Answer(Answer::Stored { .. }, _) => Self::Stored,
-            Reply::Answer(Answer::Deleted, _) => Self::Removed(true),
+            Reply::Answer(Answer::Deleted | Answer::Invalidated, _) => Self::Removed(true),
             Reply::Answer(Answer::Exists, _) => Self::Changed,
             Reply::Answer(Answer::NotFound, _) => Self::Removed(false),
             Reply::Answer(Answer::Failed(why), _) => Self::Failed { unknown: *why == Failure::Unknown },
@@ -118,7 +169,7 @@ pub(crate) struct Number(pub(crate) u8);
 /// What some orders come to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
 struct Outcome {
-    value: Option<u8>,
+    held: Option<Held>,
     /// Of the open operations those that have taken effect, in the order of their numbers, with what they will be told.
     taken: Vec<(Number, Seen)>,
 }
@@ -144,10 +195,10 @@ impl Orders {
         while let Some(outcome) = new.pop() {
             for (number, wish) in &self.open {
                 let Err(at) = outcome.taken.binary_search_by_key(number, |(number, _)| *number) else { continue };
-                let (value, seen) = wish.apply(outcome.value);
+                let (held, seen) = wish.apply(outcome.held);
                 let mut taken = outcome.taken.clone();
                 taken.insert(at, (*number, seen));
-                let after = Outcome { value, taken };
+                let after = Outcome { held, taken };
                 if self.outcomes.insert(after.clone()) {
                     new.push(after);
                 }
@@ -199,7 +250,7 @@ mod tests {
     }
 
     const fn sees(digit: u8) -> Result<Wish, Seen> {
-        Err(Seen::Value(Some(digit)))
+        Err(Seen::Value(Some(Held::fresh(digit))))
     }
 
     #[test]
@@ -229,5 +280,18 @@ mod tests {
         let failed = [(1, Ok(Wish::Set(1))), (2, Ok(Wish::Get)), (1, Err(Seen::Failed { unknown: false }))];
         assert!(possible(&[&failed[..], &[(2, Err(Seen::Value(None)))]].concat()));
         assert!(!possible(&[&failed[..], &[(2, sees(1))]].concat()));
+    }
+
+    #[test]
+    fn one_of_those_who_contend_for_what_is_stale_wins() {
+        let stale = [(1, Ok(Wish::Set(1))), (1, Err(Seen::Stored)), (2, Ok(Wish::Invalidate))];
+        let contends = |number, seen| [(number, Ok(Wish::Contend)), (number, Err(seen))];
+        let marked = |mark| Seen::Value(Some(Held { digit: 1, mark }));
+        let then = |more: &[(u8, Result<Wish, Seen>)]| possible(&[&stale[..], more].concat());
+        assert!(then(&[contends(3, Seen::Won(1)), contends(4, marked(Mark::Won))].concat()));
+        assert!(then(&contends(3, marked(Mark::Fresh))), "it is on its way");
+        assert!(!then(&[contends(3, Seen::Won(1)), contends(4, Seen::Won(1))].concat()), "two");
+        assert!(!then(&contends(3, marked(Mark::Won))), "nobody");
+        assert!(!then(&[&[(2, Err(Seen::Removed(true)))][..], &contends(3, marked(Mark::Fresh))].concat()));
     }
 }

@@ -86,6 +86,8 @@ pub struct Scenario {
     pub ticks_max: Option<u64>,
     /// Sessions that cache nodes begin at most beside the first; what comes after is not looked at.
     pub sessions_max: u8,
+    /// Gateways ask the backend as well for what a cache node has not answered: first that, and then once more.
+    pub hedges: bool,
     /// What goes from and to gateways comes at once, and is neither lost nor doubled.
     pub gateways_are_near: bool,
     /// So does what goes from one backend to the other.

@@ -552,6 +552,11 @@ impl World {
         self.caches.iter().map(|cache| cache.core.counts().hits).sum()
     }
 
+    /// Reads that gateways have hedged.
+    pub(crate) fn hedged(&self) -> u64 {
+        self.gateways.iter().map(|gateway| gateway.core.counts().hedged).sum()
+    }
+
     /// The state's number.
     pub(crate) fn print(&self) -> u64 {
         self.print

@@ -12,7 +12,7 @@ use guira_switched::{
     backend::{Backend, BackendConfig, GivingConfig, HotConfig},
     cache_node::{CacheConfig, CacheNode},
     controller::{Controller, ControllerConfig},
-    gateway::{Gateway, GatewayConfig},
+    gateway::{Gateway, GatewayConfig, HedgeConfig},
 };
 
 use rand::RngExt;
@@ -118,12 +118,13 @@ impl World {
                     cache_of,
                     drift,
                     resend_after: Span::from_ms(20),
-                    hedge_after: scenario.hedge_after,
+                    hedges: scenario.hedge_after.map(HedgeConfig::after),
                     answer_within: Span::from_s(5),
                     pending_max: 1_000,
                     pending_len_max: scenario.values_len_max,
                     item_len_max: ITEM_LEN_DEFAULT,
                     seed,
+                    mutant: scenario.mutant,
                 },
             ))),
             FIRST_BACKEND.. => {

@@ -47,9 +47,10 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(simulate(&named("usual"), 5).trace, simulate(&named("usual"), 6).trace);
 }
 
-/// Faults of moves that take a rare moment: models find them (`docs/design/0021`), but for [`Mutant::MoveTakerLife`], which takes a `flush_all` in such
+/// Faults that take a rare moment, of moves and of hedges: models find them (`docs/design/0021`), but for [`Mutant::MoveTakerLife`], which takes a `flush_all` in such
 /// a moment and is found by nobody; that etcd keeps its rule is tested there.
-const RARE: [Mutant; 11] = [
+const RARE: [Mutant; 12] = [
+    Mutant::HedgeChange,
     Mutant::MoveAnswer,
     Mutant::MoveLife,
     Mutant::MoveTakerLife,

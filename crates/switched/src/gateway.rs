@@ -28,10 +28,11 @@ use guira_routing::{CacheNodes, Choices, KeyHash, NodeId, RouteTable, RuleSink};
 use serde::Serialize;
 
 use crate::{
-    AskId, Asker, Body, CacheMode, Drift, Message, Number, Outbox, Said, Shares, View,
+    AskId, Asker, Body, CacheMode, Drift, Message, Mutant, Number, Outbox, Said, Shares, View,
     initiator::{Initiator, Turn},
 };
 use awaited::Awaited;
+pub use hedging::HedgeConfig;
 use hedging::{Hedge, Hedging};
 use pending::{Pending, What};
 use upstream::Upstream;
@@ -61,8 +62,8 @@ pub struct GatewayConfig {
     pub drift: Drift,
     /// How long an answer is waited for before it is asked again, at first.
     pub resend_after: Span,
-    /// How long a cache node is waited for before a read is asked of the backend as well; `None`: until it is asked again.
-    pub hedge_after: Option<Span>,
+    /// When a read is asked of its backend as well as of a cache node; `None`: never.
+    pub hedges: Option<HedgeConfig>,
     /// How long somebody waits for an answer.
     pub answer_within: Span,
     /// Operations under way at most for one backend, at most [`PENDING_MAX`]; further ones are refused, also those that come from another backend with
@@ -74,6 +75,8 @@ pub struct GatewayConfig {
     pub item_len_max: usize,
     /// Seeds the table of routes.
     pub seed: u64,
+    /// A fault put in on purpose.
+    pub mutant: Option<Mutant>,
 }
 
 /// Operations that a gateway may have under way with one backend: what that keeps of their answers is bounded so.
@@ -194,7 +197,7 @@ impl<R: RuleSink> Gateway<R> {
             timers: BTreeSet::new(),
             suspects: BTreeMap::new(),
             awaited: Awaited::default(),
-            hedging: Hedging::new(config.hedge_after),
+            hedging: Hedging::new(config.hedges, config.mutant),
             flushes: BTreeMap::new(),
             probe_at: None,
             counts: GatewayCounts::default(),
@@ -397,8 +400,8 @@ impl<R: RuleSink> Gateway<R> {
         let is_long = long_wait(pending.what.value_len()) > Span::default();
         let in_front = if is_long { long_wait(upstream.open_len) } else { Span::default() };
         let mut patience = pending.resend_after + in_front;
-        if let Some(cache) = pending.cache.filter(|_| pending.only_reads && pending.hedge != Hedge::Sent) {
-            (patience, pending.hedge) = self.hedging.alone(cache, patience);
+        if let Some(cache) = pending.cache.filter(|_| pending.hedge != Hedge::Sent) {
+            (patience, pending.hedge) = self.hedging.alone(cache, pending.only_reads, patience);
         }
         pending.look_at = (now + patience).min(pending.answer_until);
         self.timers.insert((pending.look_at, number));

@@ -61,11 +61,13 @@ pub enum Mutant {
     R7,
     /// A cache node takes what has the same hash for the same key.
     R8,
+    /// A read by which somebody may win is asked of a cache node and of its backend at a time.
+    HedgeChange,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::R1,
         Self::R1Bury,
         Self::R2,
@@ -95,6 +97,7 @@ impl Mutant {
         Self::MoveFlush,
         Self::MoveFlushAt,
         Self::TakesEarly,
+        Self::HedgeChange,
     ];
 
     /// Its name.
@@ -129,6 +132,7 @@ impl Mutant {
             Self::MoveFlush => "move-flush",
             Self::MoveFlushAt => "move-flush-at",
             Self::TakesEarly => "takes-early",
+            Self::HedgeChange => "hedge-change",
         }
     }
 

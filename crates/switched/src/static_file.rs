@@ -50,7 +50,7 @@ use crate::{
     CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, Shares, View,
     backend::{BackendConfig, GivingConfig, HotConfig, Reports},
     controller::ControllerConfig,
-    gateway::{GatewayConfig, PENDING_MAX},
+    gateway::{GatewayConfig, HedgeConfig, PENDING_MAX},
     values_len_max,
 };
 pub use member::{BackendRole, Member, Role};
@@ -573,12 +573,13 @@ impl StaticFile {
             cache_of: self.cache_of(),
             drift: Drift::default(),
             resend_after: Span::from_ms(RESEND_AFTER_MS),
-            hedge_after: (self.hedge_after_ms > 0).then(|| Span::from_ms(self.hedge_after_ms)),
+            hedges: (self.hedge_after_ms > 0).then(|| HedgeConfig::after(Span::from_ms(self.hedge_after_ms))),
             answer_within: Span::from_ms(self.answer_within_ms),
             pending_max: PENDING_MAX,
             pending_len_max: values_len_max(64 << 20, 16, self.item_len_max),
             item_len_max: self.item_len_max,
             seed: life.seed,
+            mutant: None,
         }
     }
 

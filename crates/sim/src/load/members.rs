@@ -159,12 +159,13 @@ fn gateway(
         drift: DRIFT,
         // Later than that: so nothing is asked for twice.
         resend_after: answer_within.times(2),
-        hedge_after: None,
+        hedges: None,
         answer_within,
         pending_max: guira_switched::gateway::PENDING_MAX,
         pending_len_max: usize::MAX,
         item_len_max: guira_switched::ITEM_LEN_MAX,
         seed: scenario.seed,
+        mutant: None,
     };
     Gateway::routing_by(Switch::new(SwitchBounds::NONE, scenario.seed), config)
 }

@@ -5,22 +5,36 @@
 //! backends do not have to do what a cache node does not get done. A cache node counts as silent after as long a wait as without, of nothing at all.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZero;
 
 use guira_item::{Moment, Span};
 use guira_routing::{CacheNodes, NodeId, RuleSink};
 use serde::Serialize;
 
 use super::{Gateway, pending::Pending};
-use crate::{Asker, Number, Outbox};
-
-/// Of so many reads that a cache node is asked one may be hedged.
-const OF_READS: u32 = 20;
+use crate::{Asker, Mutant, Number, Outbox};
 
 /// Hedges of a cache node that may be saved up.
 const SAVED_MAX: u32 = 16;
 
 /// Reads that backends have answered whose cache nodes are still listened for, at most.
 const LEFT_MAX: usize = 256;
+
+/// When reads are hedged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HedgeConfig {
+    /// How long a cache node is waited for alone; it has no effect if that is as long as one is waited for anyway.
+    pub after: Span,
+    /// Of so many reads that a cache node is asked one may be hedged.
+    pub one_in: NonZero<u32>,
+}
+
+impl HedgeConfig {
+    /// One in twenty, after so long.
+    pub fn after(after: Span) -> Self {
+        Self { after, one_in: NonZero::new(20).expect("it is not 0") }
+    }
+}
 
 /// Where the hedge of a request is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -38,7 +52,9 @@ pub(super) enum Hedge {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Hedging {
     #[serde(skip)]
-    after: Option<Span>,
+    config: Option<HedgeConfig>,
+    #[serde(skip)]
+    mutant: Option<Mutant>,
     /// By cache node, in parts of a hedge.
     saved: BTreeMap<NodeId, u32>,
     /// Cache nodes that have left a read to its backend, and when they will have been silent for as long as anybody waits.
@@ -46,17 +62,18 @@ pub(super) struct Hedging {
 }
 
 impl Hedging {
-    /// Of reads that were not answered after so long, if of any.
-    pub(super) fn new(after: Option<Span>) -> Self {
-        Self { after, saved: BTreeMap::new(), left: VecDeque::new() }
+    pub(super) fn new(config: Option<HedgeConfig>, mutant: Option<Mutant>) -> Self {
+        Self { config, mutant, saved: BTreeMap::new(), left: VecDeque::new() }
     }
 
-    /// A cache node is asked for what only reads, and would be waited for so long: how long it is waited for alone.
-    pub(super) fn alone(&mut self, cache: NodeId, patience: Span) -> (Span, Hedge) {
-        match self.after {
-            Some(after) if after < patience => {
+    /// A cache node is asked, and would be waited for so long: how long it is waited for alone, if that is asked which only reads.
+    pub(super) fn alone(&mut self, cache: NodeId, only_reads: bool, patience: Span) -> (Span, Hedge) {
+        // The fault: what may change something is hedged, too.
+        let may = only_reads || self.mutant == Some(Mutant::HedgeChange);
+        match self.config {
+            Some(HedgeConfig { after, one_in }) if may && after < patience => {
                 let saved = self.saved.entry(cache).or_default();
-                *saved = (*saved + 1).min(SAVED_MAX * OF_READS);
+                *saved = (*saved + 1).min(one_in.get().saturating_mul(SAVED_MAX));
                 (after, Hedge::Due(patience - after))
             }
             _ => (patience, Hedge::None),
@@ -65,8 +82,8 @@ impl Hedging {
 
     /// Whether a read of a cache node may be hedged now.
     fn may(&mut self, cache: NodeId) -> bool {
-        let Some(saved) = self.saved.get_mut(&cache) else { return false };
-        let left = saved.checked_sub(OF_READS);
+        let (Some(config), Some(saved)) = (self.config, self.saved.get_mut(&cache)) else { return false };
+        let left = saved.checked_sub(config.one_in.get());
         *saved = left.unwrap_or(*saved);
         left.is_some()
     }
