@@ -1,5 +1,5 @@
 //! Backends before a Cassandra, and others that stand by: what one had that is killed, asleep or stopped is another's, and what clients saw can have been
-//! so.
+//! so; and what lies there and is another's goes when that is wanted.
 
 use std::{net::SocketAddr, path::Path, thread};
 
@@ -15,7 +15,7 @@ use crate::{
     },
     condition::wait_for,
     connection::Connection,
-    server::{Process, free_port},
+    server::{Process, Program, Server, free_port},
 };
 
 /// Answers between one event and the next: each change is a transaction or two.
@@ -131,6 +131,64 @@ fn what_a_backend_had_is_anothers_and_all_answers_can_have_been_so() {
     for key in 0..KEYS {
         check_key(&Rising, key, &read_at_last(&book, &mut client, key));
     }
+}
+
+/// The same, for a cluster of its own.
+fn cleaned_store_of(_: &Path, backend: u16) -> String {
+    store(&format!("cleaned_{backend}"))
+}
+
+/// Does something with what lies in a keyspace that nobody has meanwhile, by a server of its own.
+fn alone_with<T>(store: &str, act: impl FnOnce(&mut Connection) -> T) -> T {
+    let mut server = Server::start(Program::Guira, &["--store", store]);
+    let done = act(&mut server.connect());
+    server.process().signal(Signal::TERM);
+    assert!(server.process().wait().success());
+    done
+}
+
+/// The keys at rest that are there.
+fn at_rest(client: &mut Connection) -> Vec<usize> {
+    let is_there = |key: &usize| client.ask(format!("get at_rest{key}\r\n").as_bytes(), b"END\r\n") != b"END\r\n";
+    (0..KEYS_AT_REST).filter(is_there).collect()
+}
+
+/// As an earlier life leaves it that is killed in a move.
+#[test]
+fn what_lies_in_a_keyspace_and_is_anothers_is_removed_when_that_is_wanted() {
+    let _nodes = shared();
+    let listen = local(free_port());
+    let mut cluster = Cluster::start_on(listen, cleaned_store_of);
+    answers(listen);
+    fill(listen, "at_rest", KEYS_AT_REST);
+    cluster.stops(1_000);
+    let store = cleaned_store_of(Path::new(""), 1_000);
+    let own = alone_with(&store, |client| {
+        let own = at_rest(client);
+        for key in (0..KEYS_AT_REST).filter(|key| !own.contains(key)) {
+            client.expect(format!("set at_rest{key} 0 0 4\r\nleft\r\n").as_bytes(), b"STORED\r\n");
+        }
+        own
+    });
+    assert!(!own.is_empty() && own.len() < KEYS_AT_REST, "{own:?}");
+
+    let is_clean = |cluster: &Cluster| {
+        let status = cluster.status(1_000)?;
+        (status["serves"] == true && status["partitions_unclear"] == 0).then_some(())
+    };
+    cluster.begins(1_000);
+    wait_for("it serves", || is_clean(&cluster));
+    all_is_there(listen);
+    cluster.stops(1_000);
+    assert_eq!(alone_with(&store, at_rest).len(), KEYS_AT_REST, "nobody has wanted that");
+
+    let mut node = cluster.node(1_000);
+    node.arg("--cleanup");
+    cluster.processes.insert(1_000, Process::start(node));
+    wait_for("it is cleaned up", || is_clean(&cluster));
+    all_is_there(listen);
+    cluster.stops(1_000);
+    assert_eq!(alone_with(&store, at_rest), own);
 }
 
 /// A cluster whose clients end when this does.
