@@ -237,6 +237,12 @@ mod tests {
             ("guira store", "what to do is missing; --help lists it"),
             ("guira cluster up --port 0", "-p 0: write a whole number from 1 to 65535"),
             ("guira cluster up --backends x", "--backends x: write a whole number"),
+            (
+                "guira cluster up -l 127.0.0.1:11300",
+                "-l 127.0.0.1:11300: write an address without a port, such as 127.0.0.1",
+            ),
+            ("guira cluster up --request-limit 0", "--request-limit 0: write a whole number from 1 to 4294967295"),
+            ("guira sim --threads 0", "--threads 0: write a whole number from 1 on"),
             ("guira cluster up --backends", "--backends needs a value: write a whole number"),
             ("guira cluster", "what to do is missing; --help lists it"),
             ("guira health --timeout-ms x", "--timeout-ms x: write a whole number"),

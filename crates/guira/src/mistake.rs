@@ -2,7 +2,8 @@
 //! of the environment, or a key of the file.
 
 use std::any::TypeId;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::path::Path;
 
 use clap::builder::{Resettable, ValueParser};
@@ -196,6 +197,9 @@ fn wanted(parser: &ValueParser) -> &'static str {
         (TypeId::of::<u32>(), "a whole number up to 4294967295"),
         (TypeId::of::<u64>(), "a whole number"),
         (TypeId::of::<usize>(), "a whole number"),
+        (TypeId::of::<NonZero<u32>>(), "a whole number from 1 to 4294967295"),
+        (TypeId::of::<NonZero<usize>>(), "a whole number from 1 on"),
+        (TypeId::of::<IpAddr>(), "an address without a port, such as 127.0.0.1"),
         (TypeId::of::<SocketAddr>(), "an address and a port, such as 127.0.0.1:8080"),
     ];
     kinds.iter().find(|(kind, _)| parser.type_id() == *kind).map_or("it behind the flag", |(_, wanted)| wanted)

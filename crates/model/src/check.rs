@@ -12,7 +12,7 @@ use crate::{
 
 const LINEARIZABLE: &str = "every answer is linearizable for its key";
 const STANDS: &str = "no core finds itself where it cannot be";
-const ENDS: &str = "everything is answered, and has moved where it is to be, once faults stop";
+const ENDS: &str = "everything is answered, has come, and has moved where it is to be, once faults stop";
 const HITS: &str = "a cache node answers";
 const HEDGED: &str = "a read is hedged";
 const MOVED: &str = "what is to move has moved as often as it may";
@@ -54,7 +54,7 @@ impl Model for Checked {
                 !state.print().is_multiple_of(model.scenario.settles_one_in) || state.settles_after(&model.scenario)
             }),
             Property::sometimes(HITS, |model: &Self, state: &World| state.hits() > model.first.hits()),
-            Property::sometimes(HEDGED, |_, state: &World| state.hedged() > 0),
+            Property::sometimes(HEDGED, |model: &Self, state: &World| state.hedged() > model.first.hedged()),
             Property::sometimes(MOVED, |model: &Self, state: &World| state.moved() == u64::from(model.scenario.moves)),
             Property::sometimes(DONE, |model: &Self, state: &World| state.all_are_done(&model.scenario)),
         ]

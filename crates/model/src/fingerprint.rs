@@ -3,7 +3,7 @@
 //! Always true: it goes over all that a core keeps, as its `Serialize` tells it, but for what cannot make a difference here:
 //! - a moment counts as the ticks until it comes, from now; what is due is due, however long it has been. Of [`SINCE`] it matters whether a tick
 //!   has gone by. So states that differ in nothing but when they are, are one, and there is no end of time;
-//! - lengths of time (all are below a tick, or the same in all states), but for those in [`EXACT`], seconds (no item ends), and the fields of [`PASSED_OVER`], are left out;
+//! - lengths of time (all are below a tick, or the same in all states), but for those in [`EXACT`], seconds (no item ends; when a `flush_all` is to come the world tells), and the fields of [`PASSED_OVER`], are left out;
 //! - loads, and the queries from which they come, are left out: there is room in the cache node for every key;
 //! - maps count in any order.
 

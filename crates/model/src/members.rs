@@ -33,7 +33,8 @@ pub(crate) const FIRST_GATEWAY: u16 = 10;
 /// Longer than anything that happens here.
 const FOR_EVER: Span = Span::from_ms(1 << 45);
 
-/// Less than a tick, as long as is waited before something is asked again: a gateway that has waited for long enough hedges what it may, and asks again the time after that.
+/// Half of what is waited for before something is asked again, and less than a tick: the first time that a gateway has waited it hedges what it may, the
+/// second time it asks again.
 const HEDGE_AFTER: Span = Span::from_ms(10);
 
 /// The first tick: what has never been done was long ago.
@@ -125,7 +126,7 @@ impl Scenario {
         if self.moves > 0 { 2 } else { 1 }
     }
 
-    fn clock() -> NodeClock {
+    pub(crate) fn clock() -> NodeClock {
         NodeClock::set(Moment::default(), Duration::from_secs(1_800_000_000))
     }
 

@@ -3,7 +3,7 @@
 use guira_switched::Mutant;
 
 use crate::{
-    orders::Wish::{self, Contend, Delete, Flush, Get, Invalidate, Set, Swap},
+    orders::Wish::{self, Contend, Delete, Flush, FlushIn, Get, Invalidate, Set, Swap},
     scenario::{Begins, Client, Faults, KeyNumber, Scenario},
 };
 
@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 22] = [
+pub const MODELS: [&str; 24] = [
     "updates",
     "leases",
     "deaths",
@@ -57,11 +57,13 @@ pub const MODELS: [&str; 22] = [
     "flushes",
     "flush-failures",
     "moved-flushes",
+    "flushes-to-come",
+    "moved-flushes-to-come",
     "hedges",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 25] = [
+pub const FINDS: [(Mutant, &str); 26] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
@@ -86,13 +88,13 @@ pub const FINDS: [(Mutant, &str); 25] = [
     (Mutant::MoveVersions, "moves"),
     (Mutant::MoveFlush, "moved-flushes"),
     (Mutant::FlushSessions, "flushes"),
-    (Mutant::HedgeChange, "hedges"),
+    (Mutant::FlushForgotten, "flushes-to-come"),
+    (Mutant::HedgeWin, "hedges"),
 ];
 
-/// Faults that no model finds. What they take is in none, and the simulator finds them: an item that ends and a clock that is set back, a `flush_all`
-/// that is still to come, a store that two have in turn. [`Mutant::MoveTakerLife`] is found by nobody: it takes a `flush_all` beside a move and a death, which is more than any bounds have.
-pub const FINDS_NOT: [Mutant; 5] =
-    [Mutant::R1Bury, Mutant::MoveTakerLife, Mutant::FlushForgotten, Mutant::MoveFlushAt, Mutant::TakesEarly];
+/// Faults that no model finds. What they take is in none, and the simulator finds them: an item that ends and a clock that is set back, two backends of which one's clock
+/// is ahead of the other's, a store that two have in turn. [`Mutant::MoveTakerLife`] is found by nobody: it takes a `flush_all` beside a move and a death, which is more than any bounds have.
+pub const FINDS_NOT: [Mutant; 4] = [Mutant::R1Bury, Mutant::MoveTakerLife, Mutant::MoveFlushAt, Mutant::TakesEarly];
 
 fn client(gateway: usize, wishes: &[(KeyNumber, Wish)]) -> Client {
     Client { gateway, wishes: wishes.into() }
@@ -376,6 +378,36 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             ..base.clone()
         },
         Scenario {
+            name: "flushes-to-come",
+            about: "all is to be taken away in a while, and the backend dies meanwhile, or then",
+            clients: bounds.of(
+                vec![client(0, &[(A, FlushIn(1)), (A, Get)])],
+                vec![client(0, &[(A, FlushIn(1)), (A, Set(1)), (A, Get)])],
+                vec![client(0, &[(A, FlushIn(1)), (A, Get)]), client(0, &[(A, Set(1)), (A, Get)])],
+            ),
+            ticks_max: bounds.of(Some(5), Some(5), Some(8)),
+            sessions_max: bounds.of(0, 0, 1),
+            faults: Faults { backend_deaths: 1, resends: Some(0), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
+            name: "moved-flushes-to-come",
+            about: "all is to be taken away in a while, before a partition moves, meanwhile or after, of which a key is changed",
+            clients: vec![
+                client(0, &[(A, FlushIn(1)), (A, Get)]),
+                client(0, bounds.of(&[(A, Set(1))], &[(A, Set(1))], &[(A, Set(1)), (A, Get)])),
+            ],
+            caches: 0,
+            moves: 1,
+            ticks_max: bounds.of(Some(1), Some(1), Some(4)),
+            sessions_max: 0,
+            backends_are_near: true,
+            faults: Faults { refusals: bounds.of(0, 0, 1), resends: bounds.of(Some(0), Some(1), Some(1)), ..none },
+            settles_one_in: 16,
+            ..base.clone()
+        },
+        Scenario {
             name: "hedges",
             about: "a cache node and the backend are asked at a time for what is marked and changed, and answer late",
             clients: vec![
@@ -383,8 +415,8 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
                     0,
                     bounds.of(
                         &[(A, Contend), (A, Get)],
-                        &[(A, Get), (A, Contend)],
-                        &[(A, Get), (A, Contend), (A, Get)],
+                        &[(A, Contend), (A, Get)],
+                        &[(A, Contend), (A, Get), (A, Get)],
                     ),
                 ),
                 client(1, &[(A, Invalidate), (A, Contend)]),

@@ -24,6 +24,8 @@ pub enum Wish {
     Contend,
     /// Have all items gone, of which this is one.
     Flush,
+    /// Have them gone so many ticks from when that is asked for: then it is an act of its own ([`FLUSH_TO_COME`]).
+    FlushIn(u64),
     /// Store a digit, if nothing has changed since it was read.
     Swap {
         /// The digit.
@@ -61,7 +63,7 @@ impl Wish {
                 Some(Operation::Delete(Delete { cas: None, invalidate }))
             }
             Self::Contend => Some(Operation::Get(Get { wins: true, ..Get::PLAIN })),
-            Self::Flush => None,
+            Self::Flush | Self::FlushIn(_) => None,
         }
     }
 
@@ -76,7 +78,7 @@ impl Wish {
         })
     }
 
-    /// A digit is stored once in a scenario, and none is marked in one where somebody swaps: a version tells what a digit does.
+    /// A digit is stored once in a scenario, and none is marked where somebody swaps: a version tells what a digit does.
     fn apply(self, held: Option<Held>) -> (Option<Held>, Seen) {
         match (self, held) {
             (Self::Contend, Some(Held { digit, mark: Mark::Stale })) => {
@@ -86,8 +88,10 @@ impl Wish {
             (Self::Set(digit), _) => (Some(Held::fresh(digit)), Seen::Stored),
             (Self::Delete, held) => (None, Seen::Removed(held.is_some())),
             (Self::Flush, _) => (None, Seen::Removed(true)),
+            (Self::FlushIn(_), held) => (held, Seen::Removed(true)),
             (Self::Invalidate, held) => {
-                (held.map(|held| Held { mark: Mark::Stale, ..held }), Seen::Removed(held.is_some()))
+                let seen = if held.is_some() { Seen::Marked } else { Seen::Removed(false) };
+                (held.map(|held| Held { mark: Mark::Stale, ..held }), seen)
             }
             (Self::Swap { .. }, None) => (None, Seen::Removed(false)),
             (Self::Swap { to, read: Some(read) }, Some(held)) if held.digit == read.digit => {
@@ -131,8 +135,10 @@ pub(crate) enum Seen {
     Won(u8),
     /// It is stored.
     Stored,
-    /// There was something that is gone now.
+    /// There was something, and is not any more.
     Removed(bool),
+    /// It is stale now.
+    Marked,
     /// It has changed since it was read.
     Changed,
     /// It has failed; or nobody knows.
@@ -153,7 +159,8 @@ impl Seen {
             }
             Reply::Answer(Answer::Miss, _) => Self::Value(None),
             Reply::Answer(Answer::Stored { .. }, _) => Self::Stored,
-            Reply::Answer(Answer::Deleted | Answer::Invalidated, _) => Self::Removed(true),
+            Reply::Answer(Answer::Deleted, _) => Self::Removed(true),
+            Reply::Answer(Answer::Invalidated, _) => Self::Marked,
             Reply::Answer(Answer::Exists, _) => Self::Changed,
             Reply::Answer(Answer::NotFound, _) => Self::Removed(false),
             Reply::Answer(Answer::Failed(why), _) => Self::Failed { unknown: *why == Failure::Unknown },
@@ -165,6 +172,9 @@ impl Seen {
 /// The number of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub(crate) struct Number(pub(crate) u8);
+
+/// That of a `flush_all` that was to come, and may by now: no client's.
+pub(crate) const FLUSH_TO_COME: Number = Number(u8::MAX);
 
 /// What some orders come to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
@@ -292,6 +302,6 @@ mod tests {
         assert!(then(&contends(3, marked(Mark::Fresh))), "it is on its way");
         assert!(!then(&[contends(3, Seen::Won(1)), contends(4, Seen::Won(1))].concat()), "two");
         assert!(!then(&contends(3, marked(Mark::Won))), "nobody");
-        assert!(!then(&[&[(2, Err(Seen::Removed(true)))][..], &contends(3, marked(Mark::Fresh))].concat()));
+        assert!(!then(&[&[(2, Err(Seen::Marked))][..], &contends(3, marked(Mark::Fresh))].concat()));
     }
 }

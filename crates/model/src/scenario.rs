@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use guira_switched::Mutant;
+use serde::Serialize;
 
 use crate::orders::Wish;
 
@@ -10,7 +11,7 @@ use crate::orders::Wish;
 pub(crate) const KEYS: [[u8; 1]; 2] = [*b"a", *b"b"];
 
 /// A key's number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct KeyNumber(pub usize);
 
 /// A client: asks one thing after the other, of one gateway.
@@ -35,7 +36,7 @@ pub struct Faults {
     pub cache_deaths: u8,
     /// Times that the backend hears that the first cache node has gone; it may be back at any time.
     pub departures: u8,
-    /// Times that a gateway asks again what was not answered yet; `None`: any number.
+    /// Times that a gateway asks again what was not answered yet, or hedges it; `None`: any number.
     pub resends: Option<u8>,
     /// Calls of a disk that fail.
     pub disk_failures: u8,
@@ -111,11 +112,25 @@ impl Scenario {
 }
 
 impl Scenario {
+    /// Whether at most one `flush_all` is to come, and no other is beside it; its tick tells states apart, as long as ticks are counted.
+    pub(crate) fn has_one_to_come_at_most(&self) -> bool {
+        let wishes = || self.clients.iter().flat_map(|client| &client.wishes).map(|(_, wish)| wish);
+        let to_come = wishes().filter(|wish| matches!(wish, Wish::FlushIn(_))).count();
+        let is_alone = !wishes().any(|wish| *wish == Wish::Flush);
+        to_come == 0 || (to_come == 1 && is_alone && self.ticks_max.is_some())
+    }
+
+    /// Whether somebody marks items where somebody goes by digits that he has read.
+    pub(crate) fn marks_what_is_swapped(&self) -> bool {
+        let marks = |client: &Client| client.wishes.iter().any(|(_, wish)| *wish == Wish::Invalidate);
+        self.clients.iter().any(marks) && (0..self.clients.len()).any(|client| self.swaps(client))
+    }
+
     /// Whether somebody has all items gone where clients name more than one.
     pub(crate) fn flushes_several_keys(&self) -> bool {
         let wishes = || self.clients.iter().flat_map(|client| &client.wishes);
         let keys: BTreeSet<usize> = wishes().map(|(key, _)| key.0).collect();
-        keys.len() > 1 && wishes().any(|(_, wish)| *wish == Wish::Flush)
+        keys.len() > 1 && wishes().any(|(_, wish)| matches!(wish, Wish::Flush | Wish::FlushIn(_)))
     }
 }
 

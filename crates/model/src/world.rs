@@ -3,6 +3,7 @@
 //! Always true: a step of a core is one act, and nothing else happens in it; what a state's number does not tell makes no difference to what can
 //! happen from there on.
 
+mod flushing;
 mod moving;
 mod settling;
 mod telling;
@@ -14,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use guira_cluster::Opening;
-use guira_item::{Key, Time, store::StoreState};
+use guira_item::{Key, store::StoreState};
 use guira_routing::NodeId;
 use guira_switched::{
     AskId, Happened, Message, Outbox, Shares,
@@ -34,6 +35,7 @@ use crate::{
     orders::{Number, Orders, Read, Seen, Wish},
     scenario::{Begins, Faults, KEYS, KeyNumber, Scenario},
 };
+use flushing::ToCome;
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Waiting {
@@ -59,6 +61,8 @@ pub struct World {
     at_once: VecDeque<(NodeId, NodeId, Box<[u8]>)>,
     clients: Vec<Waiting>,
     orders: Vec<Orders>,
+    /// The `flush_all` that is to come.
+    to_come: Option<ToCome>,
     left: Faults,
     /// How often it may yet change who is to have the partition of key A.
     moves_left: u8,
@@ -106,6 +110,7 @@ struct Print<'w> {
     network: u64,
     clients: &'w [Waiting],
     orders: &'w [Orders],
+    to_come: &'w Option<ToCome>,
     has_gone: bool,
     left: [Option<u8>; 9],
     moves_left: u8,
@@ -138,6 +143,7 @@ impl World {
             at_once: VecDeque::new(),
             clients: Vec::new(),
             orders: KEYS.map(|_| Orders::new()).into(),
+            to_come: None,
             left: Faults::default(),
             moves_left: 0,
             has_gone: false,
@@ -147,6 +153,8 @@ impl World {
             print: 0,
         };
         assert!(!scenario.flushes_several_keys(), "a flush is an act of the one key that clients name");
+        assert!(scenario.has_one_to_come_at_most(), "a flush that is to come is followed by itself alone");
+        assert!(!scenario.marks_what_is_swapped(), "a mark has a version of its own, that the digit does not tell");
         let calm = Scenario { room: usize::MAX, mutant: None, ..scenario.clone() };
         world.settles(&calm);
         let (key, wishes): (_, &[Wish]) = match scenario.begins {
@@ -273,6 +281,7 @@ impl World {
     fn happen(&mut self, scenario: &Scenario, act: Act) {
         self.begin(scenario, act);
         self.hand_over(scenario);
+        self.see_what_was_to_come();
     }
 
     /// What comes at once comes.
@@ -401,10 +410,10 @@ impl World {
     fn ask(&mut self, scenario: &Scenario, gateway: usize, number: Number, key: KeyNumber, wish: Wish) {
         self.orders[key.0].begin(number, wish);
         let id = AskId(u64::from(number.0) * KEYS.len() as u64 + key.0 as u64);
-        let key = Key::new(&KEYS[key.0]).expect("a short name");
+        let name = Key::new(&KEYS[key.0]).expect("a short name");
         let asked = match wish.operation() {
-            Some(operation) => gateway::Happened::Ask(id, key, operation),
-            None => gateway::Happened::Flush(id, Time::default()),
+            Some(operation) => gateway::Happened::Ask(id, name, operation),
+            None => gateway::Happened::Flush(id, self.want_flush(number, key, wish)),
         };
         self.on_gateway(scenario, gateway, asked);
     }
@@ -442,6 +451,7 @@ impl World {
             let (number, key) = (Number((id / KEYS.len() as u64) as u8), (id % KEYS.len() as u64) as usize);
             let seen = Seen::of(&reply);
             self.orders[key].end(number, seen);
+            self.see_answer(number, seen);
             for (at, client) in self.clients.iter_mut().enumerate() {
                 if client.asked == Some(number) {
                     client.asked = None;
@@ -514,6 +524,7 @@ impl World {
             network: self.network.print(now),
             clients: &self.clients,
             orders: &self.orders,
+            to_come: &self.to_come,
             has_gone: self.has_gone,
             left: [
                 losses,

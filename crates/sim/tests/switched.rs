@@ -50,7 +50,7 @@ fn the_same_seed_is_the_same_run() {
 /// Faults that take a rare moment, of moves and of hedges: models find them (`docs/design/0021`), but for [`Mutant::MoveTakerLife`], which takes a `flush_all` in such
 /// a moment and is found by nobody; that etcd keeps its rule is tested there.
 const RARE: [Mutant; 12] = [
-    Mutant::HedgeChange,
+    Mutant::HedgeWin,
     Mutant::MoveAnswer,
     Mutant::MoveLife,
     Mutant::MoveTakerLife,

@@ -62,7 +62,7 @@ pub enum Mutant {
     /// A cache node takes what has the same hash for the same key.
     R8,
     /// A read by which somebody may win is asked of a cache node and of its backend at a time.
-    HedgeChange,
+    HedgeWin,
 }
 
 impl Mutant {
@@ -97,7 +97,7 @@ impl Mutant {
         Self::MoveFlush,
         Self::MoveFlushAt,
         Self::TakesEarly,
-        Self::HedgeChange,
+        Self::HedgeWin,
     ];
 
     /// Its name.
@@ -132,7 +132,7 @@ impl Mutant {
             Self::MoveFlush => "move-flush",
             Self::MoveFlushAt => "move-flush-at",
             Self::TakesEarly => "takes-early",
-            Self::HedgeChange => "hedge-change",
+            Self::HedgeWin => "hedge-win",
         }
     }
 

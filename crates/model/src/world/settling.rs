@@ -1,4 +1,4 @@
-//! What comes of a state when no more faults come: everything is answered, and what is to move moves.
+//! What comes of a state when no more faults come: everything is answered, what is to come comes, and what is to move moves.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +19,7 @@ const MOVES_WITHIN_TICKS: usize = 64;
 const STEPS_MAX: usize = 1_000;
 
 impl World {
-    /// Whether what was asked is answered, sessions are there, and what is to move has moved, once no more faults come.
+    /// Whether what was asked is answered, sessions are there, what was to come has, and what is to move has moved, once no more faults come.
     pub(crate) fn settles_after(&self, scenario: &Scenario) -> bool {
         let calm = Scenario { room: usize::MAX, ..scenario.clone() };
         // A core that panics has not settled.
@@ -40,7 +40,7 @@ impl World {
             let backends = self.backends.len();
             let have_sessions = self.caches.iter().all(|cache| cache.core.sessions(cache.now()) == backends);
             let are_answered = self.clients.iter().all(|client| client.asked.is_none());
-            if have_sessions && are_answered && (calm.moves == 0 || self.has_moved()) {
+            if have_sessions && are_answered && self.has_come() && (calm.moves == 0 || self.has_moved()) {
                 return true;
             }
             self.happen(calm, Act::ClockGoesOn(Timed::Backend));

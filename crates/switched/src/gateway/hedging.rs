@@ -1,7 +1,7 @@
 //! Hedged reads (Dean and Barroso, "The tail at scale", CACM 2013): who waits for a cache node for longer than usual asks the backend as well, and is
 //! answered by whichever comes first.
 //!
-//! Always true: only what only reads is asked of two, under one number (R3); and of what each cache node is asked one in twenty at most is, and a few at once, so that
+//! Always true: only what only reads is asked of two, under one number (R3); and of what each cache node is asked one in so many at most is, and a few at once, so that
 //! backends do not have to do what a cache node does not get done. A cache node counts as silent after as long a wait as without, of nothing at all.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,6 +13,9 @@ use serde::Serialize;
 
 use super::{Gateway, pending::Pending};
 use crate::{Asker, Mutant, Number, Outbox};
+
+/// Of so many reads one is hedged: who hedges what the slowest twentieth takes longer than (the paper's 95th percentile) sends a twentieth more.
+const ONE_IN: NonZero<u32> = NonZero::new(20).expect("it is not 0");
 
 /// Hedges of a cache node that may be saved up.
 const SAVED_MAX: u32 = 16;
@@ -32,7 +35,7 @@ pub struct HedgeConfig {
 impl HedgeConfig {
     /// One in twenty, after so long.
     pub fn after(after: Span) -> Self {
-        Self { after, one_in: NonZero::new(20).expect("it is not 0") }
+        Self { after, one_in: ONE_IN }
     }
 }
 
@@ -66,10 +69,10 @@ impl Hedging {
         Self { config, mutant, saved: BTreeMap::new(), left: VecDeque::new() }
     }
 
-    /// A cache node is asked, and would be waited for so long: how long it is waited for alone, if that is asked which only reads.
+    /// A cache node is asked: how long it is waited for alone, and whether a hedge comes then; without one, for all its `patience`.
     pub(super) fn alone(&mut self, cache: NodeId, only_reads: bool, patience: Span) -> (Span, Hedge) {
-        // The fault: what may change something is hedged, too.
-        let may = only_reads || self.mutant == Some(Mutant::HedgeChange);
+        // The fault: a read by which somebody may win is hedged, too.
+        let may = only_reads || self.mutant == Some(Mutant::HedgeWin);
         match self.config {
             Some(HedgeConfig { after, one_in }) if may && after < patience => {
                 let saved = self.saved.entry(cache).or_default();

@@ -24,7 +24,8 @@ pub(super) struct Upstream {
     pub(super) open_len: usize,
     /// How long answers have taken of late, smoothed.
     takes: Span,
-    /// When it was first told something since it was last heard of. Not part of what models compare: in them nobody is away.
+    /// When it was first told something since it was last heard of. Not part of what models compare: in them nobody is away. (That who is silent is
+    /// sent `Join`s makes a difference there only where one takes the place of another datagram, or is lost.)
     #[serde(skip)]
     silent_since: Option<Moment>,
     /// Probes that it has not answered.

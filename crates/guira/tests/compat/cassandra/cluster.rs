@@ -31,6 +31,11 @@ fn store_of(_: &Path, backend: u16) -> String {
     store(&format!("backend_{backend}"))
 }
 
+/// The same, of the cluster that is cleaned up.
+fn cleaned_store_of(_: &Path, backend: u16) -> String {
+    store(&format!("cleaned_{backend}"))
+}
+
 /// One that stands by for a backend in whose keyspace no other has been.
 fn standby(id: u16, of: u16) -> String {
     let store = store_of(Path::new(""), of);
@@ -133,11 +138,6 @@ fn what_a_backend_had_is_anothers_and_all_answers_can_have_been_so() {
     }
 }
 
-/// The same, for a cluster of its own.
-fn cleaned_store_of(_: &Path, backend: u16) -> String {
-    store(&format!("cleaned_{backend}"))
-}
-
 /// Does something with what lies in a keyspace that nobody has meanwhile, by a server of its own.
 fn alone_with<T>(store: &str, act: impl FnOnce(&mut Connection) -> T) -> T {
     let mut server = Server::start(Program::Guira, &["--store", store]);
@@ -153,7 +153,7 @@ fn at_rest(client: &mut Connection) -> Vec<usize> {
     (0..KEYS_AT_REST).filter(is_there).collect()
 }
 
-/// As an earlier life leaves it that is killed in a move.
+/// Others' keys are put there, as a life leaves them that is killed in a move.
 #[test]
 fn what_lies_in_a_keyspace_and_is_anothers_is_removed_when_that_is_wanted() {
     let _nodes = shared();
