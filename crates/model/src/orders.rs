@@ -24,7 +24,7 @@ pub enum Wish {
     Contend,
     /// Have all items gone, of which this is one.
     Flush,
-    /// Have them gone so many ticks from when that is asked for: then it is an act of its own ([`FLUSH_TO_COME`]).
+    /// Have them gone so many ticks from when that is asked for: then that is an act of its own.
     FlushIn(u64),
     /// Store a digit, if nothing has changed since it was read.
     Swap {
