@@ -87,7 +87,7 @@ pub struct Scenario {
     pub ticks_max: Option<u64>,
     /// Sessions that cache nodes begin at most beside the first; what comes after is not looked at.
     pub sessions_max: u8,
-    /// Gateways ask the backend as well for what a cache node has not answered: first that, and then once more.
+    /// Gateways hedge what they may (`docs/design/0034-hedged-reads.md`) before they ask again.
     pub hedges: bool,
     /// What goes from and to gateways comes at once, and is neither lost nor doubled.
     pub gateways_are_near: bool,
