@@ -182,9 +182,7 @@ fn what_lies_in_a_keyspace_and_is_anothers_is_removed_when_that_is_wanted() {
     cluster.stops(1_000);
     assert_eq!(alone_with(&store, at_rest).len(), KEYS_AT_REST, "nobody has wanted that");
 
-    let mut node = cluster.node(1_000);
-    node.arg("--cleanup");
-    cluster.processes.insert(1_000, Process::start(node));
+    cluster.begins_and_cleans_up(1_000);
     wait_for("it is cleaned up", || is_clean(&cluster));
     all_is_there(listen);
     cluster.stops(1_000);

@@ -194,6 +194,13 @@ impl Cluster {
         self.processes.insert(id, process);
     }
 
+    /// A backend begins, and removes what it has of others' keys.
+    pub fn begins_and_cleans_up(&mut self, id: u16) {
+        let mut node = self.node(id);
+        node.arg("--cleanup");
+        self.processes.insert(id, Process::start(node));
+    }
+
     pub fn add(&mut self, id: u16, member: &str) {
         self.say_of(member);
         self.begins(id);

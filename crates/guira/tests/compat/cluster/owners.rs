@@ -160,9 +160,7 @@ fn what_a_life_has_left_of_others_keys_is_removed_when_that_is_wanted() {
     cluster.stops(1_000);
     assert_eq!(cluster.items_of(1_000), before, "nobody has wanted that");
 
-    let mut node = cluster.node(1_000);
-    node.arg("--cleanup");
-    cluster.processes.insert(1_000, Process::start(node));
+    cluster.begins_and_cleans_up(1_000);
     wait_for("it is cleaned up", || is_clean(&cluster));
     all_is_there(listen, 0);
     cluster.stops(1_000);
