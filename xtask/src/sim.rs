@@ -6,11 +6,11 @@ use crate::{
 };
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 17] = [
+const HOURS: [(&str, u32); 18] = [
     ("usual", 9),
     ("stormy", 14),
     ("busy", 5),
-    ("patient", 16),
+    ("patient", 15),
     ("colliding", 9),
     ("aside", 5),
     ("slow-switch", 2),
@@ -24,6 +24,7 @@ const HOURS: [(&str, u32); 17] = [
     ("replacing", 4),
     ("replacing-giving", 2),
     ("doubtful", 2),
+    ("stalling", 1),
 ];
 
 /// Runs `guira sim` with the arguments given; without any, all scenarios as CI does.

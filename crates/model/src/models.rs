@@ -63,7 +63,7 @@ pub const MODELS: [&str; 24] = [
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 26] = [
+pub const FINDS: [(Mutant, &str); 27] = [
     (Mutant::R1, "leases"),
     (Mutant::R2, "deaths"),
     (Mutant::R2View, "departures"),
@@ -87,6 +87,7 @@ pub const FINDS: [(Mutant, &str); 26] = [
     (Mutant::MoveFence, "late-copies"),
     (Mutant::MoveVersions, "moves"),
     (Mutant::MoveFlush, "moved-flushes"),
+    (Mutant::MoveFlushTaken, "moved-flushes-to-come"),
     (Mutant::FlushSessions, "flushes"),
     (Mutant::FlushForgotten, "flushes-to-come"),
     (Mutant::HedgeWin, "hedges"),

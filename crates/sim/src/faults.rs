@@ -14,6 +14,9 @@ impl World {
         if self.scenario.standbys > 0 && self.rng.random_bool(0.3) {
             return self.have_taken_over();
         }
+        if self.scenario.disk_stalls_max > Span::default() && self.rng.random_bool(0.5) {
+            return self.stall();
+        }
         match self.rng.random_range(0..100) {
             0..25 => {
                 let down_for = self.span(Span::from_ms(50), Span::from_s(5));
@@ -54,6 +57,14 @@ impl World {
         self.cut_after(after, from, to);
         let after = after + self.span(Span::from_ms(200), Span::from_s(6));
         self.heals_after(after);
+    }
+
+    /// A backend's disk does nothing for a while, and then all that it was asked, in order; its core goes on.
+    fn stall(&mut self) {
+        let backends = self.view().backends.clone();
+        let name = backends[self.rng.random_range(0..backends.len())];
+        let stall = self.span(Span::from_ms(100), self.scenario.disk_stalls_max);
+        self.stall_disk(name, stall);
     }
 
     /// A node is cut off: from all or from one other, both ways or one.

@@ -50,6 +50,8 @@ pub struct Scenario {
     pub disk_takes_max: Span,
     /// So many thousandths of what disks are asked fail, whatever else goes wrong.
     pub disk_fails_per_mille: u32,
+    /// Half of what goes wrong is that a disk does nothing for up to so long, if it ever does.
+    pub disk_stalls_max: Span,
     /// How long a lease is.
     pub lease: Span,
     /// Something goes wrong about this often.
@@ -95,6 +97,7 @@ impl Default for Scenario {
             values_len_max: 1 << 20,
             disk_takes_max: Span::from_ms(2),
             disk_fails_per_mille: 0,
+            disk_stalls_max: Span::default(),
             lease: Span::from_s(1),
             fault_every: Span::from_s(10),
             members_change_every: None,
@@ -111,7 +114,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 17] = [
+pub const SCENARIOS: [&str; 18] = [
     "usual",
     "stormy",
     "busy",
@@ -129,6 +132,7 @@ pub const SCENARIOS: [&str; 17] = [
     "replacing",
     "replacing-giving",
     "doubtful",
+    "stalling",
 ];
 
 impl Scenario {
@@ -199,6 +203,10 @@ impl Scenario {
                 flushes_per_mille: 0,
                 ..Self::named("replacing-giving")?
             }),
+            // Partitions move and all is taken away, while disks do nothing for longer than leases are, and than a giver waits for its taker.
+            "stalling" => {
+                Some(Self { disk_stalls_max: Span::from_s(7), fault_every: Span::from_s(4), ..Self::named("giving")? })
+            }
             "moving" => Some(Self { caches: 3, members_change_every: Some(Span::from_s(6)), ..usual }),
             // Two large values are as many as fit anywhere.
             "large" => {
@@ -273,6 +281,8 @@ pub struct Report {
     pub news: u64,
     /// Times that what was to be gone some time was, or was no more to be.
     pub came_due: u64,
+    /// Times that a store had its state only after more than a lease: that all is taken away, mostly.
+    pub late_states: u64,
     /// Faults.
     pub faults: u64,
 }
@@ -304,6 +314,7 @@ impl Report {
             (&mut self.came_late, other.came_late),
             (&mut self.news, other.news),
             (&mut self.came_due, other.came_due),
+            (&mut self.late_states, other.late_states),
             (&mut self.faults, other.faults),
         ] {
             *mine += theirs;

@@ -14,7 +14,7 @@ use guira_cluster::{CLOCK, Incarnation, NodeClock};
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
 use guira_routing::NodeId;
 use guira_switched::{
-    Committed, Drift, Happened, Life, Message, Outbox, Shares, View, backend, gateway, host::LIVES_APART,
+    Committed, Drift, Happened, Life, Message, Outbox, Shares, StoreCall, View, backend, gateway, host::LIVES_APART,
 };
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
@@ -366,10 +366,12 @@ impl World {
             let slowest = self.scenario.disk_takes_max;
             let takes = Span::from_ns(self.rng.random_range(20_000..slowest.ns()));
             let node = self.nodes.get_mut(&name).expect("one of all");
-            let number = node.disk.take(call);
             // In order: as a log is written.
             node.disk_free_at = node.disk_free_at.max(self.now + held + takes);
             let after = node.disk_free_at.since(self.now);
+            let is_late = matches!(call, StoreCall::State(_)) && after > self.scenario.lease;
+            self.report.late_states += u64::from(is_late);
+            let number = node.disk.take(call);
             self.come(after, Coming::To(name, Some(life), Input::Disk(number)));
         }
         if let Some(commit) = out.commit.take() {
@@ -519,6 +521,13 @@ impl World {
 
     pub(crate) fn is_down(&self, name: NodeId) -> bool {
         self.nodes[&name].core.is_none()
+    }
+
+    /// Its disk does nothing for so long.
+    pub(crate) fn stall_disk(&mut self, name: NodeId, span: Span) {
+        let until = self.now + span;
+        let node = self.nodes.get_mut(&name).expect("one of all");
+        node.disk_free_at = node.disk_free_at.max(until);
     }
 
     pub(crate) fn hold(&self, name: NodeId) -> Hold {

@@ -33,6 +33,7 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             charges += report.charges;
             away += report.away;
             assert!((report.came_due > 5) == (scenario.flushes_per_mille > 0), "{name}: {report:?}");
+            assert!((report.late_states > 10) == (scenario.disk_stalls_max > scenario.lease), "{name}: {report:?}");
             let is_doubtful = scenario.disk_fails_per_mille > 0;
             assert!(!is_doubtful || report.came_late > 10 && report.news > 500, "{name}: {report:?}");
         }
@@ -49,7 +50,7 @@ fn the_same_seed_is_the_same_run() {
 
 /// Faults that take a rare moment, of moves and of hedges: models find them (`docs/design/0021`), but for [`Mutant::MoveTakerLife`], which takes a `flush_all` in such
 /// a moment and is found by nobody; that etcd keeps its rule is tested there.
-const RARE: [Mutant; 12] = [
+const RARE: [Mutant; 13] = [
     Mutant::HedgeWin,
     Mutant::MoveAnswer,
     Mutant::MoveLife,
@@ -62,6 +63,7 @@ const RARE: [Mutant; 12] = [
     Mutant::MoveClear,
     Mutant::MoveFence,
     Mutant::MoveVersions,
+    Mutant::MoveFlushTaken,
 ];
 
 /// What a life leaves that is killed in a move is there until somebody removes it.

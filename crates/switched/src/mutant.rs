@@ -47,6 +47,8 @@ pub enum Mutant {
     FlushForgotten,
     /// A taker takes from a giver which has another `flush_all` to come than itself.
     MoveFlushAt,
+    /// A `flush_all` whose time has come leaves what is being taken, part of which has come before and part of which comes behind it.
+    MoveFlushTaken,
     /// A backend takes over what another has while that may still answer.
     TakesEarly,
     /// Cache nodes are told of a change before the store has it, and it is answered without them.
@@ -67,7 +69,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::R1,
         Self::R1Bury,
         Self::R2,
@@ -96,6 +98,7 @@ impl Mutant {
         Self::FlushForgotten,
         Self::MoveFlush,
         Self::MoveFlushAt,
+        Self::MoveFlushTaken,
         Self::TakesEarly,
         Self::HedgeWin,
     ];
@@ -131,6 +134,7 @@ impl Mutant {
             Self::FlushForgotten => "flush-forgotten",
             Self::MoveFlush => "move-flush",
             Self::MoveFlushAt => "move-flush-at",
+            Self::MoveFlushTaken => "move-flush-taken",
             Self::TakesEarly => "takes-early",
             Self::HedgeWin => "hedge-win",
         }

@@ -8,7 +8,8 @@
 //! - one state is on its way at a time; while nobody can say whether a generation has begun in the store nothing is changed, and it is written again
 //!   until it has; so is a time of which nobody can say whether the store has it, unless a flush takes its place;
 //! - the last time that was wanted counts, and none once all was taken away for somebody who did not want to wait;
-//! - neither generation nor time changes while partitions may go from one backend to another ([`StateWork::holds_moves`], `holds_flushes`).
+//! - neither generation nor time changes while partitions may go from one backend to another ([`StateWork::holds_moves`], `holds_flushes`); but for what comes
+//!   due at one that has all that is given, which was to come at its giver too.
 
 use guira_chain::Reply;
 use guira_cluster::CLOCK;
@@ -143,7 +144,9 @@ impl Backend {
 
     fn begin_flush(&mut self, now: Moment) {
         self.give_up(now, Why::Changed);
-        self.drop_taken();
+        if self.config.mutant != Some(Mutant::MoveFlushTaken) {
+            self.drop_taken();
+        }
         if self.state_work.stage == Stage::None {
             if self.config.mutant == Some(Mutant::FlushSessions) {
                 (self.state_work.stage, self.state_work.again_at) = (Stage::Writing, Some(now));
@@ -170,8 +173,9 @@ impl Backend {
 
     /// When a flush begins by itself, if it may.
     pub(super) fn flush_wake_at(&self) -> Option<Moment> {
-        // Who wants another time would lose it to this one.
-        let may_begin = self.state_work.stage == Stage::None && !self.state_work.sets_time() && !self.holds_flushes();
+        // Who wants another time would lose it to this one. Who takes something waits for nobody: it has the same to come as its giver, who may be dead.
+        let is_held = self.state_work.sets_time() || self.giving.holds_flushes();
+        let may_begin = self.state_work.stage == Stage::None && !is_held;
         self.flush_to_come().filter(|_| may_begin).map(|at| self.config.clock.when(at))
     }
 

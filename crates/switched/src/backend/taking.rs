@@ -5,9 +5,9 @@
 //!          Begin: its map     what is left        what may come     Ready: records  Seal: all is   all is to be    Stored
 //!          is waited for      of them is removed  yet, too          are written     to be stored   on disk
 //! ```
-//! Always true: what is written here is served only once the map says that it is this backend's; no `flush_all` takes place while that may have been put
-//! and is not decided here. It is once the map that is seen names somebody else than the giver, or the giver says so. Whoever takes something has the same
-//! `flush_all` to come as its giver, from `Begun` on: what the one has done the other does not do to it again.
+//! Always true: what is written here is served only once the map says that it is this backend's; no `flush_all` that somebody waits for takes place while that
+//! may have been put and is not decided here. It is once the map that is seen names somebody else than the giver, or the giver says so. Whoever takes something has
+//! the same `flush_all` to come as its giver, from `Begun` on: what the one has done the other does not do to it again. So that one comes, whoever has what.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,7 +80,7 @@ enum Stage {
 }
 
 impl Taking {
-    /// Whether a flush has to wait.
+    /// Whether a flush that somebody waits for has to wait.
     pub(super) fn holds_flushes(&self) -> bool {
         !self.doubtful.is_empty() || self.taken.as_ref().is_some_and(|taken| taken.stage == Stage::Full)
     }

@@ -303,6 +303,30 @@ fn who_has_no_keys_has_the_flush_to_come_of_its_giver() {
     assert!(taker.calls.iter().any(|call| matches!(call, StoreCall::State(state) if state.generation.0 == 1)));
 }
 
+/// The giver may be dead for good, and nobody else can say whose it is.
+#[test]
+fn what_is_to_come_comes_though_what_came_may_be_given_or_not() {
+    let map = PartitionMap::over(&[GIVER]).expect("a map");
+    let mut taker = Taker::begin_with(PartitionId::of(hash_of(KEY)), &map, UNIX_S + 60);
+    taker.step(Happened::Tick);
+    taker.complete_all();
+    taker.tell(Body::Record(KEY.into(), Some(item(b"value"))));
+    taker.tell(Body::Seal { last_version: 8 });
+    taker.complete_all();
+    assert_eq!(taker.told.last(), Some(&Body::Stored));
+    // The giver's lease is over, and then the time has come.
+    taker.now = taker.now + Span::from_s(10);
+    taker.step(Happened::Tick);
+    taker.tell(Body::Mark);
+    assert!(taker.is_gone && taker.calls.is_empty(), "{:?}", taker.calls);
+    taker.now = taker.now + Span::from_s(60);
+    taker.step(Happened::Tick);
+    let Some(StoreCall::State(state)) = taker.calls.front() else { panic!("{:?}", taker.calls) };
+    assert_eq!((state.generation.0, state.flush_at_unix_s), (1, 0));
+    taker.complete_all();
+    assert_eq!(taker.backend.flush_to_come(), None);
+}
+
 /// By its clock it would do that at once, and again with each attempt.
 #[test]
 fn what_is_due_here_and_not_at_the_giver_is_waited_for() {
