@@ -1,5 +1,6 @@
 //! The switched cluster under everything that can go wrong, and the checkers under every fault that they have to find out.
 
+use guira_item::Span;
 use guira_sim::{Failure, RUN, Report, SCENARIOS, Scenario, SwitchBounds, run};
 use guira_switched::Mutant;
 
@@ -33,7 +34,8 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             charges += report.charges;
             away += report.away;
             assert!((report.came_due > 5) == (scenario.flushes_per_mille > 0), "{name}: {report:?}");
-            assert!((report.late_states > 10) == (scenario.disk_stalls_max > scenario.lease), "{name}: {report:?}");
+            let stalls = scenario.disk_stalls_max > Span::default();
+            assert!(!stalls || report.late_states > 5, "{name}: {report:?}");
             let is_doubtful = scenario.disk_fails_per_mille > 0;
             assert!(!is_doubtful || report.came_late > 10 && report.news > 500, "{name}: {report:?}");
         }
