@@ -26,7 +26,7 @@ const USAGE: &str = "\
 usage: cargo xtask CHORE
 
   check                          formatting, clippy and documentation, warnings being errors
-  test                           everything CI runs: check, the tests, model, fuzz, deny, tiny benchmarks
+  test                           everything CI runs: check, the tests, model, sanitize, sim, fuzz, deny, tiny benchmarks
   test --cassandra               the tests with three nodes of Cassandra, one of which is killed
   model                          loom's exhaustive interleavings of the kernels, shuttle's random schedules of table, map and CPHASH, the cluster's models
   sanitize                       the tests of the crates with unsafe code under AddressSanitizer

@@ -156,9 +156,12 @@ impl fmt::Display for Clusters {
 /// # Errors
 /// [`BenchError`]: a flag that makes no sense, a folder or disk that does not do, a cluster that fails, a value that is wrong or lost.
 pub fn run(options: Options) -> Result<Report, BenchError> {
-    let chosen = Experiment::chosen(&EXPERIMENTS, &options.only)?;
+    let mut chosen = Experiment::chosen(&EXPERIMENTS, &options.only)?;
+    let is_wanted = !options.only.is_empty() || options.extent.tiny;
+    let left_out = leave_out_trackers(&mut chosen, is_wanted, trackers::valgrind())?;
     let bench = Bench::new(&options)?;
     let mut report = Report::begin(bench.setting(), bench.rounds, bench.measure);
+    report.left_out = left_out;
     let measured = chosen.iter().try_for_each(|experiment| {
         report.add((experiment.run)(&bench)?);
         Ok(())
@@ -168,6 +171,24 @@ pub fn run(options: Options) -> Result<Report, BenchError> {
         report.keep(&options.extent)?;
     }
     measured.map(|()| report)
+}
+
+/// Without valgrind `trackers` is left out of a run of all experiments: what is said of that. One that was asked for, or that only shows that all of them
+/// work, fails at once, and not when its turn comes.
+fn leave_out_trackers(
+    chosen: &mut Vec<&Experiment<Bench>>,
+    is_wanted: bool,
+    valgrind: Result<PathBuf, BenchError>,
+) -> Result<Vec<String>, BenchError> {
+    let Err(error) = valgrind else { return Ok(Vec::new()) };
+    let Some(at) = chosen.iter().position(|experiment| experiment.name == trackers::NAME) else {
+        return Ok(Vec::new());
+    };
+    if is_wanted {
+        return Err(error);
+    }
+    chosen.remove(at);
+    Ok(vec![format!("{}: {error}", trackers::NAME)])
 }
 
 #[cfg(test)]

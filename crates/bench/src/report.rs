@@ -260,13 +260,16 @@ pub struct Report<S> {
     pub measure_s: f64,
     /// Results.
     pub experiments: Vec<ExperimentReport>,
+    /// Experiments that were not possible here, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 impl<S: Setting> Report<S> {
     /// A run that begins here and now.
     pub(crate) fn begin(setting: S, rounds: usize, measure: Duration) -> Self {
         let (date, machine, measure_s) = (utc_now(), Machine::here(), measure.as_secs_f64());
-        Self { date, machine, setting, rounds, measure_s, experiments: Vec::new() }
+        Self { date, machine, setting, rounds, measure_s, experiments: Vec::new(), left_out: Vec::new() }
     }
 
     /// Adds what was measured, with its ratios.
@@ -306,9 +309,10 @@ impl<S: Setting> Report<S> {
 
 impl<S: Setting> fmt::Display for Report<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { date, machine, setting, rounds, measure_s, experiments } = self;
+        let Self { date, machine, setting, rounds, measure_s, experiments, left_out } = self;
         writeln!(f, "{date}  {machine}\n{setting}; medians of {rounds} rounds of {measure_s} s")?;
-        experiments.iter().try_for_each(|experiment| write!(f, "\n{experiment}"))
+        experiments.iter().try_for_each(|experiment| write!(f, "\n{experiment}"))?;
+        left_out.iter().try_for_each(|why| writeln!(f, "\nleft out, {why}"))
     }
 }
 

@@ -14,8 +14,9 @@
 //! NodeClock            a node's moments and the cluster's seconds
 //! Core, DriverHandle   a state machine on its sockets, with a thread of its own; boot_now
 //! ```
-//! Always true: what a receiver is shown comes from a member of its own view, from that member's address, in that view's epoch, and is what
-//! the member sent to it. Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram, and for a
+//! Always true: what a receiver is shown comes from a member of its own view, from that member's address, and is what
+//! the member sent to it, in whatever epoch (what is of another one is counted: views come sooner here than there, and what is fenced off by a number says so
+//! itself). Messages may be lost, repeated and overtaken: sessions are above this. Nothing is allocated for a datagram, and for a
 //! stream only what a greeting takes, before it is known to be one of ours.
 #![forbid(unsafe_code)]
 

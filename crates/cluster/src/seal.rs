@@ -10,7 +10,8 @@
 //!
 //! Sealed is not encrypted: a body can be read by who sees it pass. All members share the secret, so a seal tells members from others, not
 //! one member from another that lies. A datagram that is sent again is as good as the first: sessions number what is in a body, and see to
-//! replays.
+//! replays. A read that is played again within its session may be answered again: to the gateway that it names, at the address that the view has for that, and
+//! never to where a datagram came from.
 
 use std::fmt;
 

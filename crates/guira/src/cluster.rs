@@ -31,7 +31,9 @@ use std::{
 use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
 use guira_server::{CaughtSignals, allow_open_files};
-use guira_switched::{BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile};
+use guira_switched::{
+    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile, backend::HotConfig,
+};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
@@ -133,6 +135,12 @@ struct Up {
     /// What backends tell of hot keys
     #[arg(long, default_value = "both", value_parser = ["every-query", "periodic", "instant", "both", "none"])]
     reports: String,
+    /// Keys that a backend reports each second, the hottest that are not cached
+    #[arg(long, default_value_t = HotConfig::default().reported, value_name = "N")]
+    reported: usize,
+    /// Of a backend's queries one in so many is counted for that
+    #[arg(long, default_value_t = HotConfig::default().sample_one_in, value_name = "N")]
+    sample_one_in: u32,
     /// Who is asked first for what is only read, to compare: switched, look-aside, look-through or none; of several each is a gateway's, on the
     /// ports from --port on
     #[arg(long, default_value = "switched", value_delimiter = ',', value_name = "MODE,...")]
@@ -452,6 +460,8 @@ impl Up {
                 "none" => ReportsName::None,
                 _ => ReportsName::Both,
             },
+            reported: self.reported,
+            sample_one_in: self.sample_one_in,
             burst_load_min: self.burst_load_min,
             durability: self.durability.clone(),
             members,

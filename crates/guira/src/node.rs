@@ -507,6 +507,7 @@ impl Start<'_> {
                             "installs": status.counts.installs,
                             "deletions": status.counts.deletions,
                             "charges": status.counts.charges,
+                            "unheeded": { "ignored": status.counts.ignored },
                         });
                         with_dropped(told, &[status.wire])
                     })
@@ -532,7 +533,13 @@ impl Start<'_> {
                         .into_iter()
                         .map(|part| {
                             let counts = part.counts;
-                            json!({ "id": part.part.0, "items": part.items, "hits": counts.hits, "misses": counts.misses })
+                            json!({
+                                "id": part.part.0,
+                                "load_per_s": part.load_per_s,
+                                "items": part.items,
+                                "hits": counts.hits,
+                                "misses": counts.misses,
+                            })
                         })
                         .collect();
                     host.status().map(|status| {
@@ -540,6 +547,7 @@ impl Start<'_> {
                             "threads": loads.len(),
                             "parts": loads,
                             "backends": status.backends,
+                            "load_per_s": status.load_per_s,
                             "items": status.items,
                             "hits": status.counts.hits,
                             "misses": status.counts.misses,
@@ -547,6 +555,7 @@ impl Start<'_> {
                             "evicted": status.counts.evicted,
                             "updated": status.counts.updated,
                             "held": status.counts.held,
+                            "unheeded": { "ignored": status.counts.ignored },
                             "hottest": hottest,
                         });
                         with_dropped(told, &wires)
@@ -606,6 +615,7 @@ impl Start<'_> {
                     "late": status.counts.late,
                     "refused": status.counts.refused,
                     "away": status.counts.away,
+                    "unheeded": { "ignored": status.counts.ignored },
                     "backends_heard": status.holdings.heard,
                 });
                 with_dropped(told, &[status.wire])

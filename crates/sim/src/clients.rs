@@ -129,6 +129,12 @@ impl Wish {
 const SET: Store<'static> =
     Store { mode: StoreMode::Set, flags: 0, expiry: Expiry::NEVER, cas: None, vivify: None, value: &[] };
 
+/// Seconds after which other keys are the hottest.
+const HOT_FOR_S: u32 = 20;
+
+/// They begin a little more than such a part of all keys behind those that were.
+const HOTTEST_APART: usize = 3;
+
 impl Clients {
     pub(crate) fn new(keys: usize, value_len: usize) -> Self {
         Self {
@@ -157,8 +163,10 @@ impl Clients {
         flushes_per_mille: u32,
         rng: &mut Xoshiro256PlusPlus,
     ) -> (AskId, Wish) {
-        // Some keys are asked for more than others.
-        let key = KeyNumber(rng.random_range(0..self.keys()).min(rng.random_range(0..self.keys())));
+        // Some keys are asked for more than others, and after a while others are.
+        let coldness = rng.random_range(0..self.keys()).min(rng.random_range(0..self.keys()));
+        let shift = (cluster_time.0 / HOT_FOR_S) as usize * (self.keys() / HOTTEST_APART + 1);
+        let key = KeyNumber((coldness + shift) % self.keys());
         self.next_value += 1_000;
         let value = self.next_value;
         let never = self.last_seen[key.0];

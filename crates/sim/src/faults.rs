@@ -59,7 +59,7 @@ impl World {
         self.heals_after(after);
     }
 
-    /// A backend's disk does nothing for a while, and then all that it was asked, in order; its core goes on.
+    /// A backend's disk does nothing for a while of what it is asked from now on, and then all of it, in order; its core goes on.
     fn stall(&mut self) {
         let backends = self.view().backends.clone();
         let name = backends[self.rng.random_range(0..backends.len())];

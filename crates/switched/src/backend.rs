@@ -54,7 +54,7 @@ use work::Work;
 const OPERATIONS_MAX: usize = 1 << 16;
 
 /// Keys in a report at most, but for those that are much of the load: all that are kept, which is the most that is told, fit into a datagram.
-const REPORTED_MAX: usize = 40;
+pub(crate) const REPORTED_MAX: usize = 40;
 const _: () = assert!(REPORTED_MAX * hot::KEPT_PER_REPORTED * (KEY_LEN_MAX + ABOUT_LEN) < 60_000);
 
 /// How often an unanswered declaration is repeated.

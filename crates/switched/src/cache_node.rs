@@ -649,6 +649,11 @@ impl CacheNode {
         self.charge.len()
     }
 
+    /// The load of its items when that was told last, queries a second.
+    pub fn load_per_s(&self) -> u64 {
+        self.load.round() as u64
+    }
+
     /// Items there are.
     pub fn items(&self) -> usize {
         self.items.len()

@@ -5,6 +5,8 @@
 //! secret = "at least 16 bytes"   # what members know each other by
 //! lease_ms = 1000
 //! item_len_max = 1048576         # bytes of key and value together, up to 16 MiB
+//! reported = 5                   # keys that a backend reports each second, up to 40
+//! sample_one_in = 1              # of whose queries it counts one in so many for that
 //!
 //! [[member]]
 //! id = 1
@@ -48,7 +50,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, Shares, View,
-    backend::{BackendConfig, GivingConfig, HotConfig, Reports},
+    backend::{BackendConfig, GivingConfig, HotConfig, REPORTED_MAX, Reports},
     controller::ControllerConfig,
     gateway::{GatewayConfig, HedgeConfig, PENDING_MAX},
     values_len_max,
@@ -91,6 +93,13 @@ pub struct StaticFile {
     pub cache_megabytes: usize,
     /// What backends tell of hot keys: `every-query`, `periodic`, `instant`, `both` or `none`.
     pub reports: ReportsName,
+    /// Keys that are not cached, the hottest, that a backend reports each second, and as many cached ones beside them; up to four times as many if each of the others
+    /// is a four-hundredth of its load.
+    #[serde(skip_serializing_if = "is_reported_default")]
+    pub reported: usize,
+    /// Of a backend's queries one in so many is counted for these reports; bursts are looked for in all.
+    #[serde(skip_serializing_if = "is_one")]
+    pub sample_one_in: u32,
     /// Queries a second of a backend below which no key of it bursts.
     pub burst_load_min: f64,
     /// Updates of routes a second.
@@ -135,9 +144,18 @@ pub enum ReportsName {
     None,
 }
 
-/// Left out then: earlier builds refuse a field that they do not know.
+// Fields that have these values are left out: earlier builds refuse a field that they do not know.
+
 fn is_zero(ms: &u64) -> bool {
     *ms == 0
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+fn is_reported_default(reported: &usize) -> bool {
+    *reported == HotConfig::default().reported
 }
 
 impl ReportsName {
@@ -164,6 +182,8 @@ impl Default for StaticFile {
             items_max: 10_000,
             cache_megabytes: 64,
             reports: ReportsName::Both,
+            reported: HotConfig::default().reported,
+            sample_one_in: HotConfig::default().sample_one_in,
             burst_load_min: HotConfig::default().burst_load_min,
             rules_per_s: 100_000,
             rule_deletion_delay_ms: 1_000,
@@ -347,6 +367,8 @@ impl StaticFile {
             ((1..=10_000_000).contains(&self.rules_per_s), "rules_per_s: from 1 to 10000000"),
             (self.rule_deletion_delay_ms <= 60_000, "rule_deletion_delay_ms: up to 60000"),
             ((16..=1 << 20).contains(&self.store_megabytes), "store_megabytes: from 16 to 1048576"),
+            ((1..=REPORTED_MAX).contains(&self.reported), "reported: from 1 to 40"),
+            ((1..=1_000).contains(&self.sample_one_in), "sample_one_in: from 1 to 1000"),
             (self.burst_load_min >= 0.0, "burst_load_min: 0 or more"),
         ];
         if let Some((_, told)) = bounds.into_iter().find(|(holds, _)| !holds) {
@@ -484,7 +506,9 @@ impl StaticFile {
     }
 
     fn hot(&self, seed: u64) -> HotConfig {
-        HotConfig { reports: self.reports.reports(), burst_load_min: self.burst_load_min, seed, ..HotConfig::default() }
+        let Self { reported, sample_one_in, burst_load_min, .. } = *self;
+        let reports = self.reports.reports();
+        HotConfig { reports, reported, sample_one_in, burst_load_min, seed, ..HotConfig::default() }
     }
 
     /// Who there is, for members that are running.

@@ -26,12 +26,18 @@ const ROUNDS_MAX: usize = 3;
 
 const AIM: Aim = Aim { peer: "guira", variant: None, metric: metric::TRACKERS, bound: 0.03 };
 
-pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+/// What counts.
+pub(super) fn valgrind() -> Result<PathBuf, BenchError> {
     let valgrind = Peer::find_program("valgrind");
-    if !valgrind.is_file() {
-        let remedy = "install it with `apt-get install valgrind`";
-        return Err(BenchError::PeerMissing { peer: "valgrind", program: valgrind, remedy });
+    if valgrind.is_file() {
+        return Ok(valgrind);
     }
+    let remedy = "install it with `apt-get install valgrind`";
+    Err(BenchError::PeerMissing { peer: "valgrind", program: valgrind, remedy })
+}
+
+pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
+    let valgrind = valgrind()?;
     let bench = bench.alone(bench.extent.scaled(20_000, 200), 64);
     let words = format!(
         "{}, zipf {EXPONENT} over {} items; one backend with RocksDB, without a limit and without a cache node, under callgrind; what trackers take of \

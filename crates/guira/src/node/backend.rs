@@ -140,6 +140,12 @@ impl Start<'_> {
                     "spreads": status.counts.spreads,
                     "two_phased": status.counts.two_phased,
                     "lease_waits": status.counts.lease_waits,
+                    "refused": status.counts.refused,
+                    "unheeded": {
+                        "repeated": status.counts.repeated,
+                        "strangers": status.counts.strangers,
+                        "ignored": status.counts.ignored,
+                    },
                 });
                 for (name, number) in [("records", status.holdings.records), ("disk_bytes", status.holdings.disk_bytes)]
                 {

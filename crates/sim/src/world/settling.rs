@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl World {
-    /// Heals everything, waits for what is under way, and reads every key: what is there.
+    /// Heals everything, waits for what is under way (a disk that does nothing just now goes on later), and reads every key: what is there.
     pub(crate) fn settle(&mut self) -> Result<Vec<State>, Failure> {
         const WITHIN: Span = Span::from_s(30);
         self.is_on = false;

@@ -160,8 +160,10 @@ impl HotKeys {
         (self.queries, self.segment_from) = (0, now);
         let (cached, others): (Vec<&HotKey>, Vec<&HotKey>) =
             self.top.hottest().iter().partition(|hot| is_cached(&hot.key));
-        let is_much =
-            |hot: &HotKey| self.per_s >= self.config.burst_load_min && hot.per_s >= self.per_s * REPORTED_SHARE;
+        // What was drawn once by chance is not much of anything.
+        let drawn_once = f64::from(self.config.sample_one_in - 1) / elapsed_s;
+        let least = drawn_once.max(self.per_s * REPORTED_SHARE);
+        let is_much = |hot: &HotKey| self.per_s >= self.config.burst_load_min && hot.per_s >= least;
         let reported = self.config.reported;
         let others = others.into_iter().enumerate().filter(|(at, hot)| *at < reported || is_much(hot));
         let all = others.map(|(_, hot)| hot).chain(cached.into_iter().take(reported));
@@ -197,6 +199,20 @@ mod tests {
         let others = (0..8).map(|key| (key, 90 - usize::from(key)));
         let visits: Vec<_> = cached.chain(others).collect();
         assert_eq!(reported(&visits, f64::INFINITY), [0, 1, 2, 3, 4, 100, 101, 102, 103, 104]);
+    }
+
+    #[test]
+    fn of_what_is_sampled_one_query_alone_is_not_much() {
+        let config = HotConfig { sample_one_in: 50, burst_load_min: 0.0, ..HotConfig::default() };
+        let (mut hot, begins) = (HotKeys::new(&config, Moment::default()), Moment::default());
+        // One key is a half of all, and each other one is asked for once: some forty of each are drawn.
+        for key in (0..2_000u32).flat_map(|key| [0, key]) {
+            hot.see(&key.to_le_bytes(), begins);
+        }
+        let reported = hot.report(begins + Span::from_s(1), |_| false).expect("it is over");
+        assert_eq!(&*reported[0].key.0, 0u32.to_le_bytes());
+        assert!((500.0..2_000.0).contains(&reported[0].per_s), "{}, half of a first segment's", reported[0].per_s);
+        assert!(reported.len() <= config.reported, "{} keys", reported.len());
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct CacheHost {
 pub struct CacheStatus {
     /// The cores' numbers.
     pub counts: CacheCounts,
+    /// The load of its items, queries a second.
+    pub load_per_s: u64,
     /// Items there are.
     pub items: usize,
     /// Backends in its charge.
@@ -41,6 +43,8 @@ pub struct PartStatus {
     pub part: NodeId,
     /// The core's numbers.
     pub counts: CacheCounts,
+    /// The load of its items, queries a second.
+    pub load_per_s: u64,
     /// Items there are.
     pub items: usize,
     /// Backends in its charge.
@@ -67,6 +71,7 @@ impl CacheHost {
         let status = |PartMachine { core, .. }: &PartMachine, wire| PartStatus {
             part: core.name(),
             counts: core.counts(),
+            load_per_s: core.load_per_s(),
             items: core.items(),
             backends: core.charge(),
             wire,
@@ -78,8 +83,9 @@ impl CacheHost {
     pub fn status(&self) -> Option<CacheStatus> {
         let mut sum = CacheStatus::default();
         for part in self.parts() {
-            let PartStatus { counts, items, backends, .. } = part?;
+            let PartStatus { counts, load_per_s, items, backends, .. } = part?;
             sum.counts += counts;
+            sum.load_per_s += load_per_s;
             sum.items += items;
             // Each is in charge of all of them, but for moments.
             sum.backends = sum.backends.max(backends);

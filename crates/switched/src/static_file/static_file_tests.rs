@@ -1,6 +1,8 @@
 //! What a cluster's file may say, and what it is told that it may not.
 
-use std::num::NonZero;
+use std::{num::NonZero, time::Duration};
+
+use guira_item::Moment;
 
 use super::*;
 
@@ -37,6 +39,28 @@ fn what_is_printed_is_read_again() {
     assert_eq!((file.controller(), file.caches()), (NodeId(1), [NodeId(100)].into_iter().collect()));
     assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
     assert_eq!(file.members().map(|members| members.epoch()), Ok(EPOCH));
+}
+
+#[test]
+fn how_much_is_reported_is_what_the_file_says() {
+    let with = |lines: &str| StaticFile::parse(&format!("{lines}\n{SMALL}"));
+    let hot = |file: &StaticFile| {
+        let life =
+            Life { incarnation: Incarnation(1), clock: NodeClock::set(Moment::default(), Duration::ZERO), seed: 1 };
+        let hot = file.backend_config(NodeId(1_000), &file.shares().expect("a backend"), life).hot;
+        (hot.reported, hot.sample_one_in)
+    };
+    let file = with("reported = 7\nsample_one_in = 10").expect("a cluster");
+    assert_eq!(hot(&file), (7, 10));
+    assert_eq!(StaticFile::parse(&file.print().expect("it can be written")), Ok(file));
+    for refused in ["reported = 0", "reported = 41", "sample_one_in = 0", "sample_one_in = 1001"] {
+        assert!(matches!(with(refused), Err(StaticFileError::Bounds(_))), "{refused}");
+    }
+    // A build that does not know them reads what says nothing of them.
+    let usual = with("").expect("a cluster");
+    assert_eq!(hot(&usual), (5, 1));
+    let printed = usual.print().expect("it can be written");
+    assert!(!printed.contains("reported") && !printed.contains("sample_one_in"), "{printed}");
 }
 
 /// The cache nodes of backends, with those that there are.

@@ -4,18 +4,21 @@ use std::{collections::VecDeque, time::Duration};
 
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{
-    Expiry, Moment, Span,
+    Expiry, Moment, Span, Time,
     store::{Found, StoreError, StoreErrorKind, StoreState, Write, Written},
 };
 use guira_routing::{NodeId, PartitionId, PartitionMap};
 use guira_switched::{
-    Body, ItemCopy, Life, Member, Message, Outbox, Revision, Role, Scanned, Shares, StaticFile, StoreCall,
+    Asker, Body, CacheMode, ItemCopy, Life, Member, Message, Number, Outbox, Revision, Role, Scanned, Shares,
+    StaticFile, StoreCall,
     backend::{Backend, Happened},
     hash_of,
 };
 
 const GIVER: NodeId = NodeId(3);
 const TAKER: NodeId = NodeId(4);
+
+const GATEWAY: NodeId = NodeId(5);
 
 const KEY: &[u8] = b"key";
 
@@ -58,7 +61,9 @@ impl Taker {
     fn begin_with(partition: PartitionId, map: &PartitionMap, flush_at_unix_s: u64) -> Self {
         let backend =
             |node: NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) };
-        let file = StaticFile { members: vec![backend(GIVER), backend(TAKER)], ..StaticFile::default() };
+        let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
+        let gateway = Member { id: GATEWAY.0, address: ([127, 0, 0, 1], GATEWAY.0).into(), role: gateway };
+        let file = StaticFile { members: vec![backend(GIVER), backend(TAKER), gateway], ..StaticFile::default() };
         let wanted = PartitionMap::over(&[TAKER]).expect("a map");
         let shares = Shares { map: map.clone().into(), revision: Revision(1), wanted: wanted.into() };
         let now = Moment::from_ns(1_000_000_000);
@@ -94,6 +99,14 @@ impl Taker {
         self.seq += 1;
         let (session, seq, ack) = (self.session, Seq(self.seq), Seq(self.told.len() as u64));
         self.step(Happened::Message(GIVER, Message::Given { session, ack, seq, body: Some(body) }));
+    }
+
+    /// It has all that is given, and has said so.
+    fn fill(&mut self) {
+        self.tell(Body::Record(KEY.into(), Some(item(b"value"))));
+        self.tell(Body::Seal { last_version: 8 });
+        self.complete_all();
+        assert_eq!(self.told.last(), Some(&Body::Stored));
     }
 
     /// Its store does the next thing, or fails.
@@ -306,25 +319,42 @@ fn who_has_no_keys_has_the_flush_to_come_of_its_giver() {
 /// The giver may be dead for good, and nobody else can say whose it is.
 #[test]
 fn what_is_to_come_comes_though_what_came_may_be_given_or_not() {
-    let map = PartitionMap::over(&[GIVER]).expect("a map");
-    let mut taker = Taker::begin_with(PartitionId::of(hash_of(KEY)), &map, UNIX_S + 60);
-    taker.step(Happened::Tick);
-    taker.complete_all();
-    taker.tell(Body::Record(KEY.into(), Some(item(b"value"))));
-    taker.tell(Body::Seal { last_version: 8 });
-    taker.complete_all();
-    assert_eq!(taker.told.last(), Some(&Body::Stored));
-    // The giver's lease is over, and then the time has come.
+    for is_there in [false, true] {
+        let map = PartitionMap::over(&[GIVER]).expect("a map");
+        let mut taker = Taker::begin_with(PartitionId::of(hash_of(KEY)), &map, UNIX_S + 60);
+        taker.step(Happened::Tick);
+        taker.complete_all();
+        taker.fill();
+        // The giver is heard of all the while, or its lease is over before the time has come.
+        for _ in 0..300 {
+            taker.now = taker.now + Span::from_ms(200);
+            let lease = Message::AskLease { session: taker.session, at: taker.now };
+            taker.step(if is_there { Happened::Message(GIVER, lease) } else { Happened::Tick });
+        }
+        let Some(StoreCall::State(state)) = taker.calls.front() else { panic!("{:?}", taker.calls) };
+        assert_eq!((state.generation.0, state.flush_at_unix_s), (1, 0));
+        taker.complete_all();
+        assert_eq!((taker.backend.flush_to_come(), taker.is_gone), (None, false));
+    }
+}
+
+/// Its giver may have done that before it has let something change, which it gave then.
+#[test]
+fn what_is_asked_of_who_may_have_been_given_something_waits() {
+    let mut taker = Taker::ready();
+    taker.step(Happened::Message(GATEWAY, Message::Join { opening: Opening(1) }));
+    taker.fill();
+    let session = SessionId { incarnation: Incarnation(7), opening: Opening(1) };
+    let asker = Asker { gateway: GATEWAY, session, number: Number(1), done_below: Number(0) };
+    let flush = || Message::Flush { asker, at: Time::default(), revision: Revision(1) };
+    taker.step(Happened::Message(GATEWAY, flush()));
     taker.now = taker.now + Span::from_s(10);
-    taker.step(Happened::Tick);
-    taker.tell(Body::Mark);
-    assert!(taker.is_gone && taker.calls.is_empty(), "{:?}", taker.calls);
-    taker.now = taker.now + Span::from_s(60);
-    taker.step(Happened::Tick);
-    let Some(StoreCall::State(state)) = taker.calls.front() else { panic!("{:?}", taker.calls) };
-    assert_eq!((state.generation.0, state.flush_at_unix_s), (1, 0));
-    taker.complete_all();
-    assert_eq!(taker.backend.flush_to_come(), None);
+    taker.step(Happened::Message(GATEWAY, flush()));
+    assert!(taker.calls.is_empty(), "{:?}", taker.calls);
+    taker.step(Happened::Message(GIVER, Message::Release { up_to: Opening(9), revision: Revision(1) }));
+    taker.calls.clear();
+    taker.step(Happened::Message(GATEWAY, flush()));
+    assert!(matches!(taker.calls.make_contiguous(), [StoreCall::State(_)]), "{:?}", taker.calls);
 }
 
 /// By its clock it would do that at once, and again with each attempt.
