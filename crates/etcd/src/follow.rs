@@ -88,7 +88,7 @@ impl Default for FollowOptions {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Told {
     /// This view replaces those before it: with another file, another map, or both.
-    View(View),
+    View(Box<View>),
     /// What is there now cannot be read as a cluster, or not be followed, or nothing is there: the view before it stays.
     Unreadable(String),
     /// There is a view in which it is not a member any more, or has another address or role, or another number of threads.

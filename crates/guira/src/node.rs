@@ -312,7 +312,7 @@ impl Kept {
         let follower = Follower { me: me.clone(), life, seen: view };
         let ends = Arc::clone(ends);
         let told = move |told| match told {
-            Told::View(view) => on_view(view),
+            Told::View(view) => on_view(*view),
             Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
             Told::Removed => {
                 eprintln!("guira: member {id} is not in the cluster any more, and ends");

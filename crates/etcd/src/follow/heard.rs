@@ -171,7 +171,7 @@ impl<T: FnMut(Told)> Heard<T> {
         }
         self.keys.check_owners(&self.newest.file, &self.newest.map).map_err(|_| Unfit)?;
         self.told = newest;
-        self.tell(Told::View(self.newest.clone()));
+        self.tell(Told::View(Box::new(self.newest.clone())));
         Ok(())
     }
 

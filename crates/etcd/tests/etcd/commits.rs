@@ -26,7 +26,6 @@ const LIFE_OF_1000: &str = "/guira/guira/life/1000";
 
 /// What a backend is told, in the order in which it is.
 #[derive(Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Heard {
     Told(Told),
     Done(Committed),
@@ -590,6 +589,6 @@ fn what_is_told_rises_and_fits_whatever_comes_first() {
     cluster.line.set(Mode::Open);
     let last = cluster.view();
     for follower in [one, other] {
-        while !matches!(follower.next(), Heard::Told(Told::View(view)) if view == last) {}
+        while !matches!(follower.next(), Heard::Told(Told::View(view)) if *view == last) {}
     }
 }

@@ -54,7 +54,7 @@ impl Followed {
     #[track_caller]
     fn next_view(&self) -> View {
         match self.member.next() {
-            Told::View(view) => view,
+            Told::View(view) => *view,
             other => panic!("{other:?}"),
         }
     }
@@ -214,6 +214,6 @@ fn who_follows_from_an_earlier_map_is_told_of_the_newest_at_once() {
     raw.put(MAP, as_of(0, cluster("guira")).map.encode());
     raw.put(MAP, map.encode());
     let member = Member::follow_as(ME, server.etcd("guira"), made, SHORT);
-    assert_eq!(member.next(), Told::View(etcd.read(SECRET).expect("it is there")));
+    assert_eq!(member.next(), Told::View(Box::new(etcd.read(SECRET).expect("it is there"))));
     member.was_told_all();
 }
