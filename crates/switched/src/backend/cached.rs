@@ -34,7 +34,7 @@ pub(super) struct CachePeer {
     last_opening: Opening,
     live: Option<Session>,
     ended: Vec<Session>,
-    /// Keys that were not kept in this segment: they are not offered again at once.
+    /// Keys that were not kept in this segment: they are not offered again in it, but for a burst that is hotter than was told.
     declined: HashSet<Box<[u8]>>,
     /// How often the loads that were told last double one query a second, of keys that have burst in this segment.
     bursting: HashMap<Box<[u8]>, u32>,
@@ -295,7 +295,7 @@ impl Backend {
     /// Tells a cache node of a key that another has too.
     pub(super) fn tell_second(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) {
         // Where it has gone meanwhile it is enough.
-        let goes = self.may_have_too(key, cache) && self.offer(now, key, item, cache, per_s);
+        let goes = self.may_have_too(key, cache) && self.offer(now, key, item, cache, per_s, false);
         self.counts.spreads += u64::from(goes);
     }
 
@@ -324,26 +324,29 @@ impl Backend {
         let (nodes, hash) = (&self.config.caches, (self.config.hash_of)(key));
         let in_charge = self.caches.iter().filter(|(_, peer)| peer.live.as_ref().is_some_and(|live| live.in_charge));
         let its = in_charge.map(|(part, _)| *part).filter(|part| nodes.is_part_for(*part, hash));
+        // Where every query tells no log is kept, and nothing is known of the load.
+        let knows_load = self.config.hot.reports != Reports::EveryQuery;
         for cache in its.collect::<Vec<_>>() {
-            let is_told = self.offer(now, key, item, cache, per_s);
+            let is_hotter = knows_load && self.caches.get(&cache).is_some_and(|peer| peer.is_hotter(key, per_s));
+            let is_told = self.offer(now, key, item, cache, per_s, is_hotter);
             self.counts.bursts += u64::from(is_told);
-            if self.config.hot.reports == Reports::EveryQuery {
-                // No log is kept: nothing is known of the load.
-                continue;
-            }
-            let Some(peer) = self.caches.get_mut(&cache).filter(|peer| peer.is_hotter(key, per_s)) else { continue };
-            if is_told || peer.report(key, per_s) {
+            let peer = self.caches.get_mut(&cache).filter(|_| is_hotter);
+            if let Some(peer) = peer
+                && (is_told || peer.report(key, per_s))
+            {
                 peer.bursting.insert(key.into(), doublings(per_s));
             }
         }
     }
 
-    /// Tells a cache node of a key with its item, unless it may have it, or did not keep it; whether it is told.
-    fn offer(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) -> bool {
+    /// Tells a cache node of a key with its item, unless it may have it, or did not keep it and it is no hotter than it was then; whether it is told.
+    fn offer(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32, is_hotter: bool) -> bool {
         if !self.may_be_cached(key) {
             return false;
         }
-        let Some(peer) = self.caches.get_mut(&cache).filter(|peer| !peer.declined.contains(key)) else { return false };
+        let Some(peer) = self.caches.get_mut(&cache).filter(|peer| is_hotter || !peer.declined.contains(key)) else {
+            return false;
+        };
         let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { return false };
         let Some(copy) = copy_of(&self.config, &self.state, now, key, item, live.heard_at) else { return false };
         let told = live.link.send(Body::Burst(Loaded { key: key.into(), per_s }, copy));

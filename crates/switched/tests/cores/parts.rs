@@ -336,3 +336,20 @@ fn what_leaves_a_node_and_was_declined_stays_at_no_other_part_of_it() {
     setting.says(taker, Body::Drop { key: of(key), seen });
     assert_eq!(setting.spread(first, key), []);
 }
+
+/// What was the coldest of a cache node's items a moment ago may be the hottest of all now, and the report that would say so is up to a second away.
+#[test]
+fn what_was_not_kept_is_offered_again_once_it_is_hotter() {
+    let mut setting = Setting::new(&[BIG]);
+    let key = &names(1)[0];
+    // The fifth is a burst, of forty a second: as many in an eighth of a second.
+    (0..6).for_each(|_| setting.read(key));
+    let part = setting.part_of(BIG, key);
+    let seen = setting.seqs[&part].0;
+    assert_eq!(setting.says(part, Body::Drop { key: of(key), seen }), []);
+    setting.read(key);
+    assert_eq!(setting.told, [], "it is as hot as it was");
+    setting.read(key);
+    let [(to, Body::Burst(Loaded { per_s, .. }, _))] = &setting.told[..] else { panic!("{:?}", setting.told) };
+    assert_eq!((*to, *per_s), (part, 64.0));
+}
