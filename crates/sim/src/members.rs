@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
 
+use guira_cluster::Incarnation;
 use guira_hotkeys::Alpha;
 use guira_item::{Moment, Span, store::StoreState};
 use guira_routing::{CacheNodes, HashSeed, KeyHash, NodeId, PartitionMap, RuleBudget, RuleChoices};
@@ -259,10 +260,10 @@ impl World {
     }
 
     /// A backend has given partitions away: they are in the map, if both are still in those lives and they are its own.
-    pub(crate) fn commit(&mut self, name: NodeId, life: u64, commit: &Commit) -> Committed {
+    pub(crate) fn commit(&mut self, name: NodeId, begun: Incarnation, commit: &Commit) -> Committed {
         let View { caches, gateways, backends, shares, .. } = self.view().clone();
         let mutant = self.scenario.mutant;
-        let is_current = self.life(name) == life || mutant == Some(Mutant::MoveLife);
+        let is_current = self.incarnation(name) == begun || mutant == Some(Mutant::MoveLife);
         let has_them = self.incarnation(commit.to) == commit.to_life || mutant == Some(Mutant::MoveTakerLife);
         let mut partitions = commit.partitions.iter();
         // Somebody else was faster, again and again.

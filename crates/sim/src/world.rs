@@ -361,7 +361,7 @@ impl World {
                 self.come(held + after, Coming::To(to, None, Input::Datagram(name, bytes.into())));
             }
         }
-        let life = self.nodes[&name].life;
+        let Node { life, incarnation: begun, .. } = self.nodes[&name];
         for call in out.store.drain(..) {
             let slowest = self.scenario.disk_takes_max;
             let takes = Span::from_ns(self.rng.random_range(20_000..slowest.ns()));
@@ -376,7 +376,7 @@ impl World {
         }
         if let Some(commit) = out.commit.take() {
             let after = held + self.sometimes_long();
-            self.come(after, Coming::Commit(name, life, commit));
+            self.come(after, Coming::Commit { giver: name, life, begun, commit });
         }
         for (id, reply) in out.answers.drain(..) {
             self.come(held, Coming::Answer(id, Box::new(reply)));
@@ -459,10 +459,10 @@ impl World {
                 let gap = self.around(self.scenario.fault_every);
                 self.come(gap, Coming::Fault);
             }
-            Coming::Commit(name, life, commit) => {
-                let committed = self.commit(name, life, &commit);
+            Coming::Commit { giver, life, begun, commit } => {
+                let committed = self.commit(giver, begun, &commit);
                 let after = self.sometimes_long();
-                self.come(after, Coming::To(name, Some(life), Input::Committed(committed)));
+                self.come(after, Coming::To(giver, Some(life), Input::Committed(committed)));
             }
             Coming::Changes if self.is_on => {
                 self.change_members();
@@ -547,10 +547,6 @@ impl World {
 
     pub(crate) fn count_takeover(&mut self) {
         self.report.taken_over += 1;
-    }
-
-    pub(crate) fn life(&self, name: NodeId) -> u64 {
-        self.nodes[&name].life
     }
 
     pub(crate) fn incarnation(&self, name: NodeId) -> Incarnation {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use guira_chain::Reply;
+use guira_cluster::Incarnation;
 use guira_item::{Moment, Time};
 use guira_routing::NodeId;
 use guira_switched::{AskId, Commit, Committed};
@@ -43,8 +44,8 @@ pub(crate) enum Coming {
     Fault,
     /// Somebody comes or goes.
     Changes,
-    /// What a backend has given away, in that life, is to be put into the map.
-    Commit(NodeId, u64, Commit),
+    /// What a backend has given away is to be put into the map, if it has begun no other life; that one hears what came of it.
+    Commit { giver: NodeId, life: u64, begun: Incarnation, commit: Commit },
     /// Who has just gone is there again.
     ComesBack(NodeId),
     /// A backend that stands by has the store of another one.
