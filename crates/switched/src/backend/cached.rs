@@ -295,8 +295,9 @@ impl Backend {
     /// Tells a cache node of a key that another has too.
     pub(super) fn tell_second(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) {
         // Where it has gone meanwhile it is enough.
-        let goes = self.may_have_too(key, cache) && self.offer(now, key, item, cache, per_s, false);
-        self.counts.spreads += u64::from(goes);
+        let is_wanted = self.may_have_too(key, cache) && !self.has_declined(cache, key);
+        let is_told = is_wanted && self.offer(now, key, item, cache, per_s);
+        self.counts.spreads += u64::from(is_told);
     }
 
     fn is_in_charge(&self, part: NodeId) -> bool {
@@ -328,7 +329,8 @@ impl Backend {
         let knows_load = self.config.hot.reports != Reports::EveryQuery;
         for cache in its.collect::<Vec<_>>() {
             let is_hotter = knows_load && self.caches.get(&cache).is_some_and(|peer| peer.is_hotter(key, per_s));
-            let is_told = self.offer(now, key, item, cache, per_s, is_hotter);
+            let is_wanted = is_hotter || !self.has_declined(cache, key);
+            let is_told = is_wanted && self.offer(now, key, item, cache, per_s);
             self.counts.bursts += u64::from(is_told);
             let peer = self.caches.get_mut(&cache).filter(|_| is_hotter);
             if let Some(peer) = peer
@@ -339,15 +341,18 @@ impl Backend {
         }
     }
 
-    /// Tells a cache node of a key with its item, unless it may have it, or did not keep it and it is no hotter than it was then; whether it is told.
-    fn offer(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32, is_hotter: bool) -> bool {
+    /// Whether a part of a cache node has not kept a key that it was told of.
+    fn has_declined(&self, part: NodeId, key: &[u8]) -> bool {
+        self.caches.get(&part).is_some_and(|peer| peer.declined.contains(key))
+    }
+
+    /// Tells a cache node of a key with its item, unless it may have it; whether it is told.
+    fn offer(&mut self, now: Moment, key: &[u8], item: &Item, cache: NodeId, per_s: f32) -> bool {
         if !self.may_be_cached(key) {
             return false;
         }
-        let Some(peer) = self.caches.get_mut(&cache).filter(|peer| is_hotter || !peer.declined.contains(key)) else {
-            return false;
-        };
-        let Some(live) = peer.live.as_mut().filter(|live| !live.keys.contains_key(key)) else { return false };
+        let live = self.caches.get_mut(&cache).and_then(|peer| peer.live.as_mut());
+        let Some(live) = live.filter(|live| !live.keys.contains_key(key)) else { return false };
         let Some(copy) = copy_of(&self.config, &self.state, now, key, item, live.heard_at) else { return false };
         let told = live.link.send(Body::Burst(Loaded { key: key.into(), per_s }, copy));
         told.is_ok_and(|seq| live.keys.insert(key.into(), seq).is_none())
