@@ -52,7 +52,7 @@ struct Node {
     wall_behind: Span,
     /// Counts its lives: what was meant for an earlier one does not reach it.
     life: u64,
-    /// As others know this life.
+    /// As others know the last life that has begun; of who takes another's place it begins before it is started.
     incarnation: Incarnation,
     disk: Disk,
     /// Whether that is its own, of a backend.

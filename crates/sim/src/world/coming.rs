@@ -44,7 +44,7 @@ pub(crate) enum Coming {
     Fault,
     /// Somebody comes or goes.
     Changes,
-    /// What a backend has given away is to be put into the map, if it has begun no other life; that one hears what came of it.
+    /// What a backend has given away in the life that had begun as `begun` is to be put into the map, if it has begun no other since; who asks is to hear of it.
     Commit { giver: NodeId, life: u64, begun: Incarnation, commit: Commit },
     /// Who has just gone is there again.
     ComesBack(NodeId),

@@ -34,7 +34,7 @@ pub(super) struct CachePeer {
     last_opening: Opening,
     live: Option<Session>,
     ended: Vec<Session>,
-    /// Keys that were not kept in this segment: they are not offered again in it, but for a burst that is hotter than was told.
+    /// Keys that were not kept in this segment: they are not offered again in it, but for a burst that is hotter than any burst of it that was told.
     declined: HashSet<Box<[u8]>>,
     /// How often the loads that were told last double one query a second, of keys that have burst in this segment.
     bursting: HashMap<Box<[u8]>, u32>,
@@ -319,7 +319,8 @@ impl Backend {
 
     /// Tells cache nodes of a key that has just become hot: its item, or only how hot it is where it may be cached. A key that is cached and asked for here all the same
     /// may have no rule yet, which waits behind those of keys with more load. What was known of its load when it was told first was a guess by few visits,
-    /// some of them of before it was hot: so hotter keys than it went first, and those who did not guess as low.
+    /// some of them of before it was hot: so hotter keys than it went first, and those who did not guess as low. What was not kept is told again likewise, with its
+    /// item, each time that its load has doubled.
     pub(super) fn tell_burst(&mut self, now: Moment, key: &[u8], item: &Item) {
         let per_s = self.hot.burst_load(key, now);
         let (nodes, hash) = (&self.config.caches, (self.config.hash_of)(key));
@@ -332,8 +333,8 @@ impl Backend {
             let is_wanted = is_hotter || !self.has_declined(cache, key);
             let is_told = is_wanted && self.offer(now, key, item, cache, per_s);
             self.counts.bursts += u64::from(is_told);
-            let peer = self.caches.get_mut(&cache).filter(|_| is_hotter);
-            if let Some(peer) = peer
+            if is_hotter
+                && let Some(peer) = self.caches.get_mut(&cache)
                 && (is_told || peer.report(key, per_s))
             {
                 peer.bursting.insert(key.into(), doublings(per_s));
@@ -341,7 +342,7 @@ impl Backend {
         }
     }
 
-    /// Whether a part of a cache node has not kept a key that it was told of.
+    /// Whether a part of a cache node was told of a key in this segment, and has not kept it.
     fn has_declined(&self, part: NodeId, key: &[u8]) -> bool {
         self.caches.get(&part).is_some_and(|peer| peer.declined.contains(key))
     }

@@ -342,7 +342,7 @@ fn what_leaves_a_node_and_was_declined_stays_at_no_other_part_of_it() {
 fn what_was_not_kept_is_offered_again_once_it_is_hotter() {
     let mut setting = Setting::new(&[BIG]);
     let key = &names(1)[0];
-    // The fifth is a burst, of forty a second: as many in an eighth of a second.
+    // The fifth is a burst, of forty a second: five in an eighth of one.
     (0..6).for_each(|_| setting.read(key));
     let part = setting.part_of(BIG, key);
     let seen = setting.seqs[&part].0;
