@@ -64,6 +64,10 @@ fn crates(run: &mut Run) -> Result<(), Failed> {
     tests.args(NO_CASSANDRA).env("GUIRA_STRESS_SECONDS", "6");
     // Wider ones are gone through below (`model.rs`).
     tests.args(["--skip", "nothing_is_wrong_within_the_smallest_bounds"]);
+    if !has_network_namespaces(run) {
+        println!("\n== not possible here, and left out: open_vswitch::, which needs network namespaces with a bridge");
+        tests.args(["--skip", "open_vswitch::"]);
+    }
     let outcome = run.step("tests of the crates", tests);
     let examples = run.command(&format!("cargo test --workspace {FEATURES} --locked --doc"));
     let examples = run.step("examples of the documentation", examples);
@@ -107,7 +111,7 @@ fn compat(run: &Run) -> Command {
     tests
 }
 
-/// Whether there is a way to networks of one's own, as the tests look for one (`cluster/networks.rs`).
+/// Whether there is a way to networks of one's own, as the tests look for one (`guira_networks`).
 fn has_network_namespaces(run: &Run) -> bool {
     ["--net", "--user --map-root-user --net"].into_iter().any(|way| {
         let output = run.command(&format!("unshare {way} ip link add probe type bridge")).output();

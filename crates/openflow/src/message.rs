@@ -1,0 +1,350 @@
+//! What a controller says to a switch, and hears from it (OpenFlow Switch Specification 1.3.5, section 7).
+//!
+//! ```text
+//! 0         1      2        4     8
+//! [version ][kind ][length ][xid ][body ...]        network byte order; the length is the whole message's
+//! ```
+//! Always true: what is read fills the length that was said; what we have no use for is read as [`Heard::Other`] and not looked into.
+
+use crate::{Actions, Cookie, FlowKey, Malformed, Match, Port, wire::Reader};
+
+/// OpenFlow 1.3.
+pub(crate) const VERSION: u8 = 4;
+
+/// Bytes before a body.
+pub const HEADER_LEN: usize = 8;
+
+/// Names a request, and its answers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Xid(pub u32);
+
+/// A switch's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DatapathId(pub u64);
+
+mod kind {
+    pub(super) const HELLO: u8 = 0;
+    pub(super) const ERROR: u8 = 1;
+    pub(super) const ECHO_REQUEST: u8 = 2;
+    pub(super) const ECHO_REPLY: u8 = 3;
+    pub(super) const FEATURES_REQUEST: u8 = 5;
+    pub(super) const FEATURES_REPLY: u8 = 6;
+    pub(super) const FLOW_MOD: u8 = 14;
+    pub(super) const MULTIPART_REQUEST: u8 = 18;
+    pub(super) const MULTIPART_REPLY: u8 = 19;
+    pub(super) const BARRIER_REQUEST: u8 = 20;
+    pub(super) const BARRIER_REPLY: u8 = 21;
+}
+
+mod multipart {
+    pub(super) const FLOWS: u16 = 1;
+    pub(super) const TABLES: u16 = 3;
+    pub(super) const PORTS: u16 = 4;
+    pub(super) const MORE: u16 = 1;
+}
+
+const ADD: u8 = 0;
+const DELETE_STRICT: u8 = 4;
+/// Of a hello: the versions that the sender speaks, as bits.
+const VERSION_BITMAP: u16 = 1;
+const NO_BUFFER: u32 = u32::MAX;
+const ANY_GROUP: u32 = u32::MAX;
+/// The table that packets come to first.
+const TABLE: u8 = 0;
+const ALL_TABLES: u8 = u8::MAX;
+const PORT_STATS_LEN: usize = 112;
+const TABLE_STATS_LEN: usize = 24;
+const FLOW_STATS_HEAD_LEN: usize = 48;
+
+/// What we say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Said<'m> {
+    /// We speak 1.3.
+    Hello,
+    /// We speak nothing that the other end does.
+    HelloFailed,
+    /// Are you there?
+    EchoRequest,
+    /// We are; with what was sent.
+    EchoReply(&'m [u8]),
+    /// Who are you?
+    FeaturesRequest,
+    /// A flow is to be there, in the place of one with its key.
+    Add(Cookie, FlowKey, Actions),
+    /// The flow with this key is not to be there.
+    Delete(Cookie, FlowKey),
+    /// Say when all before this is done.
+    Barrier,
+    /// Which flows are there of this owner?
+    AskFlows(Cookie),
+    /// How much is in the tables?
+    AskTables,
+    /// What has gone through the ports?
+    AskPorts,
+}
+
+/// What we hear.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Heard<'m> {
+    /// Whether it speaks 1.3, too.
+    Hello {
+        /// Whether it does.
+        speaks_ours: bool,
+    },
+    /// What was said under the message's number was refused.
+    Error(Refusal),
+    /// Are you there? To be sent back.
+    EchoRequest(&'m [u8]),
+    /// It is there.
+    EchoReply,
+    /// This is the switch of this number.
+    Features(DatapathId),
+    /// All before is done.
+    Barrier,
+    /// Flows of ours; `None` for one in a form that we do not use.
+    Flows(Vec<Option<(FlowKey, Actions)>>, IsLast),
+    /// Tables.
+    Tables(Vec<TableStats>, IsLast),
+    /// Ports.
+    Ports(Vec<PortStats>, IsLast),
+    /// What is of no use to us, of that kind.
+    Other(u8),
+}
+
+/// Whether an answer of several messages ends with this one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IsLast(pub bool);
+
+/// Why a switch has not done something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Refusal {
+    /// The kind of what went wrong.
+    pub kind: u16,
+    /// What it was.
+    pub code: u16,
+}
+
+impl Refusal {
+    /// A flow could not be added, for there is no room for it.
+    pub const TABLE_FULL: Self = Self { kind: 5, code: 1 };
+}
+
+/// How much is in a table, and how often it was used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TableStats {
+    /// Which.
+    pub table: u8,
+    /// Flows in it.
+    pub flows: u32,
+    /// Packets that were looked up.
+    pub lookups: u64,
+    /// Packets for which there was a flow.
+    pub matches: u64,
+}
+
+/// What has gone through a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortStats {
+    /// Which.
+    pub port: Port,
+    /// Packets in.
+    pub packets_in: u64,
+    /// Packets out.
+    pub packets_out: u64,
+    /// Packets dropped, in and out.
+    pub dropped: u64,
+}
+
+impl Said<'_> {
+    /// Appends it to `into`.
+    pub fn put(&self, xid: Xid, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.extend([VERSION, self.kind(), 0, 0]);
+        into.extend(xid.0.to_be_bytes());
+        match self {
+            Self::Hello => {
+                into.extend(VERSION_BITMAP.to_be_bytes());
+                into.extend(8_u16.to_be_bytes());
+                into.extend((1_u32 << VERSION).to_be_bytes());
+            }
+            // Of the kind "hello failed", with the code "incompatible".
+            Self::HelloFailed => into.extend([0; 4]),
+            Self::EchoReply(data) => into.extend_from_slice(data),
+            Self::EchoRequest | Self::FeaturesRequest | Self::Barrier => {}
+            Self::Add(cookie, key, actions) => {
+                put_flow_mod(into, *cookie, ADD, key);
+                actions.put(into);
+            }
+            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, DELETE_STRICT, key),
+            Self::AskFlows(Cookie(cookie)) => {
+                put_multipart(into, multipart::FLOWS);
+                into.extend([ALL_TABLES, 0, 0, 0]);
+                into.extend(Port::ANY.0.to_be_bytes());
+                into.extend(ANY_GROUP.to_be_bytes());
+                into.extend([0; 4]);
+                into.extend(cookie.to_be_bytes());
+                into.extend(u64::MAX.to_be_bytes());
+                Match::default().put(into);
+            }
+            Self::AskTables => put_multipart(into, multipart::TABLES),
+            Self::AskPorts => {
+                put_multipart(into, multipart::PORTS);
+                into.extend(Port::ANY.0.to_be_bytes());
+                into.extend([0; 4]);
+            }
+        }
+        let len = (into.len() - start) as u16;
+        into[start + 2..start + 4].copy_from_slice(&len.to_be_bytes());
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello => kind::HELLO,
+            Self::HelloFailed => kind::ERROR,
+            Self::EchoRequest => kind::ECHO_REQUEST,
+            Self::EchoReply(_) => kind::ECHO_REPLY,
+            Self::FeaturesRequest => kind::FEATURES_REQUEST,
+            Self::Add(..) | Self::Delete(..) => kind::FLOW_MOD,
+            Self::Barrier => kind::BARRIER_REQUEST,
+            Self::AskFlows(_) | Self::AskTables | Self::AskPorts => kind::MULTIPART_REQUEST,
+        }
+    }
+}
+
+fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, command: u8, key: &FlowKey) {
+    into.extend(cookie.0.to_be_bytes());
+    // What is deleted has our cookie: others' flows with the same key stay.
+    let mask = if command == ADD { 0 } else { u64::MAX };
+    into.extend(mask.to_be_bytes());
+    into.extend([TABLE, command]);
+    // It stays, used or not.
+    into.extend([0; 4]);
+    into.extend(key.priority.to_be_bytes());
+    into.extend(NO_BUFFER.to_be_bytes());
+    into.extend(Port::ANY.0.to_be_bytes());
+    into.extend(ANY_GROUP.to_be_bytes());
+    into.extend([0; 4]);
+    key.matched.put(into);
+}
+
+fn put_multipart(into: &mut Vec<u8>, kind: u16) {
+    into.extend(kind.to_be_bytes());
+    into.extend([0; 6]);
+}
+
+/// How long the message is that `bytes` begin with; `None` while too few are there to say.
+///
+/// # Errors
+/// [`Malformed`]: it is shorter than its header.
+pub fn message_len(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some([_, _, high, low]) = bytes.first_chunk() else { return Ok(None) };
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    if len < HEADER_LEN { Err(Malformed) } else { Ok(Some(len)) }
+}
+
+impl<'m> Heard<'m> {
+    /// Reads a whole message.
+    ///
+    /// # Errors
+    /// [`Malformed`]: it is not as long as it says, or something in it is not, or it is of another version and no hello.
+    pub fn take(message: &'m [u8]) -> Result<(Xid, Self), Malformed> {
+        if message_len(message)? != Some(message.len()) {
+            return Err(Malformed);
+        }
+        let mut reader = Reader::new(message);
+        let (version, kind) = (reader.u8()?, reader.u8()?);
+        reader.skip(2)?;
+        let xid = Xid(reader.u32()?);
+        if version != VERSION && kind != kind::HELLO {
+            return Err(Malformed);
+        }
+        let heard = match kind {
+            kind::HELLO => Self::Hello { speaks_ours: speaks_ours(version, reader)? },
+            kind::ERROR => Self::Error(Refusal { kind: reader.u16()?, code: reader.u16()? }),
+            kind::ECHO_REQUEST => Self::EchoRequest(reader.rest()),
+            kind::ECHO_REPLY => Self::EchoReply,
+            kind::FEATURES_REPLY => Self::Features(DatapathId(reader.u64()?)),
+            kind::BARRIER_REPLY => Self::Barrier,
+            kind::MULTIPART_REPLY => multipart(reader)?,
+            other => Self::Other(other),
+        };
+        Ok((xid, heard))
+    }
+}
+
+/// Whether a hello's sender speaks 1.3: as it says, or, if it says no more than a version, all up to that.
+fn speaks_ours(version: u8, mut elements: Reader<'_>) -> Result<bool, Malformed> {
+    while !elements.is_empty() {
+        let (kind, len) = (elements.u16()?, usize::from(elements.u16()?));
+        let mut bitmaps = elements.part(len.checked_sub(4).ok_or(Malformed)?)?;
+        // The last one may be without its padding.
+        let padding = (len.next_multiple_of(8) - len).min(elements.rest().len());
+        elements.skip(padding)?;
+        if kind == VERSION_BITMAP {
+            return Ok(bitmaps.u32()? & 1 << VERSION != 0);
+        }
+    }
+    Ok(version >= VERSION)
+}
+
+fn multipart<'m>(mut reader: Reader<'m>) -> Result<Heard<'m>, Malformed> {
+    let (kind, flags) = (reader.u16()?, reader.u16()?);
+    reader.skip(4)?;
+    let is_last = IsLast(flags & multipart::MORE == 0);
+    Ok(match kind {
+        multipart::FLOWS => Heard::Flows(all(reader, flow)?, is_last),
+        multipart::TABLES => Heard::Tables(all(reader, table)?, is_last),
+        multipart::PORTS => Heard::Ports(all(reader, port)?, is_last),
+        _ => Heard::Other(kind::MULTIPART_REPLY),
+    })
+}
+
+/// All there are to the end. Each takes some bytes, so there are no more than those.
+fn all<'m, T>(
+    mut reader: Reader<'m>,
+    one: impl Fn(&mut Reader<'m>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let mut all = Vec::new();
+    while !reader.is_empty() {
+        all.push(one(&mut reader)?);
+    }
+    Ok(all)
+}
+
+fn flow(reader: &mut Reader<'_>) -> Result<Option<(FlowKey, Actions)>, Malformed> {
+    let len = usize::from(Reader::new(reader.rest()).u16()?);
+    if len < FLOW_STATS_HEAD_LEN {
+        return Err(Malformed);
+    }
+    let mut flow = reader.part(len)?;
+    flow.skip(2)?;
+    let table = flow.u8()?;
+    // Since when it is there.
+    flow.skip(9)?;
+    let priority = flow.u16()?;
+    let timeouts = flow.u32()?;
+    // Flags, padding, the cookie, which is the one that was asked for, packets and bytes.
+    flow.skip(2 + 4 + 8 + 8 + 8)?;
+    let matched = Match::take(&mut flow)?;
+    let actions = Actions::take(flow)?;
+    let is_ours = table == TABLE && timeouts == 0;
+    let found = matched.zip(actions).filter(|_| is_ours);
+    Ok(found.map(|(matched, actions)| (FlowKey { priority, matched }, actions)))
+}
+
+fn table(reader: &mut Reader<'_>) -> Result<TableStats, Malformed> {
+    let mut stats = reader.part(TABLE_STATS_LEN)?;
+    let table = stats.u8()?;
+    stats.skip(3)?;
+    Ok(TableStats { table, flows: stats.u32()?, lookups: stats.u64()?, matches: stats.u64()? })
+}
+
+fn port(reader: &mut Reader<'_>) -> Result<PortStats, Malformed> {
+    let mut stats = reader.part(PORT_STATS_LEN)?;
+    let port = Port(stats.u32()?);
+    stats.skip(4)?;
+    let (packets_in, packets_out) = (stats.u64()?, stats.u64()?);
+    stats.skip(16)?;
+    let dropped = stats.u64()?.saturating_add(stats.u64()?);
+    Ok(PortStats { port, packets_in, packets_out, dropped })
+}

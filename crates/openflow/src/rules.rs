@@ -1,0 +1,214 @@
+//! Which flows a cluster's switches are to have: gets go by their hash's rule, if there is one, and else to their backend (SwitchKV, section 3.1.2).
+//!
+//! ```text
+//! priority  of which packets                             what becomes of them
+//!   400     gets of a hash                               to the cache node that has it        exact
+//!   300     gets of a backend                            to the backend                       wildcard
+//!   200     gets of nobody, and what is no get there     dropped, and counted by the switch
+//!   100     what goes to a member itself                 to the member
+//!     0     all else                                     as if there were no controller
+//! ```
+//! With headers in IPv6 addresses the frame's destination becomes that of the host, which takes no other. With those in MAC addresses nothing is
+//! changed, since the hash is in there, and hosts take any.
+//! Always true: a get is a datagram to the cluster's port. What has a get's address and is something else (another protocol or port, or a fragment
+//! behind the first, which has no port) comes to nobody.
+
+use guira_routing::{Encoding, KeyHash, MacAddress, NodeId};
+
+use crate::{Actions, FlowKey, IPV4, IPV6, Masked, Match, Port, UDP};
+
+const OF_A_HASH: u16 = 400;
+const OF_A_BACKEND: u16 = 300;
+const OF_NOBODY: u16 = 200;
+const OF_A_MEMBER: u16 = 100;
+const OF_OTHERS: u16 = 0;
+
+/// Bits of a MAC address that say that it is of a get.
+const MAC_KIND_BITS: usize = 8;
+
+/// Where a node is for a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its host's address.
+    pub mac: MacAddress,
+    /// The port by which it is reached; with [`Port::NORMAL`] the switch finds that out by the address, which only headers in IPv6 addresses leave to it.
+    pub port: Port,
+}
+
+/// The rules of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    encoding: Encoding,
+    port: u16,
+}
+
+impl Rules {
+    /// Those of a cluster whose gets have headers of this encoding, and go to this port of UDP.
+    pub fn new(encoding: Encoding, port: u16) -> Self {
+        Self { encoding, port }
+    }
+
+    /// Gets of keys with a hash, which a backend owns.
+    pub fn of_hash(&self, backend: NodeId, hash: KeyHash) -> FlowKey {
+        let to = match self.encoding {
+            Encoding::Ipv6(plan) => {
+                Match { ipv6_dst: Some(Masked::exact(plan.get(backend, hash).octets())), ..Match::default() }
+            }
+            // Whosever they are: a MAC address has no room for that.
+            Encoding::Mac(_) => Match { eth_dst: Some(Masked::exact(MacAddress::of_get(hash).0)), ..Match::default() },
+        };
+        FlowKey { priority: OF_A_HASH, matched: self.datagrams(to) }
+    }
+
+    /// Gets of a backend's keys; `None`: the encoding has no address for a node of this number.
+    pub fn of_backend(&self, backend: NodeId) -> Option<FlowKey> {
+        let to = match self.encoding {
+            Encoding::Ipv6(plan) => {
+                let prefix = plan.gets_of_prefix(backend);
+                let ipv6_dst = Some(Masked::prefix(prefix.address.octets(), prefix.len.into()));
+                Match { ipv6_dst, ..Match::default() }
+            }
+            Encoding::Mac(plan) => Match { ipv4_dst: Some(Masked::exact(plan.ip(backend)?.octets())), ..self.gets() },
+        };
+        Some(FlowKey { priority: OF_A_BACKEND, matched: self.datagrams(to) })
+    }
+
+    /// Gets that are nobody's, and what has their addresses and is no get.
+    pub fn of_nobody(&self) -> (FlowKey, Actions) {
+        let key = FlowKey { priority: OF_NOBODY, matched: self.gets() };
+        (key, Actions { set_eth_dst: None, output: None })
+    }
+
+    /// Whatever goes to a member itself; `None` as for [`of_backend`](Self::of_backend).
+    pub fn of_member(&self, node: NodeId) -> Option<FlowKey> {
+        let matched = match self.encoding {
+            Encoding::Ipv6(plan) => {
+                let ipv6_dst = Some(Masked::exact(plan.member(node).octets()));
+                Match { eth_type: Some(IPV6), ipv6_dst, ..Match::default() }
+            }
+            Encoding::Mac(plan) => {
+                let eth_dst = plan.member(node)?.mac();
+                Match { eth_dst: Some(Masked::exact(eth_dst.0)), ..Match::default() }
+            }
+        };
+        Some(FlowKey { priority: OF_A_MEMBER, matched })
+    }
+
+    /// All else: what is not the cluster's passes as ever.
+    pub fn of_others(&self) -> (FlowKey, Actions) {
+        let key = FlowKey { priority: OF_OTHERS, matched: Match::default() };
+        (key, Actions { set_eth_dst: None, output: Some(Port::NORMAL) })
+    }
+
+    /// What brings packets there. `None`: with headers in MAC addresses a switch has to be told its port.
+    pub fn to(&self, place: Place) -> Option<Actions> {
+        match self.encoding {
+            Encoding::Ipv6(_) => Some(Actions { set_eth_dst: Some(place.mac), output: Some(place.port) }),
+            Encoding::Mac(_) if place.port == Port::NORMAL => None,
+            Encoding::Mac(_) => Some(Actions { set_eth_dst: None, output: Some(place.port) }),
+        }
+    }
+
+    /// All that has the address of a get.
+    fn gets(&self) -> Match {
+        match self.encoding {
+            Encoding::Ipv6(plan) => {
+                let prefix = plan.gets_prefix();
+                let ipv6_dst = Some(Masked::prefix(prefix.address.octets(), prefix.len.into()));
+                Match { eth_type: Some(IPV6), ipv6_dst, ..Match::default() }
+            }
+            Encoding::Mac(_) => {
+                let any = MacAddress::of_get(KeyHash(0));
+                Match { eth_dst: Some(Masked::prefix(any.0, MAC_KIND_BITS)), ..Match::default() }
+            }
+        }
+    }
+
+    /// Of these packets, datagrams to the cluster's port.
+    fn datagrams(&self, of: Match) -> Match {
+        let eth_type = match self.encoding {
+            Encoding::Ipv6(_) => IPV6,
+            Encoding::Mac(_) => IPV4,
+        };
+        Match { eth_type: Some(eth_type), ip_proto: Some(UDP), udp_dst: Some(self.port), ..of }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u16 = 7_100;
+    const BACKEND: NodeId = NodeId(1_000);
+    const OTHER: NodeId = NodeId(1_001);
+    const HASH: KeyHash = KeyHash(0x0123_4567_89ab_cdef);
+
+    fn rules(encoding: &str) -> Rules {
+        Rules::new(encoding.parse().unwrap(), PORT)
+    }
+
+    /// Whether a flow takes a datagram with these addresses, to this port.
+    fn takes(key: FlowKey, mac: [u8; 6], ip: &[u8], udp_dst: u16) -> bool {
+        let Match { eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst: wanted } = key.matched;
+        let is_there = |kind: Option<u16>, len| kind.is_none_or(|kind| (kind == IPV6) == (len == 16));
+        eth_dst.is_none_or(|masked| masked.takes(mac))
+            && is_there(eth_type, ip.len())
+            && ip_proto.is_none_or(|kind| kind == UDP)
+            && ipv4_dst.is_none_or(|masked| ip.try_into().is_ok_and(|ip| masked.takes(ip)))
+            && ipv6_dst.is_none_or(|masked| ip.try_into().is_ok_and(|ip| masked.takes(ip)))
+            && wanted.is_none_or(|port| port == udp_dst)
+    }
+
+    /// The flow of the highest priority that takes it.
+    fn first(flows: &[FlowKey], mac: [u8; 6], ip: &[u8], udp_dst: u16) -> u16 {
+        flows.iter().filter(|key| takes(**key, mac, ip, udp_dst)).map(|key| key.priority).max().unwrap()
+    }
+
+    fn flows(rules: Rules) -> Vec<FlowKey> {
+        let some = [rules.of_backend(BACKEND), rules.of_member(BACKEND), rules.of_member(OTHER)];
+        let all = [rules.of_hash(BACKEND, HASH), rules.of_nobody().0, rules.of_others().0];
+        some.into_iter().map(Option::unwrap).chain(all).collect()
+    }
+
+    #[test]
+    fn gets_in_ipv6_addresses_go_by_hash_then_by_backend_and_else_to_nobody() {
+        let rules = rules("ipv6=fd5e:a1c0::/32");
+        let Encoding::Ipv6(plan) = rules.encoding else { panic!() };
+        let flows = flows(rules);
+        let first = |address: std::net::Ipv6Addr, port| first(&flows, [2, 0, 0, 0, 0, 0xff], &address.octets(), port);
+        assert_eq!(first(plan.get(BACKEND, HASH), PORT), OF_A_HASH);
+        assert_eq!(first(plan.get(BACKEND, KeyHash(HASH.0 ^ 1)), PORT), OF_A_BACKEND);
+        assert_eq!(first(plan.get(OTHER, HASH), PORT), OF_NOBODY);
+        assert_eq!(first(plan.get(BACKEND, HASH), PORT + 1), OF_NOBODY);
+        assert_eq!(first(plan.member(BACKEND), PORT), OF_A_MEMBER);
+        assert_eq!(first(plan.member(BACKEND), 9), OF_A_MEMBER);
+        assert_eq!(first("fd5e:a1c1:1:3e8::1".parse().unwrap(), PORT), OF_OTHERS);
+    }
+
+    #[test]
+    fn gets_in_mac_addresses_go_by_hash_then_by_backend_and_else_to_nobody() {
+        let rules = rules("mac=10.77.0.0/16");
+        let Encoding::Mac(plan) = rules.encoding else { panic!() };
+        let flows = flows(rules);
+        let first = |mac: MacAddress, node, port| first(&flows, mac.0, &plan.ip(node).unwrap().octets(), port);
+        assert_eq!(first(MacAddress::of_get(HASH), BACKEND, PORT), OF_A_HASH);
+        assert_eq!(first(MacAddress::of_get(HASH), OTHER, PORT), OF_A_HASH, "whosever it is");
+        let other = MacAddress::of_get(KeyHash(HASH.0 ^ 1 << 24));
+        assert_eq!(first(other, BACKEND, PORT), OF_A_BACKEND);
+        assert_eq!(first(other, OTHER, PORT), OF_NOBODY);
+        assert_eq!(first(other, BACKEND, PORT + 1), OF_NOBODY);
+        assert_eq!(first(MacAddress::of_member(BACKEND), BACKEND, PORT), OF_A_MEMBER);
+        assert_eq!(first(MacAddress([2, 0, 0, 0, 0, 1]), BACKEND, PORT), OF_OTHERS);
+    }
+
+    #[test]
+    fn a_switch_has_to_be_told_the_port_only_where_the_hash_is_in_the_mac_address() {
+        let place = Place { mac: MacAddress([2, 0, 0, 0, 0, 1]), port: Port::NORMAL };
+        let (ipv6, mac) = (rules("ipv6=fd5e:a1c0::/32"), rules("mac=10.77.0.0/16"));
+        assert_eq!(ipv6.to(place), Some(Actions { set_eth_dst: Some(place.mac), output: Some(Port::NORMAL) }));
+        assert_eq!(mac.to(place), None);
+        let third = Some(Port(3));
+        assert_eq!(mac.to(Place { port: Port(3), ..place }), Some(Actions { set_eth_dst: None, output: third }));
+        assert_eq!(mac.of_backend(NodeId(0)), None, "the network's own address");
+    }
+}

@@ -1,0 +1,395 @@
+//! The switches of a cluster: they call, and each is told which flows it is to have. All have the same.
+//!
+//! ```text
+//! switch --- TCP ---> [Switch] \
+//! switch --- TCP ---> [Switch] -+- one thread <--- flows that are wanted from now on, and no more
+//! ```
+//! Always true: a switch that calls again has the place of its earlier connection; what is to be told to a switch that is not there is not kept, for
+//! one that calls is told all that is wanted; who calls is one of so many at a time, and has to say who it is.
+//! OpenFlow over TCP proves nothing of who calls: the address is to be one that only switches reach.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fmt,
+    io::{self, ErrorKind, Read, Write},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use guira_cluster::boot_now;
+use guira_item::Moment;
+use mio::{
+    Events, Interest, Poll, Token, Waker,
+    net::{TcpListener, TcpStream},
+};
+
+use crate::{Actions, Broken, DatapathId, FlowKey, Switch, SwitchConfig, SwitchStatus, Told};
+
+const LISTENER: Token = Token(0);
+const WAKE: Token = Token(1);
+/// And all after it.
+const CONNECTIONS: Token = Token(2);
+
+const EVENTS_LEN: usize = 64;
+
+/// Bytes that are read at a time, and times before another connection has its turn.
+const READ_LEN: usize = 64 << 10;
+const READS_A_TURN: usize = 16;
+
+/// After so long it is tried again to take a connection, if the system had no descriptors for one.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How switches are spoken to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchesConfig {
+    /// Each of them.
+    pub switch: SwitchConfig,
+    /// Connections at a time; others are closed.
+    pub connections_max: usize,
+}
+
+impl Default for SwitchesConfig {
+    fn default() -> Self {
+        Self { switch: SwitchConfig::default(), connections_max: 64 }
+    }
+}
+
+/// What is told of a connection: of a switch that has said who it is, or of somebody who has not.
+#[derive(Debug)]
+pub enum SwitchesTold {
+    /// Something of a switch.
+    Of(Option<DatapathId>, Told),
+    /// It has gone; why, if that was not its own doing.
+    Gone(Option<DatapathId>, Option<Broken>),
+}
+
+/// The thread has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchesEnded;
+
+impl fmt::Display for SwitchesEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("switches are not spoken to any more")
+    }
+}
+
+impl Error for SwitchesEnded {}
+
+enum Wish {
+    Want(FlowKey, Actions),
+    Unwant(FlowKey),
+    Status(mpsc::Sender<Vec<SwitchStatus>>),
+}
+
+struct Shared {
+    /// `None` once the thread has ended, or is to.
+    wishes: Mutex<Option<Vec<Wish>>>,
+    waker: Waker,
+}
+
+impl Shared {
+    fn wishes(&self) -> MutexGuard<'_, Option<Vec<Wish>>> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The switches, and the thread that speaks to them. Dropped, it ends; switches keep the flows that they have.
+pub struct Switches {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Switches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switches").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Switches {
+    /// Has switches call there. What is told of them comes on the thread that speaks to them, and is not to block.
+    ///
+    /// # Errors
+    /// The address is not to be had, or the system gives no thread, or no descriptors.
+    pub fn listen(
+        address: SocketAddr,
+        config: SwitchesConfig,
+        told: impl FnMut(SwitchesTold) + Send + 'static,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), WAKE)?;
+        let shared = Arc::new(Shared { wishes: Mutex::new(Some(Vec::new())), waker });
+        let speaker = Speaker {
+            config,
+            poll,
+            listener,
+            shared: Arc::clone(&shared),
+            wanted: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            next: CONNECTIONS,
+            may_accept: true,
+            told: Box::new(told),
+        };
+        let thread = thread::Builder::new().name("guira-switches".into()).spawn(move || speaker.run())?;
+        Ok(Self { shared, address, thread: Some(thread) })
+    }
+
+    /// Where switches call.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A flow is to be in all switches from now on.
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn want(&self, key: FlowKey, actions: Actions) -> Result<(), SwitchesEnded> {
+        self.wish([Wish::Want(key, actions)])
+    }
+
+    /// A flow is to be in none from now on.
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn unwant(&self, key: FlowKey) -> Result<(), SwitchesEnded> {
+        self.wish([Wish::Unwant(key)])
+    }
+
+    /// Many flows are to be there (with actions) or not, from now on.
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn update(&self, flows: impl IntoIterator<Item = (FlowKey, Option<Actions>)>) -> Result<(), SwitchesEnded> {
+        let wish =
+            |(key, actions): (_, Option<_>)| actions.map_or(Wish::Unwant(key), |actions| Wish::Want(key, actions));
+        self.wish(flows.into_iter().map(wish))
+    }
+
+    /// How those are that have called.
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn status(&self) -> Result<Vec<SwitchStatus>, SwitchesEnded> {
+        let (told, tell) = mpsc::channel();
+        self.wish([Wish::Status(told)])?;
+        tell.recv().map_err(|_| SwitchesEnded)
+    }
+
+    fn wish(&self, wishes: impl IntoIterator<Item = Wish>) -> Result<(), SwitchesEnded> {
+        self.shared.wishes().as_mut().ok_or(SwitchesEnded)?.extend(wishes);
+        // It fails if there are no descriptors or no memory, which it took when it was made.
+        let _ = self.shared.waker.wake();
+        Ok(())
+    }
+}
+
+impl Drop for Switches {
+    fn drop(&mut self) {
+        drop(self.shared.wishes().take());
+        let _ = self.shared.waker.wake();
+        // A panic has been told about already.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// One connection.
+struct Line {
+    stream: TcpStream,
+    switch: Switch,
+    may_read: bool,
+    may_write: bool,
+}
+
+/// Why a connection ends: it is broken, or the other end has closed it.
+type End = Option<Broken>;
+
+impl Line {
+    /// Reads and writes what can be; whether there may be more to read at once.
+    fn go_on(&mut self, now: Moment, told: &mut Vec<Told>) -> Result<bool, End> {
+        let mut buffer = [0; READ_LEN];
+        for _ in 0..READS_A_TURN {
+            self.write()?;
+            if !self.may_read {
+                break;
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(None),
+                Ok(len) => self.switch.hear(now, &buffer[..len], told)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(None),
+            }
+        }
+        self.write()?;
+        Ok(self.may_read)
+    }
+
+    fn write(&mut self) -> Result<(), End> {
+        while self.may_write && !self.switch.outgoing().is_empty() {
+            match self.stream.write(self.switch.outgoing()) {
+                Ok(0) => return Err(None),
+                Ok(len) => self.switch.sent(len),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(None),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the thread has.
+struct Speaker {
+    config: SwitchesConfig,
+    poll: Poll,
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    wanted: BTreeMap<FlowKey, Actions>,
+    lines: BTreeMap<Token, Line>,
+    next: Token,
+    may_accept: bool,
+    told: Box<dyn FnMut(SwitchesTold) + Send>,
+}
+
+impl Speaker {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_LEN);
+        let mut has_work = false;
+        while self.take_wishes() {
+            let limit = if has_work { Duration::ZERO } else { self.sleep_for(boot_now()) };
+            match self.poll.poll(&mut events, Some(limit)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                Ok(()) | Err(_) => {}
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.may_accept = true,
+                    WAKE => {}
+                    token => {
+                        if let Some(line) = self.lines.get_mut(&token) {
+                            line.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
+                            line.may_write |= event.is_writable();
+                        }
+                    }
+                }
+            }
+            self.accept();
+            has_work = self.serve();
+        }
+    }
+
+    fn sleep_for(&self, now: Moment) -> Duration {
+        let wake_at = self.lines.values().map(|line| line.switch.wake_at()).min();
+        let until_then = wake_at.map(|at| Duration::from_nanos(at.since(now).ns()));
+        let paused = self.may_accept.then_some(PAUSE);
+        // A day: as good as for ever.
+        until_then.into_iter().chain(paused).fold(Duration::from_secs(86_400), Duration::min)
+    }
+
+    /// Heeds what is wished; whether it is to go on.
+    fn take_wishes(&mut self) -> bool {
+        let Some(wishes) = self.shared.wishes().as_mut().map(std::mem::take) else { return false };
+        for wish in wishes {
+            match wish {
+                Wish::Want(key, actions) => {
+                    self.wanted.insert(key, actions);
+                    self.known().for_each(|switch| switch.want(key, actions));
+                }
+                Wish::Unwant(key) => {
+                    self.wanted.remove(&key);
+                    self.known().for_each(|switch| switch.unwant(key));
+                }
+                // Who no longer waits is not told.
+                Wish::Status(tell) => _ = tell.send(self.known().map(|switch| switch.status()).collect()),
+            }
+        }
+        true
+    }
+
+    fn known(&mut self) -> impl Iterator<Item = &mut Switch> {
+        self.lines.values_mut().map(|line| &mut line.switch)
+    }
+
+    fn accept(&mut self) {
+        while self.may_accept {
+            match self.listener.accept() {
+                Ok((stream, _)) if self.lines.len() < self.config.connections_max => self.begin(stream),
+                // There are too many: it may call again.
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_accept = false,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                // No descriptors: later.
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn begin(&mut self, mut stream: TcpStream) {
+        let token = self.next;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        // A batch ends with its barrier, and is not to wait for more.
+        let is_ready = stream.set_nodelay(true).and_then(|()| self.poll.registry().register(&mut stream, token, both));
+        if is_ready.is_ok() {
+            self.next = Token(token.0 + 1);
+            let switch = Switch::new(boot_now(), self.config.switch, self.wanted.clone());
+            self.lines.insert(token, Line { stream, switch, may_read: true, may_write: true });
+        }
+    }
+
+    /// Gives each connection its turn; whether one has more to do at once.
+    fn serve(&mut self) -> bool {
+        let (mut has_work, mut ended) = (false, Vec::new());
+        let mut told = Vec::new();
+        for (token, line) in &mut self.lines {
+            let now = boot_now();
+            let ticked = line.switch.tick(now);
+            let went_on = ticked.map_err(Some).and_then(|()| line.go_on(now, &mut told));
+            let datapath = line.switch.datapath();
+            for told in told.drain(..) {
+                if let Told::Known(datapath) = told {
+                    ended.push((*token, Ended::Earlier(datapath)));
+                }
+                (self.told)(SwitchesTold::Of(datapath, told));
+            }
+            match went_on {
+                Ok(more) => has_work |= more,
+                Err(end) => ended.push((*token, Ended::This(end))),
+            }
+        }
+        for (token, ended) in ended {
+            match ended {
+                Ended::This(end) => self.end(token, end),
+                Ended::Earlier(datapath) => {
+                    let is_earlier = |(other, line): (&Token, &Line)| {
+                        (*other < token && line.switch.datapath() == Some(datapath)).then_some(*other)
+                    };
+                    let earlier: Vec<Token> = self.lines.iter().filter_map(is_earlier).collect();
+                    earlier.into_iter().for_each(|token| self.end(token, None));
+                }
+            }
+        }
+        has_work
+    }
+
+    fn end(&mut self, token: Token, why: End) {
+        if let Some(mut line) = self.lines.remove(&token) {
+            // What it says in the end may be why; nobody waits for it.
+            let _ = line.write();
+            let _ = self.poll.registry().deregister(&mut line.stream);
+            (self.told)(SwitchesTold::Gone(line.switch.datapath(), why));
+        }
+    }
+}
+
+/// Which connection ends.
+enum Ended {
+    This(End),
+    /// Those that this switch had before.
+    Earlier(DatapathId),
+}
