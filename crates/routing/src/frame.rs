@@ -1,4 +1,4 @@
-//! Ethernet frames with headers in them ([`MacPlan`](crate::MacPlan)): UDP over IPv4, both without options.
+//! Ethernet frames with headers in them ([`MacPlan`]): UDP over IPv4, both without options.
 //!
 //! ```text
 //! 0        6        12      14       34      42
