@@ -1,5 +1,5 @@
-//! What a switch says: any bytes; and any bytes behind a greeting, in any pieces, as messages whose lengths are right. What is kept of them is bounded, and
-//! what is read as flows is told as it was read.
+//! What a switch says: any bytes; and any bytes behind a greeting, in any pieces, as messages whose lengths are right. What is kept of them is
+//! bounded.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let said = messages(rest);
     for (at, bytes) in (1..).zip(said.chunks(usize::from(*piece) + 1)) {
         let now = Moment::from_ns(at * 1_000_000);
-        if switch.hear(now, bytes, &mut told).and_then(|()| switch.tick(now)).is_err() {
+        if switch.hear(now, bytes, &mut told).and_then(|()| switch.tick(now, &mut told)).is_err() {
             return;
         }
         let status = switch.status();

@@ -44,6 +44,7 @@ mod multipart {
 }
 
 const ADD: u8 = 0;
+const DELETE: u8 = 3;
 const DELETE_STRICT: u8 = 4;
 /// Of a hello: the versions that the sender speaks, as bits.
 const VERSION_BITMAP: u16 = 1;
@@ -73,6 +74,8 @@ pub enum Said<'m> {
     Add(Cookie, FlowKey, Actions),
     /// The flow with this key is not to be there.
     Delete(Cookie, FlowKey),
+    /// No flow of this owner is to be there.
+    DeleteAll(Cookie),
     /// Say when all before this is done.
     Barrier,
     /// Which flows are there of this owner?
@@ -97,8 +100,13 @@ pub enum Heard<'m> {
     EchoRequest(&'m [u8]),
     /// It is there.
     EchoReply,
-    /// This is the switch of this number.
-    Features(DatapathId),
+    /// This is a switch.
+    Features {
+        /// Its number.
+        datapath: DatapathId,
+        /// Whether this is the connection on which it is told, and not one beside that (auxiliary).
+        is_main: bool,
+    },
     /// All before is done.
     Barrier,
     /// Flows of ours; `None` for one in a form that we do not use.
@@ -172,10 +180,15 @@ impl Said<'_> {
             Self::EchoReply(data) => into.extend_from_slice(data),
             Self::EchoRequest | Self::FeaturesRequest | Self::Barrier => {}
             Self::Add(cookie, key, actions) => {
-                put_flow_mod(into, *cookie, ADD, key);
+                put_flow_mod(into, *cookie, TABLE, ADD, key);
                 actions.put(into);
             }
-            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, DELETE_STRICT, key),
+            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, TABLE, DELETE_STRICT, key),
+            Self::DeleteAll(cookie) => {
+                // Of whatever priority: that counts only where a flow is meant exactly.
+                let any = FlowKey { priority: 0, matched: Match::default() };
+                put_flow_mod(into, *cookie, ALL_TABLES, DELETE, &any);
+            }
             Self::AskFlows(Cookie(cookie)) => {
                 put_multipart(into, multipart::FLOWS);
                 into.extend([ALL_TABLES, 0, 0, 0]);
@@ -204,19 +217,19 @@ impl Said<'_> {
             Self::EchoRequest => kind::ECHO_REQUEST,
             Self::EchoReply(_) => kind::ECHO_REPLY,
             Self::FeaturesRequest => kind::FEATURES_REQUEST,
-            Self::Add(..) | Self::Delete(..) => kind::FLOW_MOD,
+            Self::Add(..) | Self::Delete(..) | Self::DeleteAll(_) => kind::FLOW_MOD,
             Self::Barrier => kind::BARRIER_REQUEST,
             Self::AskFlows(_) | Self::AskTables | Self::AskPorts => kind::MULTIPART_REQUEST,
         }
     }
 }
 
-fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, command: u8, key: &FlowKey) {
+fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, table: u8, command: u8, key: &FlowKey) {
     into.extend(cookie.0.to_be_bytes());
     // What is deleted has our cookie: others' flows with the same key stay.
     let mask = if command == ADD { 0 } else { u64::MAX };
     into.extend(mask.to_be_bytes());
-    into.extend([TABLE, command]);
+    into.extend([table, command]);
     // It stays, used or not.
     into.extend([0; 4]);
     into.extend(key.priority.to_be_bytes());
@@ -263,7 +276,12 @@ impl<'m> Heard<'m> {
             kind::ERROR => Self::Error(Refusal { kind: reader.u16()?, code: reader.u16()? }),
             kind::ECHO_REQUEST => Self::EchoRequest(reader.rest()),
             kind::ECHO_REPLY => Self::EchoReply,
-            kind::FEATURES_REPLY => Self::Features(DatapathId(reader.u64()?)),
+            kind::FEATURES_REPLY => {
+                let datapath = DatapathId(reader.u64()?);
+                // Buffers and tables.
+                reader.skip(5)?;
+                Self::Features { datapath, is_main: reader.u8()? == 0 }
+            }
             kind::BARRIER_REPLY => Self::Barrier,
             kind::MULTIPART_REPLY => multipart(reader)?,
             other => Self::Other(other),

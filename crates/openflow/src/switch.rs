@@ -25,6 +25,12 @@ use crate::{
 /// What is said that a switch has not read, at most, in bytes: some batches.
 const UNREAD_MAX: usize = 1 << 20;
 
+/// When flows are read again if it is in doubt whether an update was made.
+const READ_AGAIN_IN_DOUBT: Span = Span::from_s(1);
+
+/// Keys that may wait beyond what keeps them waiting, before they are looked through.
+const WAITING_IN_VAIN_MAX: usize = 1_024;
+
 /// Ports of a switch, and tables, that are told of at most.
 const STATS_MAX: usize = 4_096;
 
@@ -33,7 +39,7 @@ const STATS_MAX: usize = 4_096;
 pub struct SwitchConfig {
     /// Marks our flows: others' are left alone.
     pub cookie: Cookie,
-    /// Updates of a batch, at most.
+    /// Updates of a batch, at most: 1 to 4,096.
     pub batch_max: usize,
     /// Flows of ours that a switch may say it has, at most: with more it is not one of ours.
     pub flows_max: usize,
@@ -41,7 +47,7 @@ pub struct SwitchConfig {
     pub read_again_after: Span,
     /// After so long a silence a switch is asked whether it is there.
     pub ask_after: Span,
-    /// After so long a silence the connection is given up; and so is one on which a batch or a reading takes ten times as long.
+    /// After so long a silence the connection is given up; and so is one on which a batch, or the next flow of a reading, takes ten times as long.
     pub give_up_after: Span,
 }
 
@@ -75,6 +81,10 @@ pub enum Broken {
     Deaf,
     /// It has more flows of ours than there may be.
     TooManyFlows,
+    /// It is a connection beside the main one, of which we make no use.
+    Auxiliary,
+    /// A switch of the same number has called since.
+    Replaced,
     /// It does not say which flows it has.
     Unreadable(Refusal),
 }
@@ -95,6 +105,8 @@ impl fmt::Display for Broken {
             Self::Stuck => f.write_str("it does not get done what it is told"),
             Self::Deaf => f.write_str("it does not read what it is told"),
             Self::TooManyFlows => f.write_str("it has more flows with our cookie than there may be"),
+            Self::Auxiliary => f.write_str("it is an auxiliary connection, and we take main ones only"),
+            Self::Replaced => f.write_str("a switch of the same datapath id has called since"),
             Self::Unreadable(Refusal { kind, code }) => {
                 write!(f, "it does not say which flows it has (error {kind}.{code})")
             }
@@ -118,7 +130,7 @@ pub enum Told {
     },
     /// It does not take a flow, which is not wanted of it any more.
     Refused(FlowKey, Refusal),
-    /// It has all that it is to have, as far as it was told and read.
+    /// It has come to have all that it is to have, as far as it was told and read; not said again until something is to be told anew.
     Settled,
 }
 
@@ -174,6 +186,8 @@ pub struct Switch {
     waiting: VecDeque<FlowKey>,
     is_waiting: BTreeSet<FlowKey>,
     is_settled: bool,
+    /// It has refused to take a flow away, or has said too late what it refuses: it may have what is not wanted.
+    is_in_doubt: bool,
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     last_xid: Xid,
@@ -203,6 +217,8 @@ struct Reading {
     xid: Xid,
     since: Moment,
     flows: BTreeMap<FlowKey, Actions>,
+    /// Flows that were said, the same ones again included.
+    said: usize,
     /// Flows of ours that we could not have made.
     foreign: usize,
 }
@@ -219,7 +235,11 @@ struct Batch {
 
 impl Switch {
     /// One that has just called. It is to have these flows, in the end.
+    ///
+    /// # Panics
+    /// [`SwitchConfig::batch_max`] is none, or so long that a batch is more than a switch is left to read.
     pub fn new(now: Moment, config: SwitchConfig, wanted: BTreeMap<FlowKey, Actions>) -> Self {
+        assert!((1..=4_096).contains(&config.batch_max), "batches of {}", config.batch_max);
         let mut switch = Self {
             config,
             stage: Stage::Hello { since: now },
@@ -229,6 +249,7 @@ impl Switch {
             waiting: VecDeque::new(),
             is_waiting: BTreeSet::new(),
             is_settled: false,
+            is_in_doubt: false,
             incoming: Vec::new(),
             outgoing: Vec::new(),
             last_xid: Xid(0),
@@ -281,33 +302,46 @@ impl Switch {
         if self.outgoing.len() > UNREAD_MAX { Err(Broken::Deaf) } else { Ok(()) }
     }
 
-    /// Time has passed, or there is something to be told.
+    /// Time has passed, or there is something to be told. What has come by now is to be heard before.
     ///
     /// # Errors
     /// The connection is of no use any more.
-    pub fn tick(&mut self, now: Moment) -> Result<(), Broken> {
-        let silent_for = now.since(self.heard_at);
-        if silent_for >= self.config.give_up_after {
-            return Err(Broken::Silent);
+    pub fn tick(&mut self, now: Moment, told: &mut Vec<Told>) -> Result<(), Broken> {
+        match self.asked_at {
+            // Counted from when it was asked: before that it may have had nothing to say.
+            Some(asked_at) if now.since(asked_at) >= self.patience() => return Err(Broken::Silent),
+            None if now.since(self.heard_at) >= self.config.ask_after => {
+                self.asked_at = Some(now);
+                self.say(Said::EchoRequest);
+            }
+            _ => {}
         }
         if self.since().is_some_and(|since| now.since(since) >= self.config.give_up_after.times(10)) {
             return Err(Broken::Stuck);
         }
-        if silent_for >= self.config.ask_after && self.asked_at.is_none() {
-            self.asked_at = Some(now);
-            self.say(Said::EchoRequest);
-        }
         self.go_on(now);
+        self.tell_if_settled(told);
         Ok(())
+    }
+
+    /// How long an answer is waited for, to whether it is there.
+    fn patience(&self) -> Span {
+        Span::from_ns(self.config.give_up_after.ns().saturating_sub(self.config.ask_after.ns()))
+    }
+
+    /// When flows are to be read again, once nothing else is under way.
+    fn read_again_at(&self) -> Moment {
+        let after = self.config.read_again_after;
+        self.read_at + if self.is_in_doubt { after.min(READ_AGAIN_IN_DOUBT) } else { after }
     }
 
     /// When it is to be ticked.
     pub fn wake_at(&self) -> Moment {
         let Self { config, heard_at, .. } = self;
-        let silence = if self.asked_at.is_none() { config.ask_after } else { config.give_up_after };
+        let silence = self.asked_at.map_or(*heard_at + config.ask_after, |asked_at| asked_at + self.patience());
         let stuck = self.since().map(|since| since + config.give_up_after.times(10));
-        let reading = matches!(self.stage, Stage::Nothing).then(|| self.read_at + config.read_again_after);
-        stuck.into_iter().chain(reading).fold(*heard_at + silence, Moment::min)
+        let reading = matches!(self.stage, Stage::Nothing).then(|| self.read_again_at());
+        stuck.into_iter().chain(reading).fold(silence, Moment::min)
     }
 
     /// What is to be sent.
@@ -358,7 +392,21 @@ impl Switch {
         self.is_settled = false;
         if self.is_waiting.insert(key) {
             self.waiting.push_back(key);
+            if self.waiting.len() > 2 * (self.wanted.len() + self.made.len()) + WAITING_IN_VAIN_MAX {
+                self.drop_who_waits_in_vain();
+            }
         }
+    }
+
+    /// What was wanted for a while, and was not told, need not be looked at.
+    fn drop_who_waits_in_vain(&mut self) {
+        let updates = if let Stage::Batch(Batch { updates, .. }) = &self.stage { &updates[..] } else { &[] };
+        let is_told: BTreeSet<FlowKey> = updates.iter().map(|(key, ..)| *key).collect();
+        let Self { wanted, made, is_waiting, .. } = self;
+        self.waiting.retain(|key| {
+            let is_there = wanted.contains_key(key) || made.contains_key(key) || is_told.contains(key);
+            is_there || !is_waiting.remove(key)
+        });
     }
 
     fn heed(&mut self, now: Moment, xid: Xid, heard: Heard<'_>, told: &mut Vec<Told>) -> Result<(), Broken> {
@@ -376,7 +424,8 @@ impl Switch {
                 }
                 _ => return Err(Broken::OutOfTurn),
             },
-            Heard::Features(datapath) => {
+            Heard::Features { is_main: false, .. } => return Err(Broken::Auxiliary),
+            Heard::Features { datapath, .. } => {
                 let Stage::Features { .. } = self.stage else { return Err(Broken::OutOfTurn) };
                 self.datapath = Some(datapath);
                 told.push(Told::Known(datapath));
@@ -427,12 +476,18 @@ impl Switch {
                 let at = xid.0.wrapping_sub(batch.first.0) as usize;
                 match batch.updates.get_mut(at) {
                     Some((_, _, refused)) => *refused = Some(refusal),
-                    None => self.counts.ignored += 1,
+                    None => self.on_late_error(),
                 }
             }
-            _ => self.counts.ignored += 1,
+            _ => self.on_late_error(),
         }
         Ok(())
+    }
+
+    /// It may be about a batch that was taken for done.
+    fn on_late_error(&mut self) {
+        self.counts.ignored += 1;
+        (self.is_in_doubt, self.is_settled) = (true, false);
     }
 
     fn on_flows(
@@ -447,13 +502,16 @@ impl Switch {
         if reading.xid != xid {
             return Err(Broken::OutOfTurn);
         }
-        // Each part that comes is a sign that it gets on.
-        reading.since = now;
-        reading.foreign += flows.iter().filter(|flow| flow.is_none()).count();
-        reading.flows.extend(flows.into_iter().flatten());
-        if reading.flows.len() + reading.foreign > self.config.flows_max {
+        if !flows.is_empty() {
+            // It gets on.
+            reading.since = now;
+        }
+        reading.said += flows.len();
+        if reading.said > self.config.flows_max {
             return Err(Broken::TooManyFlows);
         }
+        reading.foreign += flows.iter().filter(|flow| flow.is_none()).count();
+        reading.flows.extend(flows.into_iter().flatten());
         if !is_last {
             return Ok(());
         }
@@ -463,18 +521,25 @@ impl Switch {
         let lost =
             self.made.keys().filter(differs).count() + read.keys().filter(|key| !self.made.contains_key(key)).count();
         let flows = read.len() + foreign;
-        self.made = read;
+        // What we cannot say we cannot take back one by one: an earlier build's, perhaps.
+        self.made = if foreign == 0 { read } else { BTreeMap::new() };
         let missing = self.wanted.iter().filter(|(key, actions)| self.made.get(key) != Some(actions));
         let unwanted = self.made.keys().filter(|key| !self.wanted.contains_key(key));
-        let keys: Vec<FlowKey> = missing.map(|(key, _)| *key).chain(unwanted.copied()).collect();
+        // Where there is no room for both, what is not wanted goes first.
+        let keys: Vec<FlowKey> = unwanted.copied().chain(missing.map(|(key, _)| *key)).collect();
+        let differing = keys.len() + foreign;
         self.counts.readings += 1;
         if self.counts.readings > 1 {
             self.counts.differing += lost as u64;
         }
-        self.counts.ignored += foreign as u64;
-        told.push(Told::Read { flows, differing: keys.len() });
+        told.push(Told::Read { flows, differing });
         keys.into_iter().for_each(|key| self.look_at(key));
-        self.read_at = now;
+        (self.read_at, self.is_in_doubt) = (now, false);
+        if foreign > 0 {
+            self.say(Said::DeleteAll(self.config.cookie));
+            self.send(now, Vec::new());
+            return Ok(());
+        }
         self.tables.clear();
         let reading = self.read(now, Said::AskTables);
         self.stage = Stage::Tables(reading);
@@ -492,22 +557,34 @@ impl Switch {
                     // It may be wanted otherwise by now, which may be taken.
                     if self.wanted.get(&key) == Some(&actions) {
                         self.wanted.remove(&key);
+                        // What was there before is, still.
+                        self.look_at(key);
                         told.push(Told::Refused(key, refusal));
                     }
                 }
                 // It is as it was, as far as anybody knows, until flows are read again.
-                (None, Some(_)) => self.counts.refused += 1,
+                (None, Some(_)) => {
+                    self.counts.refused += 1;
+                    self.is_in_doubt = true;
+                }
             }
         }
     }
 
     fn read(&mut self, now: Moment, ask: Said<'_>) -> Reading {
-        Reading { xid: self.say(ask), since: now, flows: BTreeMap::new(), foreign: 0 }
+        Reading { xid: self.say(ask), since: now, flows: BTreeMap::new(), said: 0, foreign: 0 }
     }
 
     /// Begins what comes next, if nothing is under way.
     fn go_on(&mut self, now: Moment) {
         let Stage::Nothing = self.stage else { return };
+        let is_due = now >= self.read_again_at();
+        // While there is always something to be told, what was lost is found later, and not never.
+        if is_due && (self.waiting.is_empty() || now.since(self.read_at) >= self.config.read_again_after.times(10)) {
+            let reading = self.read(now, Said::AskFlows(self.config.cookie));
+            self.stage = Stage::Flows(reading);
+            return;
+        }
         let mut updates = Vec::new();
         while updates.len() < self.config.batch_max
             && let Some(key) = self.waiting.pop_front()
@@ -519,10 +596,9 @@ impl Switch {
             }
         }
         if !updates.is_empty() {
+            // What makes room first.
+            updates.sort_by_key(|(_, actions, _)| actions.is_some());
             self.send(now, updates);
-        } else if now.since(self.read_at) >= self.config.read_again_after {
-            let reading = self.read(now, Said::AskFlows(self.config.cookie));
-            self.stage = Stage::Flows(reading);
         }
     }
 
@@ -546,7 +622,8 @@ impl Switch {
     }
 
     fn tell_if_settled(&mut self, told: &mut Vec<Told>) {
-        if matches!(self.stage, Stage::Nothing) && self.is_waiting.is_empty() && !self.is_settled {
+        let has_nothing_to_do = matches!(self.stage, Stage::Nothing) && self.is_waiting.is_empty();
+        if has_nothing_to_do && !self.is_in_doubt && !self.is_settled {
             self.is_settled = true;
             told.push(Told::Settled);
         }

@@ -40,6 +40,10 @@ struct Fake {
     deletions: Vec<FlowKey>,
     /// What it hears of these kinds it passes over.
     deaf_to: Vec<u8>,
+    /// It has one of our flows that takes packets by the port that they came by.
+    has_a_foreign_one: bool,
+    /// It takes no flow to this port.
+    refuses: Option<Port>,
 }
 
 impl Fake {
@@ -51,6 +55,8 @@ impl Fake {
             adds: Vec::new(),
             deletions: Vec::new(),
             deaf_to: Vec::new(),
+            has_a_foreign_one: false,
+            refuses: None,
         }
     }
 
@@ -100,8 +106,11 @@ impl Fake {
                 body.skip(16).unwrap();
                 let key = FlowKey { priority, matched: Match::take(&mut body).unwrap().unwrap() };
                 let actions = Actions::take(body).unwrap().unwrap();
-                assert_eq!((table, cookie), (0, COOKIE));
+                assert_eq!((table, cookie), (if command == 3 { 0xff } else { 0 }, COOKIE));
                 match command {
+                    0 if actions.output.is_some() && actions.output == self.refuses => {
+                        say(said, 1, xid, &[&[0, 2, 0, 4], &message[..message.len().min(64)]].concat());
+                    }
                     0 => {
                         self.adds.push(key);
                         if self.flows.len() < self.room || self.flows.contains_key(&key) {
@@ -110,6 +119,11 @@ impl Fake {
                             let told = [&[0, 5, 0, 1], &message[..message.len().min(64)]].concat();
                             say(said, 1, xid, &told);
                         }
+                    }
+                    3 => {
+                        assert_eq!((mask, key.matched), (u64::MAX, Match::default()));
+                        self.flows.retain(|_, (cookie, _)| *cookie != COOKIE);
+                        self.has_a_foreign_one = false;
                     }
                     4 => {
                         assert_eq!(mask, u64::MAX);
@@ -131,6 +145,12 @@ impl Fake {
     /// In parts of a few flows.
     fn say_flows(&self, xid: [u8; 4], said: &mut Vec<u8>) {
         let flows: Vec<(FlowKey, Actions)> = self.ours().into_iter().collect();
+        if self.has_a_foreign_one {
+            let mut body = vec![0, 1, 0, 1, 0, 0, 0, 0, 0, 64];
+            body.extend([0; 46]);
+            body.extend([0, 1, 0, 12, 0x80, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0]);
+            say(said, 19, xid, &body);
+        }
         let parts: Vec<&[(FlowKey, Actions)]> = flows.chunks(3).collect();
         for part in &parts {
             let mut body = vec![0, 1, 0, 1, 0, 0, 0, 0];
@@ -163,7 +183,7 @@ fn say(said: &mut Vec<u8>, kind: u8, xid: [u8; 4], body: &[u8]) {
 /// Brings what is said from one to the other until nobody says anything more.
 fn talk(now: Moment, switch: &mut Switch, fake: &mut Fake) -> Result<Vec<Told>, Broken> {
     let mut told = Vec::new();
-    switch.tick(now)?;
+    switch.tick(now, &mut told)?;
     for _ in 0..10_000 {
         let said = switch.outgoing().to_vec();
         if said.is_empty() {
@@ -231,6 +251,35 @@ fn what_a_switch_has_no_room_for_is_told_and_not_wanted_any_more() {
 }
 
 #[test]
+fn what_a_switch_has_for_nothing_makes_room_before_it_is_told_more() {
+    let strays: Vec<(FlowKey, Actions)> = (50..56).map(|number| (key(number), to(1))).collect();
+    let mut fake = Fake { room: 6, ..Fake::with(&strays) };
+    let all: Vec<(FlowKey, Actions)> = (0..6).map(|number| (key(number), to(1))).collect();
+    let mut switch = Switch::new(at(0), config(), wanted(&all));
+    let told = talk(at(0), &mut switch, &mut fake).unwrap();
+    assert_eq!(told, [Told::Known(DATAPATH), Told::Read { flows: 6, differing: 12 }, Told::Settled]);
+    assert_eq!(fake.ours(), wanted(&all));
+}
+
+#[test]
+fn what_is_wanted_for_moments_while_a_switch_is_slow_is_not_kept() {
+    let mut fake = Fake::new(1_000);
+    let mut switch = Switch::new(at(0), config(), BTreeMap::new());
+    talk(at(0), &mut switch, &mut fake).unwrap();
+    switch.want(key(0), to(1));
+    // It has been told this one, and does not say that it has it.
+    switch.tick(at(1), &mut Vec::new()).unwrap();
+    for number in 1..20_000 {
+        switch.want(key(number), to(1));
+        switch.unwant(key(number));
+    }
+    switch.unwant(key(0));
+    assert!(switch.status().waiting <= WAITING_IN_VAIN_MAX + 3, "{}", switch.status().waiting);
+    talk(at(2), &mut switch, &mut fake).unwrap();
+    assert!(fake.ours().is_empty(), "what was told is taken back");
+}
+
+#[test]
 fn flows_that_are_lost_are_found_missing_and_told_again() {
     let mut fake = Fake::new(1_000);
     let mut switch = Switch::new(at(0), config(), wanted(&[(key(1), to(1)), (key(2), to(2))]));
@@ -246,6 +295,29 @@ fn flows_that_are_lost_are_found_missing_and_told_again() {
     assert_eq!(told, [Told::Read { flows: 2, differing: 2 }, Told::Settled]);
     assert_eq!(fake.ours(), wanted(&[(key(1), to(1)), (key(2), to(2))]));
     assert_eq!(switch.status().counts.differing, 2);
+}
+
+#[test]
+fn flows_of_ours_that_we_could_not_have_made_are_taken_back_and_all_others_told_again() {
+    let mut fake = Fake { has_a_foreign_one: true, ..Fake::with(&[(key(1), to(1)), (key(3), to(3))]) };
+    fake.flows.insert(key(51), (Cookie(8), to(1)));
+    let mut switch = Switch::new(at(0), config(), wanted(&[(key(1), to(1)), (key(2), to(2))]));
+    let told = talk(at(0), &mut switch, &mut fake).unwrap();
+    assert_eq!(told, [Told::Known(DATAPATH), Told::Read { flows: 3, differing: 3 }, Told::Settled]);
+    assert!(!fake.has_a_foreign_one && fake.flows.contains_key(&key(51)), "another's is left alone");
+    assert_eq!(fake.ours(), wanted(&[(key(1), to(1)), (key(2), to(2))]));
+    assert_eq!(switch.status().made, 2);
+}
+
+#[test]
+fn a_flow_that_may_not_be_changed_as_it_is_wanted_is_taken_back() {
+    let mut fake = Fake { refuses: Some(Port(9)), ..Fake::new(1_000) };
+    let mut switch = Switch::new(at(0), config(), wanted(&[(key(1), to(1))]));
+    talk(at(0), &mut switch, &mut fake).unwrap();
+    switch.want(key(1), to(9));
+    let told = talk(at(1), &mut switch, &mut fake).unwrap();
+    assert_eq!(told, [Told::Refused(key(1), Refusal { kind: 2, code: 4 }), Told::Settled]);
+    assert!(fake.ours().is_empty() && switch.status().made == 0, "what it did before is not wanted, either");
 }
 
 #[test]
@@ -272,6 +344,14 @@ fn a_switch_that_gets_nothing_done_is_given_up() {
     switch.want(key(1), to(1));
     let gave_up = (0..200).map(|s| at(s * 1_000)).find(|now| talk(*now, &mut switch, &mut fake) == Err(Broken::Stuck));
     assert_eq!(gave_up, Some(at(60_000)));
+}
+
+#[test]
+fn who_was_asleep_asks_before_a_switch_is_given_up() {
+    let mut fake = Fake::new(1_000);
+    let mut switch = Switch::new(at(0), config(), BTreeMap::new());
+    talk(at(0), &mut switch, &mut fake).unwrap();
+    assert_eq!(talk(at(100_000), &mut switch, &mut fake), Ok(vec![Told::Read { flows: 0, differing: 0 }]));
 }
 
 #[test]
@@ -368,7 +448,7 @@ proptest! {
                     switch.unwant(key(number));
                 }
                 Act::Carry(out, back) => {
-                    switch.tick(at(0)).unwrap();
+                    switch.tick(at(0), &mut told).unwrap();
                     to_fake.extend(switch.outgoing().to_vec());
                     switch.sent(usize::MAX);
                     let out: Vec<u8> = to_fake.drain(..out.min(to_fake.len())).collect();
@@ -405,11 +485,14 @@ proptest! {
             }
             switch.hear(at(0), &std::mem::take(&mut to_switch), &mut told).unwrap();
         }
+        prop_assert!(to_switch.is_empty() && switch.outgoing().is_empty(), "they talk for ever");
         let again = config().read_again_after;
         for round in 1..4 {
             switch.hear(at(0) + again.times(round), &[], &mut told).unwrap();
             told.extend(talk(at(0) + again.times(round), &mut switch, &mut fake).unwrap());
         }
+        let last = told.iter().rev().find(|told| matches!(told, Told::Read { .. }));
+        prop_assert!(matches!(last, Some(Told::Read { differing: 0, .. })), "{last:?}");
         for told in &told {
             if let Told::Refused(key, _) = told {
                 all.remove(key);

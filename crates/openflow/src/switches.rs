@@ -182,6 +182,8 @@ impl Switches {
     }
 
     fn wish(&self, wishes: impl IntoIterator<Item = Wish>) -> Result<(), SwitchesEnded> {
+        // Before the lock is taken: who makes them may take his time.
+        let wishes: Vec<Wish> = wishes.into_iter().collect();
         self.shared.wishes().as_mut().ok_or(SwitchesEnded)?.extend(wishes);
         // It fails if there are no descriptors or no memory, which it took when it was made.
         let _ = self.shared.waker.wake();
@@ -348,8 +350,11 @@ impl Speaker {
         let mut told = Vec::new();
         for (token, line) in &mut self.lines {
             let now = boot_now();
-            let ticked = line.switch.tick(now);
-            let went_on = ticked.map_err(Some).and_then(|()| line.go_on(now, &mut told));
+            let went_on = line.go_on(now, &mut told).and_then(|more| {
+                line.switch.tick(now, &mut told)?;
+                line.write()?;
+                Ok(more)
+            });
             let datapath = line.switch.datapath();
             for told in told.drain(..) {
                 if let Told::Known(datapath) = told {
@@ -367,10 +372,10 @@ impl Speaker {
                 Ended::This(end) => self.end(token, end),
                 Ended::Earlier(datapath) => {
                     let is_earlier = |(other, line): (&Token, &Line)| {
-                        (*other < token && line.switch.datapath() == Some(datapath)).then_some(*other)
+                        (*other != token && line.switch.datapath() == Some(datapath)).then_some(*other)
                     };
                     let earlier: Vec<Token> = self.lines.iter().filter_map(is_earlier).collect();
-                    earlier.into_iter().for_each(|token| self.end(token, None));
+                    earlier.into_iter().for_each(|token| self.end(token, Some(Broken::Replaced)));
                 }
             }
         }
@@ -384,6 +389,13 @@ impl Speaker {
             let _ = self.poll.registry().deregister(&mut line.stream);
             (self.told)(SwitchesTold::Gone(line.switch.datapath(), why));
         }
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        drop(self.shared.wishes().take());
     }
 }
 
