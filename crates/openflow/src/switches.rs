@@ -301,20 +301,20 @@ impl Speaker {
             match wish {
                 Wish::Want(key, actions) => {
                     self.wanted.insert(key, actions);
-                    self.known().for_each(|switch| switch.want(key, actions));
+                    self.switches().for_each(|switch| switch.want(key, actions));
                 }
                 Wish::Unwant(key) => {
                     self.wanted.remove(&key);
-                    self.known().for_each(|switch| switch.unwant(key));
+                    self.switches().for_each(|switch| switch.unwant(key));
                 }
                 // Who no longer waits is not told.
-                Wish::Status(tell) => _ = tell.send(self.known().map(|switch| switch.status()).collect()),
+                Wish::Status(tell) => _ = tell.send(self.switches().map(|switch| switch.status()).collect()),
             }
         }
         true
     }
 
-    fn known(&mut self) -> impl Iterator<Item = &mut Switch> {
+    fn switches(&mut self) -> impl Iterator<Item = &mut Switch> {
         self.lines.values_mut().map(|line| &mut line.switch)
     }
 
