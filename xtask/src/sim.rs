@@ -6,14 +6,15 @@ use crate::{
 };
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 18] = [
-    ("usual", 9),
+const HOURS: [(&str, u32); 19] = [
+    ("usual", 7),
     ("stormy", 14),
     ("busy", 5),
-    ("patient", 15),
+    ("patient", 13),
     ("colliding", 9),
     ("aside", 5),
     ("slow-switch", 2),
+    ("routed", 4),
     ("threads", 2),
     ("large", 4),
     ("moving", 11),

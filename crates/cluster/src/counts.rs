@@ -26,6 +26,8 @@ pub struct Counts {
     pub in_wrong_address: u64,
     /// Datagrams dropped: no bundle of messages.
     pub in_malformed: u64,
+    /// Datagrams dropped: on the port of gets that the network routes, and to no get's address, or to that of another backend's.
+    pub in_misrouted: u64,
 
     /// Datagrams, and messages of streams, sealed in an epoch before ours: a view has not come there yet.
     pub in_old_epoch: u64,

@@ -1,11 +1,11 @@
 //! A driver: one thread, which puts one core on the sockets of one node.
 //!
 //! ```text
-//! datagrams ---------------> core ---> transport, flushed once a round
+//! datagrams, routed gets ---> core ---> transport, flushed once a round
 //! long messages -----------/  |
 //! posted by other threads -/  wakes: tick
 //! ```
-//! A round takes datagrams, streams and what was posted, some of each, so that none has to wait for the end of the others.
+//! A round takes datagrams, gets, streams and what was posted, some of each, so that none has to wait for the end of the others.
 //!
 //! Always true (R1): the moment that a core is told was read after what it is told had come. A core is told one thing at a time, on one
 //! thread. Who posts never waits. While there is nothing to do the thread sleeps, and it never looks for work more often than a thousand
@@ -18,7 +18,7 @@ use std::time::Duration;
 use std::{fmt, mem, vec};
 
 use guira_item::{Moment, Span};
-use guira_routing::NodeId;
+use guira_routing::{Header, NodeId};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::clocks::boot_now;
@@ -26,8 +26,9 @@ use crate::{Long, Transport};
 
 const SOCKET: Token = Token(0);
 const WAKE: Token = Token(1);
+const GETS: Token = Token(2);
 /// And all after it.
-const STREAMS: Token = Token(2);
+const STREAMS: Token = Token(3);
 
 /// Events of one wait.
 const EVENTS_LEN: usize = 64;
@@ -48,6 +49,9 @@ pub trait Core: Send + 'static {
 
     /// A member has sent a message, of which nothing is known but that.
     fn on_message(&mut self, now: Moment, from: NodeId, message: &[u8], transport: &mut Transport);
+
+    /// A member has sent a message to an address that says this, and the network has brought it here.
+    fn on_get(&mut self, now: Moment, from: NodeId, header: Header, message: &[u8], transport: &mut Transport);
 
     /// Another thread tells something.
     fn on_local(&mut self, now: Moment, local: Self::Local, transport: &mut Transport);
@@ -167,7 +171,7 @@ impl<L: Send + 'static> DriverHandle<L> {
         make: impl FnOnce(Poster<L>) -> C,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
-        transport.attach(poll.registry(), SOCKET, STREAMS)?;
+        transport.attach(poll.registry(), SOCKET, GETS, STREAMS)?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let inbox = Mutex::new(Inbox { posted: Some(Vec::new()), is_asleep: false, is_stopping: false });
         let shared = Arc::new(Shared { inbox, waker });
@@ -184,6 +188,7 @@ impl<L: Send + 'static> DriverHandle<L> {
                 arrived: Arrived::default(),
                 long: Vec::new(),
                 may_receive: true,
+                may_receive_gets: true,
                 waits_to_send: false,
                 heeded: 0,
                 ticked_at: None,
@@ -254,8 +259,20 @@ impl<L> Drop for Ends<L> {
 #[derive(Default)]
 struct Arrived {
     bytes: Vec<u8>,
-    /// Senders, with where their messages end.
-    messages: Vec<(NodeId, usize)>,
+    /// Senders, with what the address said of what the network has routed, and where their messages end.
+    messages: Vec<(NodeId, Option<Header>, usize)>,
+}
+
+impl Arrived {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.messages.clear();
+    }
+
+    fn push(&mut self, from: NodeId, header: Option<Header>, message: &[u8]) {
+        self.bytes.extend_from_slice(message);
+        self.messages.push((from, header, self.bytes.len()));
+    }
 }
 
 struct Driver<C: Core> {
@@ -270,6 +287,8 @@ struct Driver<C: Core> {
     long: Vec<Long>,
     /// The socket has not said that there is nothing left.
     may_receive: bool,
+    /// Nor has that of gets.
+    may_receive_gets: bool,
     /// The socket has been asked to say when it takes more.
     waits_to_send: bool,
     /// Since the last flush.
@@ -289,6 +308,7 @@ impl<C: Core> Driver<C> {
             for event in &events {
                 match event.token() {
                     SOCKET => self.may_receive |= event.is_readable(),
+                    GETS => self.may_receive_gets |= event.is_readable(),
                     WAKE => {}
                     stream => {
                         let is_over = event.is_error() || event.is_read_closed();
@@ -297,6 +317,7 @@ impl<C: Core> Driver<C> {
                 }
             }
             self.take_datagrams();
+            self.take_gets();
             self.take_long();
             self.take_posted();
             self.tick_if_due();
@@ -307,7 +328,8 @@ impl<C: Core> Driver<C> {
 
     /// How long it may sleep; `None`: it is to stop.
     fn timeout(&self) -> Option<Timeout> {
-        let has_work = self.may_receive || self.transport.streams().has_work() || !self.posted.as_slice().is_empty();
+        let may_receive = self.may_receive || self.may_receive_gets;
+        let has_work = may_receive || self.transport.streams().has_work() || !self.posted.as_slice().is_empty();
         let wake_in = if has_work { Some(Duration::ZERO) } else { self.sleep_for() };
         let mut inbox = self.shared.inbox();
         if inbox.is_stopping {
@@ -333,19 +355,34 @@ impl<C: Core> Driver<C> {
             return;
         }
         let Self { transport, arrived, .. } = self;
-        arrived.bytes.clear();
-        arrived.messages.clear();
-        let received = transport.datagrams().receive(|from, message| {
-            arrived.bytes.extend_from_slice(message);
-            arrived.messages.push((from, arrived.bytes.len()));
-        });
+        arrived.clear();
+        let received = transport.datagrams().receive(|from, message| arrived.push(from, None, message));
         // Of what a broken socket has to say there is no end: the next datagram is an event again.
         self.may_receive = received.is_ok_and(|received| received > 0);
+        self.heed_arrived();
+    }
+
+    fn take_gets(&mut self) {
+        if !self.may_receive_gets {
+            return;
+        }
+        let Self { transport, arrived, .. } = self;
+        arrived.clear();
+        let received = transport.receive_gets(|from, header, message| arrived.push(from, Some(header), message));
+        self.may_receive_gets = received.is_ok_and(|received| received > 0);
+        self.heed_arrived();
+    }
+
+    fn heed_arrived(&mut self) {
         let now = boot_now();
         let arrived = mem::take(&mut self.arrived);
         let mut start = 0;
-        for (from, end) in &arrived.messages {
-            self.core.on_message(now, *from, &arrived.bytes[start..*end], &mut self.transport);
+        for (from, header, end) in &arrived.messages {
+            let message = &arrived.bytes[start..*end];
+            match header {
+                None => self.core.on_message(now, *from, message, &mut self.transport),
+                Some(header) => self.core.on_get(now, *from, *header, message, &mut self.transport),
+            }
             start = *end;
             self.count_heeded();
         }

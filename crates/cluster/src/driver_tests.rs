@@ -41,6 +41,10 @@ impl Core for Parrot {
         let _ = self.heard.send((now, Heard::Message(from, message.to_vec())));
     }
 
+    fn on_get(&mut self, _: Moment, _: NodeId, _: Header, _: &[u8], _: &mut Transport) {
+        unreachable!("it takes none");
+    }
+
     fn on_local(&mut self, now: Moment, local: Local, transport: &mut Transport) {
         match local {
             Local::Number(number) => drop(self.heard.send((now, Heard::Local(number)))),

@@ -6,6 +6,7 @@
 //!   UdpTransport         its socket for datagrams: many a system call
 //!     Outgoing             what waits to be sent, bounded
 //!     Bundle, messages     several messages in one datagram
+//!   GetSocket            gets that the network routes: where they come
 //!   Streams              what does not fit into a datagram, over TCP
 //!     Caller, StreamReader how a stream begins, and what its bytes are
 //!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
@@ -25,6 +26,7 @@ mod clock;
 mod clocks;
 mod counts;
 mod driver;
+mod gets;
 mod line_socket;
 mod link;
 mod members;
@@ -40,6 +42,7 @@ pub use clock::{CLOCK, NodeClock};
 pub use clocks::{boot_now, unix_now};
 pub use counts::Counts;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
+pub use gets::{GetWay, GetsOf};
 pub use line_socket::{LineSocket, ask_line};
 pub use link::{
     Frame, Incarnation, Link, LinkBounds, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId, Weigh, long_wait,

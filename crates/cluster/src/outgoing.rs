@@ -6,7 +6,8 @@
 //!                 open   open   open        the last one to a node that is not sealed takes further messages
 //! ```
 //! Always true: a message keeps the address and the epoch of the view in which it was queued, because it was written under that view and
-//! its receiver judges it by that; messages to a node are sent in the order in which they came; what waits is bounded.
+//! its receiver judges it by that; messages to a node are sent in the order in which they came; a get that the network routes is alone in its datagram; what waits is
+//! bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ struct Queued {
     to: NodeId,
     address: SocketAddr,
     epoch: Epoch,
+    kind: Kind,
     bundle: Bundle,
     is_sealed: bool,
 }
@@ -71,27 +73,51 @@ impl Outgoing {
         epoch: Epoch,
         message: &[u8],
     ) -> Result<(), Refused> {
-        if message.len() > MESSAGE_LEN_MAX {
-            return Err(Refused::TooLong);
-        }
         let len = bundled_len(message);
-        if self.bytes + len > BYTES_MAX {
-            return Err(Refused::Full);
-        }
-        if let Some(number) = self.open.get(&to)
+        if message.len() <= MESSAGE_LEN_MAX
+            && self.bytes + len <= BYTES_MAX
+            && let Some(number) = self.open.get(&to)
             && self.queue[(number - self.front) as usize].bundle.append(message)
         {
             self.bytes += len;
             return Ok(());
         }
-        if self.queue.len() == DATAGRAMS_MAX || self.bytes + HEADER_LEN + len > BYTES_MAX {
+        self.queue_alone(Kind::Datagram, to, address, epoch, message)?;
+        self.open.insert(to, self.front + self.queue.len() as u64 - 1);
+        Ok(())
+    }
+
+    /// Queues a get that the network routes, sealed for its backend `to`.
+    pub(crate) fn push_get(
+        &mut self,
+        to: NodeId,
+        address: SocketAddr,
+        epoch: Epoch,
+        message: &[u8],
+    ) -> Result<(), Refused> {
+        self.queue_alone(Kind::Get, to, address, epoch, message)
+    }
+
+    /// Queues a message in a datagram of its own.
+    fn queue_alone(
+        &mut self,
+        kind: Kind,
+        to: NodeId,
+        address: SocketAddr,
+        epoch: Epoch,
+        message: &[u8],
+    ) -> Result<(), Refused> {
+        if message.len() > MESSAGE_LEN_MAX {
+            return Err(Refused::TooLong);
+        }
+        let len = HEADER_LEN + bundled_len(message);
+        if self.queue.len() == DATAGRAMS_MAX || self.bytes + len > BYTES_MAX {
             return Err(Refused::Full);
         }
         let mut bundle = self.spare.pop().unwrap_or_default();
         assert!(bundle.append(message), "an empty bundle has room for any message");
-        self.bytes += HEADER_LEN + len;
-        self.open.insert(to, self.front + self.queue.len() as u64);
-        self.queue.push_back(Queued { to, address, epoch, bundle, is_sealed: false });
+        self.bytes += len;
+        self.queue.push_back(Queued { to, address, epoch, kind, bundle, is_sealed: false });
         Ok(())
     }
 
@@ -104,7 +130,7 @@ impl Outgoing {
     pub(crate) fn sealed(&mut self, max: usize, sealer: &Sealer) -> impl Iterator<Item = (SocketAddr, &[u8])> {
         for (number, queued) in (self.front..).zip(self.queue.iter_mut().take(max)) {
             if !queued.is_sealed {
-                sealer.seal_in_place(Kind::Datagram, queued.epoch, queued.to, queued.bundle.datagram_mut());
+                sealer.seal_in_place(queued.kind, queued.epoch, queued.to, queued.bundle.datagram_mut());
                 queued.is_sealed = true;
                 if self.open.get(&queued.to) == Some(&number) {
                     self.open.remove(&queued.to);
@@ -187,6 +213,28 @@ mod tests {
         push(&mut outgoing, A, 2, b"after").unwrap();
         let expected = [(A, Epoch(1), vec![b"before".to_vec()]), (A, Epoch(2), vec![b"after".to_vec()])];
         assert_eq!(sealed(&mut outgoing, 9), expected);
+    }
+
+    #[test]
+    fn a_get_that_is_routed_is_alone_in_its_datagram() {
+        let mut outgoing = Outgoing::default();
+        push(&mut outgoing, A, 1, b"before").unwrap();
+        for get in [b"get 1", b"get 2"] {
+            outgoing.push_get(A, address(B), Epoch(1), get).unwrap();
+        }
+        push(&mut outgoing, A, 1, b"after").unwrap();
+        let (secret, sealer) =
+            (Secret::derive("test", b"secret"), Sealer::new(&Secret::derive("test", b"secret"), NodeId(9)));
+        let receiver = Sealer::new(&secret, A);
+        let mut seen = Vec::new();
+        for (to, datagram) in outgoing.sealed(9, &sealer) {
+            let (kind, at) = if to == address(A) { (Kind::Datagram, A) } else { (Kind::Get, B) };
+            let opened = receiver.open_as(kind, datagram).unwrap();
+            seen.push((at, messages(opened.body).map(|message| message.unwrap().to_vec()).collect::<Vec<_>>()));
+        }
+        let get = |get: &[u8]| (B, vec![get.to_vec()]);
+        let both = (A, vec![b"before".to_vec(), b"after".to_vec()]);
+        assert_eq!(seen, [both, get(b"get 1"), get(b"get 2")]);
     }
 
     #[test]

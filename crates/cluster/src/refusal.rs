@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 
 use guira_routing::NodeId;
 
+use crate::bundle::{Malformed, messages};
 use crate::counts::Counts;
 use crate::members::Members;
-use crate::seal::{Epoch, Rejection};
+use crate::seal::{Epoch, Opened, Rejection};
 
 /// Why what has come is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,12 +19,28 @@ pub(crate) enum Refusal {
     Stranger,
     WrongAddress,
     Malformed,
+    Misrouted,
 }
 
 /// Whether what a node has sealed is a member's of this view. `is_there`: whether it came from where that member is.
 pub(crate) fn judge(members: &Members, from: NodeId, is_there: impl FnOnce(SocketAddr) -> bool) -> Result<(), Refusal> {
     let address = members.address(from).ok_or(Refusal::Stranger)?;
     if is_there(address) { Ok(()) } else { Err(Refusal::WrongAddress) }
+}
+
+/// What is in a datagram that was opened: a bundle of messages, from a member of our view and from where that is.
+pub(crate) fn admit<'d>(
+    opened: Result<Opened<'d>, Rejection>,
+    members: &Members,
+    from: Option<SocketAddr>,
+) -> Result<Opened<'d>, Refusal> {
+    let opened = opened.map_err(Refusal::Rejected)?;
+    let is_there = |_| from.and_then(|address| members.node_at(address)) == Some(opened.from);
+    judge(members, opened.from, is_there)?;
+    match messages(opened.body).find_map(Result::err) {
+        Some(Malformed) => Err(Refusal::Malformed),
+        None => Ok(opened),
+    }
 }
 
 /// Counts what was taken if it is of another epoch.
@@ -42,5 +59,6 @@ pub(crate) fn counter(counts: &mut Counts, reason: Refusal) -> &mut u64 {
         Refusal::Stranger => &mut counts.in_stranger,
         Refusal::WrongAddress => &mut counts.in_wrong_address,
         Refusal::Malformed => &mut counts.in_malformed,
+        Refusal::Misrouted => &mut counts.in_misrouted,
     }
 }

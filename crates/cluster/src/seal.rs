@@ -6,7 +6,8 @@
 //! [version][kind][from  ][to  ][epoch  ][hash  ][body ...]        little endian
 //!   1             u16     u16   u64      16 B    of a datagram up to 65,477 B
 //! ```
-//! The hash is keyed BLAKE3, cut to 16 bytes, over everything else. So what was sealed as one kind is never taken for another.
+//! The hash is keyed BLAKE3, cut to 16 bytes, over everything else. So what was sealed as one kind is never taken for another. A get that the network
+//! routes is sealed for its backend, and opened by whoever answers in its stead.
 //!
 //! Sealed is not encrypted: a body can be read by who sees it pass. All members share the secret, so a seal tells members from others, not
 //! one member from another that lies. A datagram that is sent again is as good as the first: sessions number what is in a body, and see to
@@ -31,7 +32,7 @@ const HASHED_LEN: usize = 14;
 const HASH_LEN: usize = 16;
 
 /// The version of the layout, that of messages included: another one is refused and not misread.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 
 /// What is sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +47,8 @@ pub(crate) enum Kind {
     Proof = 3,
     /// A message in a stream.
     Long = 4,
+    /// A datagram that the network routes by its content: a bundle of one message.
+    Get = 5,
 }
 
 /// Keeps our keys apart from whatever else is derived from the same secret.
@@ -148,7 +151,7 @@ impl Sealer {
 
     /// Writes the header of what has room for it before its body.
     pub(crate) fn seal_in_place(&self, kind: Kind, epoch: Epoch, to: NodeId, sealed: &mut [u8]) {
-        let is_long = kind == Kind::Datagram && sealed.len() > DATAGRAM_LEN_MAX;
+        let is_long = matches!(kind, Kind::Datagram | Kind::Get) && sealed.len() > DATAGRAM_LEN_MAX;
         assert!(!is_long, "a datagram of {} bytes", sealed.len());
         let (header, body) = sealed.split_at_mut(HEADER_LEN);
         let (hashed, hash) = header.split_at_mut(HASHED_LEN);
@@ -169,12 +172,17 @@ impl Sealer {
 
     /// What is in something sealed of a kind. See [`Sealer::open`].
     pub(crate) fn open_as<'d>(&self, kind: Kind, sealed: &'d [u8]) -> Result<Opened<'d>, Rejection> {
+        self.open_for(self.me, kind, sealed)
+    }
+
+    /// What is in something sealed of a kind for a node, which need not be this one.
+    pub(crate) fn open_for<'d>(&self, to: NodeId, kind: Kind, sealed: &'d [u8]) -> Result<Opened<'d>, Rejection> {
         let (header, body) = sealed.split_first_chunk::<HEADER_LEN>().ok_or(Rejection::TooShort)?;
         let [v0, v1, f0, f1, t0, t1, e0, e1, e2, e3, e4, e5, e6, e7, told @ ..] = *header;
         if [v0, v1] != [VERSION, kind as u8] {
             return Err(Rejection::Version);
         }
-        if NodeId(u16::from_le_bytes([t0, t1])) != self.me {
+        if NodeId(u16::from_le_bytes([t0, t1])) != to {
             return Err(Rejection::NotForMe);
         }
         let hash = self.hash(&header[..HASHED_LEN], body);
@@ -305,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_of_one_kind_is_not_of_another() {
-        let kinds = [Kind::Datagram, Kind::Hello, Kind::Challenge, Kind::Proof, Kind::Long];
+        let kinds = [Kind::Datagram, Kind::Hello, Kind::Challenge, Kind::Proof, Kind::Long, Kind::Get];
         let (sender, receiver) = (Sealer::new(&secret(), ME), Sealer::new(&secret(), YOU));
         for kind in kinds {
             let mut sealed = [&[0; HEADER_LEN], BODY].concat();
@@ -319,6 +327,16 @@ mod tests {
                 sealed[1] = kind as u8;
             }
         }
+    }
+
+    #[test]
+    fn who_answers_for_another_opens_what_is_sealed_for_that_one() {
+        let mut sealed = [&[0; HEADER_LEN], BODY].concat();
+        Sealer::new(&secret(), ME).seal_in_place(Kind::Get, Epoch(3), YOU, &mut sealed);
+        let somebody = Sealer::new(&secret(), NodeId(8));
+        assert_eq!(somebody.open_for(YOU, Kind::Get, &sealed), Ok(Opened { from: ME, epoch: Epoch(3), body: BODY }));
+        assert_eq!(somebody.open_for(ME, Kind::Get, &sealed), Err(Rejection::NotForMe));
+        assert_eq!(somebody.open_as(Kind::Get, &sealed), Err(Rejection::NotForMe));
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! A node's way to the others: datagrams for what fits into one, streams for what does not.
+//! A node's way to the others: datagrams for what fits into one, streams for what does not; and gets that the network brings where they are answered.
 //!
-//! Always true: both are at one address, and promise the same: what a receiver is shown is a member's, and anything may be lost, come again or be
+//! Always true: the first two are at one address, and all promise the same: what a receiver is shown is a member's, and anything may be lost, come again or be
 //! overtaken.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use guira_routing::NodeId;
+use guira_routing::{Header, KeyHash, NodeId};
 use mio::{Interest, Registry, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::bundle::MESSAGE_LEN_MAX;
 use crate::clocks::boot_now;
 use crate::counts::Counts;
+use crate::gets::{GetSocket, GetWay, GetsOf};
 use crate::members::Members;
 use crate::seal::Sealer;
 use crate::stream::{Long, Streams, View};
@@ -25,6 +26,10 @@ const PORTS_TRIED: usize = 64;
 /// The way.
 pub struct Transport {
     datagrams: UdpTransport,
+    /// Where gets are sent to that the network routes; without it, to their backends.
+    get_way: Option<GetWay>,
+    /// Where they come, if this node takes any.
+    gets: Option<GetSocket>,
     streams: Streams,
 }
 
@@ -39,16 +44,39 @@ impl Transport {
             tries -= 1;
             let datagrams = UdpTransport::bind(address, sealer.clone(), Arc::clone(&members))?;
             match Streams::bind(datagrams.local_address(), drawn()?) {
-                Ok(streams) => return Ok(Self { datagrams, streams }),
+                Ok(streams) => return Ok(Self { datagrams, get_way: None, gets: None, streams }),
                 Err(error) if error.kind() == ErrorKind::AddrInUse && tries > 0 => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Has its sockets polled: datagrams under one token, streams under those from `streams` on.
-    pub(crate) fn attach(&mut self, registry: &Registry, datagrams: Token, streams: Token) -> io::Result<()> {
+    /// Has the network route the gets that this node sends.
+    #[must_use]
+    pub fn with_routed_gets(self, way: GetWay) -> Self {
+        Self { get_way: Some(way), ..self }
+    }
+
+    /// Takes gets that the network has routed here.
+    ///
+    /// # Errors
+    /// Their port is not to be had.
+    pub fn taking_gets(self, way: GetWay, of: GetsOf) -> io::Result<Self> {
+        Ok(Self { gets: Some(GetSocket::bind(way, of)?), ..self })
+    }
+
+    /// Has its sockets polled: datagrams under one token, gets under another, streams under those from `streams` on.
+    pub(crate) fn attach(
+        &mut self,
+        registry: &Registry,
+        datagrams: Token,
+        gets: Token,
+        streams: Token,
+    ) -> io::Result<()> {
         registry.register(&mut self.datagrams, datagrams, Interest::READABLE)?;
+        if let Some(routed) = &mut self.gets {
+            registry.register(&mut routed.socket, gets, Interest::READABLE)?;
+        }
         self.streams.attach(registry.try_clone()?, streams)
     }
 
@@ -90,6 +118,15 @@ impl Transport {
         streams.send(boot_now(), to, address, message, &mut view);
     }
 
+    /// Queues a get of a backend's key, as [`send`](Self::send) does, that the network is to route by the key's hash. Where it routes nothing it goes to the
+    /// backend.
+    pub fn send_get(&mut self, backend: NodeId, hash: KeyHash, message: &[u8]) {
+        match self.get_way {
+            Some(way) => self.datagrams.send_get(backend, way.address(backend, hash), message),
+            None => self.send(backend, message),
+        }
+    }
+
     /// Sends what waits, until the sockets take no more.
     pub fn flush(&mut self) {
         self.datagrams.flush();
@@ -99,6 +136,12 @@ impl Transport {
 
     pub(crate) fn datagrams(&mut self) -> &mut UdpTransport {
         &mut self.datagrams
+    }
+
+    /// Reads some of the gets that the network has routed here. See [`GetSocket::receive`].
+    pub(crate) fn receive_gets(&mut self, each: impl FnMut(NodeId, Header, &[u8])) -> io::Result<usize> {
+        let (sealer, members, counts) = self.datagrams.parts();
+        self.gets.as_mut().map_or(Ok(0), |gets| gets.receive(sealer, members, counts, each))
     }
 
     /// See [`Streams::on_event`].

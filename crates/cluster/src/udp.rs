@@ -22,11 +22,11 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, SockaddrIn6, Sockaddr
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 use socket2::SockRef;
 
-use crate::bundle::{Malformed, messages};
+use crate::bundle::messages;
 use crate::counts::Counts;
 use crate::members::Members;
 use crate::outgoing::{Outgoing, Refused};
-use crate::refusal::{Refusal, counter, judge, note};
+use crate::refusal::{admit, counter, note};
 use crate::seal::{Opened, Sealer};
 
 /// Datagrams a system call: enough that its cost is shared, and their buffers take 4 MiB.
@@ -97,7 +97,19 @@ impl UdpTransport {
             self.counts.out_unknown_receiver += 1;
             return;
         };
-        match self.outgoing.push(to, address, self.members.epoch(), message) {
+        let queued = self.outgoing.push(to, address, self.members.epoch(), message);
+        self.note_queued(queued);
+    }
+
+    /// Queues a get that the network routes, in a datagram of its own to `address`, sealed for its backend. It is dropped and counted as others
+    /// are.
+    pub(crate) fn send_get(&mut self, backend: NodeId, address: SocketAddr, message: &[u8]) {
+        let queued = self.outgoing.push_get(backend, address, self.members.epoch(), message);
+        self.note_queued(queued);
+    }
+
+    fn note_queued(&mut self, queued: Result<(), Refused>) {
+        match queued {
             Ok(()) => {}
             Err(Refused::TooLong) => self.counts.out_too_long += 1,
             Err(Refused::Full) => self.counts.out_queue_full += 1,
@@ -168,7 +180,7 @@ impl UdpTransport {
         for (buffer, (len, from)) in buffers.chunks_exact(BUFFER_LEN).zip(&received) {
             counts.datagrams_in += 1;
             counts.bytes_in += *len as u64;
-            match admit(&self.sealer, &self.members, &buffer[..*len], *from) {
+            match admit(self.sealer.open(&buffer[..*len]), &self.members, *from) {
                 Ok(Opened { from, epoch, body }) => {
                     note(counts, &self.members, epoch);
                     messages(body).flatten().for_each(|message| each(from, message));
@@ -194,22 +206,6 @@ where
     let flags = MsgFlags::MSG_DONTWAIT;
     let received = recvmmsg(socket.as_raw_fd(), &mut headers, slices.iter_mut(), flags, None)?;
     Ok(received.map(|datagram| (datagram.bytes, datagram.address.map(Into::into))).collect())
-}
-
-/// What is in a datagram that was sent to us by a member of our view, from where it is.
-fn admit<'d>(
-    sealer: &Sealer,
-    members: &Members,
-    datagram: &'d [u8],
-    from: Option<SocketAddr>,
-) -> Result<Opened<'d>, Refusal> {
-    let opened = sealer.open(datagram).map_err(Refusal::Rejected)?;
-    let is_there = |_| from.and_then(|address| members.node_at(address)) == Some(opened.from);
-    judge(members, opened.from, is_there)?;
-    match messages(opened.body).find_map(Result::err) {
-        Some(Malformed) => Err(Refusal::Malformed),
-        None => Ok(opened),
-    }
 }
 
 impl Source for UdpTransport {

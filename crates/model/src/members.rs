@@ -223,7 +223,8 @@ impl Scenario {
         CacheNode::new(config, moment(ticks))
     }
 
-    /// A gateway; the first one has a rule for every key, that leads to the first cache node, and so on.
+    /// A gateway; the first one has a rule for every key, that leads to the first cache node, and so on. Where the network routes it believes that
+    /// this one has answered last.
     pub(crate) fn gateway(&self, name: NodeId, shares: Shares) -> Gateway {
         let config = GatewayConfig {
             me: name,
@@ -233,6 +234,7 @@ impl Scenario {
             controller: CONTROLLER,
             routes_max: KEYS.len(),
             cache_mode: CacheMode::Switched,
+            network_routes: self.network_routes,
             caches: CACHES[..self.caches].iter().copied().collect(),
             cache_of: BTreeMap::new(),
             drift: Drift::default(),
@@ -248,6 +250,7 @@ impl Scenario {
         let mut gateway = Gateway::new(config);
         if let Some(cache) = CACHES[..self.caches].get(usize::from(name.0 - FIRST_GATEWAY)) {
             let (now, mut out) = (moment(FIRST_TICK), Outbox::default());
+            // Where the network routes, too: it heeds what it is told.
             let session = SessionId { incarnation: incarnation(1), opening: Opening::first_of(incarnation(1)) };
             let opened = Message::Opened { session, at: now, lease: FOR_EVER };
             gateway.step(now, Happened::Message(CONTROLLER, opened), &mut out);

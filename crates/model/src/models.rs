@@ -35,7 +35,7 @@ impl Bounds {
 }
 
 /// The names of all models.
-pub const MODELS: [&str; 24] = [
+pub const MODELS: [&str; 25] = [
     "updates",
     "leases",
     "deaths",
@@ -60,6 +60,7 @@ pub const MODELS: [&str; 24] = [
     "flushes-to-come",
     "moved-flushes-to-come",
     "hedges",
+    "routed",
 ];
 
 /// Which model finds which fault, within the smallest bounds.
@@ -121,6 +122,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
         ticks_max: None,
         sessions_max: bounds.of(0, 1, 1),
         hedges: false,
+        network_routes: false,
         gateways_are_near: true,
         backends_are_near: false,
         room: 1,
@@ -432,6 +434,26 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             faults: Faults {
                 losses: bounds.of(Some(0), Some(0), None),
                 resends: bounds.of(Some(1), Some(2), Some(3)),
+                ..none
+            },
+            ..base.clone()
+        },
+        Scenario {
+            name: "routed",
+            about: "the network routes reads of a key that is changed, in any way there is",
+            clients: vec![
+                client(0, &[(A, Contend), (A, Get)]),
+                client(1, if bounds == Bounds::Small { &[(A, Set(1))] } else { &[(A, Set(1)), (A, Get), (A, Delete)] }),
+            ],
+            gateways: 2,
+            ticks_max: Some(0),
+            sessions_max: 0,
+            network_routes: true,
+            gateways_are_near: false,
+            room: bounds.of(1, 1, 2),
+            faults: Faults {
+                losses: bounds.of(Some(0), None, None),
+                resends: bounds.of(Some(1), Some(2), Some(2)),
                 ..none
             },
             ..base

@@ -89,6 +89,8 @@ pub struct Scenario {
     pub sessions_max: u8,
     /// Gateways hedge what they may (`docs/design/0034-hedged-reads.md`) before they ask again.
     pub hedges: bool,
+    /// The network routes, in any way there is: what goes by its content comes to its backend, or to any cache node, or to several of them.
+    pub network_routes: bool,
     /// What goes from and to gateways comes at once, and is neither lost nor doubled.
     pub gateways_are_near: bool,
     /// So does what goes from one backend to the other.

@@ -481,6 +481,12 @@ impl World {
             }
             self.network.send((from, to), bytes, scenario.room, age);
         }
+        // Wherever one of these is looked at first, the others may come never.
+        for (backend, _, bytes) in out.gets() {
+            for to in CACHES[..scenario.caches].iter().copied().chain([backend]) {
+                self.network.send((from, to), bytes, scenario.room, age);
+            }
+        }
     }
 
     fn age(&self, scenario: &Scenario) -> Age {

@@ -4,12 +4,34 @@
 //! cache node 100 of three parts:  100 | 101 | 102      a key's part: by a hash of its hash, another one at each node
 //! ```
 //! Always true: a node has the number of its first part, and the others have the numbers behind it. That no number is two parts' is for who makes a
-//! cluster to see to. Hot keys that are of one part here are of different ones elsewhere (independent hashes, as in DistCache, FAST 2019).
+//! cluster to see to. Hot keys that are of one part here are of different ones elsewhere (independent hashes, as in DistCache, FAST 2019). A key's part is found by a few
+//! steps with 32 bits of what every header carries of its hash, so that the kernel can take them for a packet that has come ([`Steering`]).
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
 use crate::{HashSeed, KeyHash, NodeId};
+
+/// How keys are dealt out to the parts of a node: by a multiplication that is the node's own (multiply-shift hashing, Dietzfelbinger et al., 1997).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Steering {
+    /// Makes of a hash's bits another hash, in the 16 highest of 32 bits.
+    pub multiplier: u32,
+    /// How many there are.
+    pub parts: NonZero<u16>,
+}
+
+impl Steering {
+    /// Of a hash's 64 bits those from this one on decide, 32 of them: the lowest of the 40 that every encoding of headers carries are among them.
+    pub const LOWEST_BIT: u32 = 24;
+
+    /// Whose a key with this hash is, counted from 0.
+    pub fn part_of(&self, hash: KeyHash) -> u16 {
+        let its = ((hash.0 >> Self::LOWEST_BIT) as u32).wrapping_mul(self.multiplier) >> 16;
+        // The same share of all for each, however many there are.
+        ((its * u32::from(self.parts.get())) >> 16) as u16
+    }
+}
 
 /// Cache nodes, by number, and how many parts each has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,16 +97,18 @@ impl CacheNodes {
         self.0.get(&node).into_iter().flat_map(move |parts| numbers(node, *parts))
     }
 
-    /// Which part of a node a key is of that has this hash. Some 20 ns, if there are several.
+    /// Which part of a node a key is of that has this hash.
     pub fn part_for(&self, node: NodeId, hash: KeyHash) -> Option<NodeId> {
-        let parts = self.0.get(&node)?.get();
-        if parts == 1 {
-            return Some(node);
-        }
-        let its = KeyHash::of(&hash.0.to_le_bytes(), HashSeed(node.0.into()));
-        // The same share of all hashes for each, however many there are.
-        let at = (u128::from(its.0) * u128::from(parts)) >> 64;
-        Some(NodeId(node.0.wrapping_add(at as u16)))
+        let steering = self.steering(node)?;
+        Some(NodeId(node.0.wrapping_add(steering.part_of(hash))))
+    }
+
+    /// How a node's keys are dealt out to its parts.
+    pub fn steering(&self, node: NodeId) -> Option<Steering> {
+        let parts = *self.0.get(&node)?;
+        // Odd: then no bit of what it is multiplied with is lost before the highest are taken.
+        let multiplier = KeyHash::of(&node.0.to_le_bytes(), HashSeed(0)).0 as u32 | 1;
+        Some(Steering { multiplier, parts })
     }
 
     /// Whether, of the node that has this part, a key with this hash is this part's.

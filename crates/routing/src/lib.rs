@@ -33,7 +33,7 @@ mod route_table;
 mod rule_plan;
 mod rule_sink;
 
-pub use cache_nodes::CacheNodes;
+pub use cache_nodes::{CacheNodes, Steering};
 pub use choices::Choices;
 pub use frame::{Frame, FrameError, FrameReader, FrameWriter, MTU, PayloadTooLong, Source};
 pub use hash::{HashSeed, KeyHash};

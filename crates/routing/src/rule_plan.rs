@@ -225,6 +225,22 @@ impl RulePlan {
         self.budget.table_len_max = table_len_max;
     }
 
+    /// The switch takes so many updates a second from now on, at least one: the budget's are those that are believed before it is known.
+    pub fn set_updates_per_s(&mut self, now: Moment, updates_per_s: u32) {
+        self.budget.updates_per_s = updates_per_s.max(1);
+        self.tokens.set_rate(now, self.budget.updates_per_s);
+    }
+
+    /// The switch has not taken a rule that it was told: it is not there, and not wanted, and there is room for no more than there are. Who wanted it is
+    /// told, so that its key makes room for others.
+    pub fn refused(&mut self, now: Moment, hash: KeyHash) -> Option<Choices> {
+        let rule = self.rule(hash);
+        rule.installed?;
+        self.set(now, hash, Rule { wanted: None, installed: None, ..rule });
+        self.budget.table_len_max = self.budget.table_len_max.min(self.installed);
+        rule.wanted
+    }
+
     /// A key is cached at `node` now: its rule is to be installed, before those of keys with less load. Costs no update if it still is. Where a rule
     /// leads to one node that is the last one; where it may lead to two, the first two.
     pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId, load: Load) -> Result<(), TooManyWanted> {
@@ -393,6 +409,13 @@ impl Tokens {
         let mut tokens = Self { per_s, billionths: 0, at: Moment::default() };
         tokens.billionths = tokens.most();
         tokens
+    }
+
+    /// What it holds stays, as far as it may.
+    fn set_rate(&mut self, now: Moment, per_s: u32) {
+        let held = self.now(now);
+        (self.per_s, self.at) = (per_s, self.at.max(now));
+        self.billionths = held.min(self.most());
     }
 
     /// What it holds at most: below 2^53.

@@ -20,7 +20,7 @@ use rand::RngExt;
 
 use crate::{
     scenario::Scenario,
-    switch::Switch,
+    switch::{Switch, SwitchBounds},
     world::{Coming, World},
 };
 
@@ -30,7 +30,7 @@ pub(crate) const FIRST_BACKEND: u16 = 1_000;
 pub(crate) const FIRST_GATEWAY: u16 = 10_000;
 
 /// Rules that the controller makes at most.
-const ROUTES_MAX: usize = 1_000;
+pub(crate) const ROUTES_MAX: usize = 1_000;
 
 /// What a node is while it is up.
 pub(crate) enum Core {
@@ -106,7 +106,8 @@ impl World {
         let NodeId(number) = name;
         match number {
             FIRST_GATEWAY.. => Core::Gateway(Box::new(Gateway::routing_by(
-                Switch::new(scenario.switch, seed),
+                // Where the network routes it is a memory, and nothing takes its time.
+                Switch::new(if scenario.network_routes { SwitchBounds::NONE } else { scenario.switch }, seed),
                 GatewayConfig {
                     me: name,
                     incarnation,
@@ -115,6 +116,7 @@ impl World {
                     controller: CONTROLLER,
                     routes_max: ROUTES_MAX,
                     cache_mode: scenario.cache_modes[usize::from(number - FIRST_GATEWAY) % scenario.cache_modes.len()],
+                    network_routes: scenario.network_routes,
                     caches,
                     cache_of,
                     drift,
@@ -197,6 +199,7 @@ impl World {
                     lease: Span::from_s(2),
                     homes,
                     balance_load_min: 0.0,
+                    network_routes: scenario.network_routes,
                 };
                 Core::Controller(Box::new(Controller::new(config).expect("the budget leaves room")))
             }
@@ -302,7 +305,7 @@ pub(crate) fn view_of(
         updates_per_s: 400,
         table_len_max: ROUTES_MAX,
         deletion_delay: Span::from_s(1),
-        choices: RuleChoices::Two,
+        choices: if scenario.network_routes { RuleChoices::One } else { RuleChoices::Two },
     };
     let homes = if scenario.balances { cache_of.clone() } else { BTreeMap::new() };
     View { caches, gateways, backends, shares, cache_of, homes, budget, exchanges_per_s: 100.0 }

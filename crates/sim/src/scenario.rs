@@ -30,8 +30,10 @@ pub struct Scenario {
     pub gateways: u16,
     /// Who the gateways ask first, each the next of these, from the beginning again.
     pub cache_modes: &'static [CacheMode],
-    /// What routes for each.
+    /// What routes for each, or for all.
     pub switch: SwitchBounds,
+    /// The network routes, and not each gateway: now and then some other way than it was told.
+    pub network_routes: bool,
     /// Reads that a cache node has not answered for so long are hedged.
     pub hedge_after: Option<Span>,
     /// Clients, dealt out to the gateways.
@@ -88,6 +90,7 @@ impl Default for Scenario {
             gateways: 2,
             cache_modes: &[CacheMode::Switched],
             switch: SwitchBounds::NONE,
+            network_routes: false,
             hedge_after: None,
             clients: 8,
             keys: 20,
@@ -114,7 +117,7 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 18] = [
+pub const SCENARIOS: [&str; 19] = [
     "usual",
     "stormy",
     "busy",
@@ -125,6 +128,7 @@ pub const SCENARIOS: [&str; 18] = [
     "moving",
     "moving-aside",
     "slow-switch",
+    "routed",
     "threads",
     "giving",
     "giving-clean",
@@ -163,6 +167,11 @@ impl Scenario {
             "slow-switch" => {
                 let switch = SwitchBounds { updates_per_s: 4.0, rules_max: 6 };
                 Some(Self { switch, hedge_after: Some(Span::from_ms(1)), ..Self::named("moving")? })
+            }
+            // Routed by one such switch for all gateways, which know no rules.
+            "routed" => {
+                let cache_threads = NonZero::new(2)?;
+                Some(Self { network_routes: true, cache_threads, items_max: 9, ..Self::named("slow-switch")? })
             }
             // Cache nodes of several parts each, that come and go.
             "threads" => Some(Self { cache_threads: NonZero::new(3)?, items_max: 9, ..Self::named("moving")? }),
@@ -251,6 +260,8 @@ pub struct Report {
     pub cache_hits: u64,
     /// Items that cache nodes were told of anew.
     pub cache_updates: u64,
+    /// Reads that the network has routed to a cache node.
+    pub routed: u64,
     /// Updates of rules that had to wait at a switch.
     pub rules_waited: u64,
     /// Of these, that took the place of an earlier one of the same hash.
@@ -299,6 +310,7 @@ impl Report {
             (&mut self.unknown, other.unknown),
             (&mut self.cache_hits, other.cache_hits),
             (&mut self.cache_updates, other.cache_updates),
+            (&mut self.routed, other.routed),
             (&mut self.rules_waited, other.rules_waited),
             (&mut self.rules_replaced, other.rules_replaced),
             (&mut self.rules_refused, other.rules_refused),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use guira_cluster::{CLOCK, Incarnation, NodeClock};
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
-use guira_routing::NodeId;
+use guira_routing::{KeyHash, NodeId, RuleSink};
 use guira_switched::{
     Committed, Drift, Happened, Life, Message, Outbox, Shares, StoreCall, View, backend, gateway, host::LIVES_APART,
 };
@@ -22,12 +22,12 @@ use crate::{
     clients::{Clients, Wish},
     clock::Clock,
     disk::{Disk, Failing},
-    members::{Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, of_kind, view_of},
+    members::{CONTROLLER, Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, ROUTES_MAX, of_kind, view_of},
     network::{Network, Weather},
     register::Act,
     scenario::{Failure, Report, Scenario, chained},
     standbys::Hold,
-    switch::SwitchCounts,
+    switch::{Switch, SwitchCounts},
     table::TableCounts,
 };
 
@@ -78,6 +78,8 @@ pub(crate) struct World {
     coming: BinaryHeap<Reverse<Entry>>,
     nodes: BTreeMap<NodeId, Node>,
     pub(crate) network: Network,
+    /// What routes for all gateways, if the network does.
+    switch: Switch,
     /// Who has been there, first to last.
     views: Vec<View>,
     /// Who has the place of each backend that there was at first.
@@ -103,12 +105,14 @@ impl World {
             coming: BinaryHeap::new(),
             nodes: BTreeMap::new(),
             network: Network::new(Weather::USUAL),
+            switch: Switch::new(scenario.switch, seed),
             clients: Clients::new(scenario.keys, scenario.value_len),
             out: Outbox::default(),
             is_on: false,
             report: Report::default(),
             scenario,
         };
+        world.switch.set_len_max(ROUTES_MAX);
         for name in world.names() {
             let clock = Clock::new(world.now, Moment::from_ns(world.rng.random_range(0..1 << 50)), 1_000_000);
             let disk = if world.scenario.standbys > 0 { Disk::shared() } else { Disk::default() };
@@ -191,6 +195,10 @@ impl World {
         let now = node.clock.local(self.now);
         let (state, incarnation) = (node.disk.open(), node.incarnation);
         let core = self.core(name, now, Life { incarnation, clock: NodeClock::set(now, unix), seed }, state);
+        if name == CONTROLLER {
+            // A switch has no rules but those that this life makes.
+            self.switch.clear();
+        }
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.core = Some(core);
         node.view = self.views.len() - 1;
@@ -361,6 +369,13 @@ impl World {
                 self.come(held + after, Coming::To(to, None, Input::Datagram(name, bytes.into())));
             }
         }
+        for (backend, hash, bytes) in out.gets() {
+            let to = self.route(backend, hash);
+            for after in self.network.fates(name, to, &mut self.rng).into_iter().flatten() {
+                self.come(held + after, Coming::To(to, None, Input::Datagram(name, bytes.into())));
+            }
+        }
+        out.rules.drain(..).for_each(|update| self.switch.update(self.now, update));
         let Node { life, incarnation: begun, .. } = self.nodes[&name];
         for call in out.store.drain(..) {
             let slowest = self.scenario.disk_takes_max;
@@ -385,6 +400,19 @@ impl World {
         self.out = out;
     }
 
+    /// Where the network brings what goes by its content: as its rules say, mostly.
+    fn route(&mut self, backend: NodeId, hash: KeyHash) -> NodeId {
+        self.switch.advance(self.now);
+        let its = self.switch.lookup(hash).into_iter().flat_map(|choices| choices.iter()).next();
+        self.report.routed += u64::from(its.is_some());
+        if self.rng.random_bool(0.05) {
+            // Packets are under way by rules that are none any more, or were none yet.
+            let anybody: Vec<NodeId> = self.scenario.cache_nodes().parts().chain([backend]).collect();
+            return anybody[self.rng.random_range(0..anybody.len())];
+        }
+        its.unwrap_or(backend)
+    }
+
     /// Has a node wake up when it wants to.
     fn wake(&mut self, name: NodeId, now: Moment) {
         let node = self.nodes.get_mut(&name).expect("one of all");
@@ -393,7 +421,7 @@ impl World {
             Some(Core::Backend(core)) => core.wake_at(),
             Some(Core::Cache(core)) => core.wake_at(),
             Some(Core::Controller(core)) => core.wake_at(now),
-            Some(Core::Gateway(core)) => Some(core.wake_at()),
+            Some(Core::Gateway(core)) => core.wake_at(),
         };
         let Some(wake_at) = wake_at else { return };
         // A driver is not woken more often than this.
@@ -645,16 +673,20 @@ impl World {
                 self.report.moved += core.counts().moved;
                 self.report.hedged += core.counts().hedged;
                 self.report.away += core.counts().away;
-                let SwitchCounts { waited, replaced, refused } = core.rules().counts();
-                self.report.rules_waited += waited;
-                self.report.rules_replaced += replaced;
-                self.report.rules_refused += refused;
+                self.count_rules(core.rules().counts());
             }
         }
     }
 
+    fn count_rules(&mut self, SwitchCounts { waited, replaced, refused }: SwitchCounts) {
+        self.report.rules_waited += waited;
+        self.report.rules_replaced += replaced;
+        self.report.rules_refused += refused;
+    }
+
     /// What has come of it all.
     pub(crate) fn report(mut self) -> Report {
+        self.count_rules(self.switch.counts());
         for (_, node) in std::mem::take(&mut self.nodes) {
             if let Some(core) = &node.core {
                 self.count(core);

@@ -11,7 +11,8 @@
 //!   once its backend may hold it for over;
 //! - what another cache node may have too is not served from when its backend says so until it tells the item again (R7);
 //! - the whole key is compared: two with one hash share a rule and nothing else (R8);
-//! - what is not kept is told to its backend, with what had been told by then.
+//! - what is not kept is told to its backend, with what had been told by then;
+//! - what the network has no room to route here is not kept.
 
 mod exchanges;
 mod items;
@@ -97,6 +98,9 @@ const TOO_LARGE_MAX: usize = 1_000;
 /// Segments after which they are forgotten: the item may have become smaller.
 const TOO_LARGE_FOR: u32 = 16;
 
+/// Segments after which more items are kept again than the network had room for: it may have more.
+const ROOM_FOR: u32 = 64;
+
 /// Rules in one message.
 const RULES_AT_ONCE: usize = 1_000;
 
@@ -161,6 +165,8 @@ pub struct CacheNode {
     /// What the controller has yet to be told.
     rules: Vec<(KeyHash, Option<Load>)>,
     threshold: f64,
+    /// So many items the network has room to route here, as far as was told, and after how many segments that is forgotten.
+    room: Option<(usize, u32)>,
     /// The load of all items, as it was told last.
     #[serde(skip)]
     load: f64,
@@ -205,6 +211,7 @@ impl CacheNode {
             too_large_since: 0,
             rules: Vec::new(),
             threshold: 0.0,
+            room: None,
             load: 0.0,
             segments: 0,
             exchanges: Exchanges::new(config.exchanges_per_s, now),
@@ -316,6 +323,7 @@ impl CacheNode {
             Turn::Opened if peer == self.config.controller => {
                 // It knows nothing of this session yet.
                 self.orders_heard = 0;
+                self.room = None;
                 self.rules = self.items.hashes().map(|(hash, per_s)| (hash, Some(load(per_s)))).collect();
                 self.tell_loads(now);
             }
@@ -421,6 +429,7 @@ impl CacheNode {
                 self.take_charge(now, backends);
             }
             Some(Body::MeanLoad(mean)) if is_controller => self.spread(now, f64::from(mean.0)),
+            Some(Body::NoRoom(hashes)) if is_controller => self.do_without(now, &hashes),
             Some(_) => self.counts.ignored += 1,
         }
         self.fetch(now);
@@ -459,7 +468,7 @@ impl CacheNode {
     fn fetch(&mut self, now: Moment) {
         while !self.exchanges.is_empty() && self.fetching.len() < FETCHING_MAX {
             // What has been asked for takes places, too.
-            let is_free = !self.is_full() && self.items.len() + self.fetching.len() < self.config.items_max;
+            let is_free = !self.is_full() && self.items.len() + self.fetching.len() < self.items_max();
             let Some((key, Reported { source, per_s, .. })) = self.exchanges.next(now, is_free) else { return };
             // It may have come meanwhile, have moved, or have become too cold for this.
             let is_its = self.config.partitions.owner_of((self.config.hash_of)(&key.0)) == source;
@@ -472,8 +481,21 @@ impl CacheNode {
         }
     }
 
+    /// There is no room to route these here: they make room, and others may come only in the places of those that there are.
+    fn do_without(&mut self, now: Moment, hashes: &[KeyHash]) {
+        for key in self.items.with_hashes(&hashes.iter().copied().collect()) {
+            self.counts.evicted += 1;
+            self.remove(now, &key);
+        }
+        self.room = Some((self.items.len(), ROOM_FOR));
+    }
+
+    fn items_max(&self) -> usize {
+        self.room.map_or(self.config.items_max, |(room, _)| room.min(self.config.items_max))
+    }
+
     fn is_full(&self) -> bool {
-        self.items.len() >= self.config.items_max || self.items.bytes() >= self.config.bytes_max / 16 * 15
+        self.items.len() >= self.items_max() || self.items.bytes() >= self.config.bytes_max / 16 * 15
     }
 
     /// Tells a backend something; whether there was room for it.
@@ -504,7 +526,7 @@ impl CacheNode {
             self.drop_key(now, from, key);
             return;
         }
-        while self.items.len() >= self.config.items_max || self.items.bytes() + len > self.config.bytes_max {
+        while self.items.len() >= self.items_max() || self.items.bytes() + len > self.config.bytes_max {
             let coldest = self.items.coldest_of_some(&mut self.rng);
             let Some((victim, _)) = coldest.filter(|(_, load)| *load < f64::from(per_s)) else {
                 self.drop_key(now, from, key);
@@ -579,6 +601,7 @@ impl CacheNode {
             let segment_from = std::mem::replace(&mut self.segment_from, now);
             self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
             self.segments = self.segments.wrapping_add(1);
+            self.room = self.room.and_then(|(room, left)| Some((room, left.checked_sub(1)?)));
             self.hand_over(now);
             self.tell_loads(now);
             self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);

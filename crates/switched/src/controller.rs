@@ -1,9 +1,10 @@
-//! The controller: makes rules of what cache nodes have, at the rate that a switch takes them, and brings them to who routes.
+//! The controller: makes rules of what cache nodes have, at the rate that a switch takes them, and brings them to who routes: to gateways, or to the network.
 //!
 //! It also says which cache node is in charge of which backend (`balance.rs`).
 //!
 //! Always true: no answer depends on a rule, so none is waited for; what a router was told in a session is the table as it was when that began,
-//! and all that has changed since; a cache node that has not been heard of for some time has no rules.
+//! and all that has changed since; a cache node that has not been heard of for some time has no rules; one that has a key for which there is no room in the
+//! network is told to do without it.
 
 mod balance;
 mod report;
@@ -35,8 +36,10 @@ pub struct ControllerConfig {
     pub incarnation: Incarnation,
     /// Who wants rules.
     pub caches: CacheNodes,
-    /// Who routes.
+    /// Who routes, unless the network does.
     pub gateways: Vec<NodeId>,
+    /// Rules are for the network ([`Outbox::rules`]), and gateways are told none.
+    pub network_routes: bool,
     /// What the switch takes.
     pub budget: RuleBudget,
     /// How long the lease of a session is: who has not been heard of for this long is taken for dead.
@@ -56,6 +59,8 @@ pub struct Controller {
     balance: Balance,
     /// The rules that are made.
     table: BTreeMap<KeyHash, Choices>,
+    /// Keys that cache nodes are to do without.
+    without_room: Vec<(NodeId, KeyHash)>,
     peers: BTreeMap<NodeId, Peer>,
     /// Of those that are gone, too: a session does not begin twice.
     last_openings: BTreeMap<NodeId, Opening>,
@@ -95,6 +100,7 @@ impl Controller {
             plan: RulePlan::new(config.budget)?,
             balance: Balance::new(homes, config.caches.clone(), config.balance_load_min),
             table: BTreeMap::new(),
+            without_room: Vec::new(),
             peers: BTreeMap::new(),
             last_openings: BTreeMap::new(),
             counts: ControllerCounts::default(),
@@ -112,7 +118,8 @@ impl Controller {
         self.forget_the_silent(now);
         let orders = self.balance.go_on(now);
         self.order(now, orders);
-        self.update(now);
+        self.update(now, out);
+        self.tell_of_no_room(now);
         for (node, peer) in &mut self.peers {
             let session = peer.id;
             peer.link.emit(now, |frame| out.send(*node, &told(session, frame)));
@@ -194,7 +201,9 @@ impl Controller {
         if !is_there {
             self.last_openings.insert(from, opening);
             let mut link = Link::default();
-            if self.is_gateway(from) {
+            if self.config.network_routes && self.is_gateway(from) {
+                // It is told nothing.
+            } else if self.is_gateway(from) {
                 let all: Vec<RuleUpdate> =
                     self.table.iter().map(|(hash, to)| RuleUpdate::Install { hash: *hash, choices: *to }).collect();
                 for some in all.chunks(UPDATES_AT_ONCE) {
@@ -233,7 +242,44 @@ impl Controller {
         for (hash, load) in rules {
             match load {
                 None => self.plan.unwant(now, *hash, node),
-                Some(load) => self.counts.refused += u64::from(self.plan.want(now, *hash, node, *load).is_err()),
+                Some(load) => {
+                    if self.plan.want(now, *hash, node, *load).is_err() {
+                        self.counts.refused += 1;
+                        self.without_room.push((node, *hash));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The network has not taken a rule, and has none for this hash.
+    pub fn on_refused(&mut self, now: Moment, hash: KeyHash) {
+        self.counts.refused += 1;
+        self.table.remove(&hash);
+        let wanted = self.plan.refused(now, hash);
+        self.without_room.extend(wanted.iter().flat_map(Choices::iter).map(|cache| (cache, hash)));
+    }
+
+    /// The network takes so many updates a second, as was seen: no more than these are made, nor more than the budget has.
+    pub fn on_rate(&mut self, now: Moment, updates_per_s: u32) {
+        self.plan.set_updates_per_s(now, updates_per_s.min(self.config.budget.updates_per_s));
+    }
+
+    /// The network begins with nothing: as much room as the budget has, until it says otherwise.
+    pub fn on_room(&mut self) {
+        self.plan.set_table_len_max(self.config.budget.table_len_max);
+    }
+
+    /// Cache nodes are told of keys that they are to do without. Where rules are for gateways, there is room in the end: what has not been told is told again.
+    fn tell_of_no_room(&mut self, now: Moment) {
+        let mut hashes: BTreeMap<NodeId, Vec<KeyHash>> = BTreeMap::new();
+        for (node, hash) in std::mem::take(&mut self.without_room) {
+            hashes.entry(node).or_default().push(hash);
+        }
+        for (node, hashes) in hashes {
+            let Some(peer) = self.peers.get_mut(&node) else { continue };
+            if hashes.chunks(UPDATES_AT_ONCE).any(|some| peer.link.send(Body::NoRoom(some.to_vec())).is_err()) {
+                self.forget(now, node);
             }
         }
     }
@@ -254,7 +300,7 @@ impl Controller {
     }
 
     /// Makes the updates that may be made by now.
-    fn update(&mut self, now: Moment) {
+    fn update(&mut self, now: Moment, out: &mut Outbox) {
         let mut updates = Vec::new();
         while let Some(update) = self.plan.next(now) {
             match update {
@@ -269,6 +315,10 @@ impl Controller {
             }
             updates.push(update);
         }
+        if self.config.network_routes {
+            out.rules.extend(updates);
+            return;
+        }
         let gateways = &self.config.gateways;
         for some in updates.chunks(UPDATES_AT_ONCE) {
             // Who has fallen too far behind begins again, with the table as it is then.
@@ -282,6 +332,11 @@ impl Controller {
         let links = self.peers.values().filter_map(|peer| peer.link.wake_at());
         let silences = self.peers.values().map(|peer| peer.heard_at + self.config.lease + Span::from_ms(1));
         links.chain(silences).chain(self.plan.wake_at(now)).chain(self.balance.wake_at()).min()
+    }
+
+    /// Whether all cache nodes have said what they have, and rules are made of that.
+    pub fn knows_all(&self) -> bool {
+        self.config.caches.parts().all(|part| self.peers.contains_key(&part)) && self.plan.waiting() == (0, 0)
     }
 
     /// Numbers.

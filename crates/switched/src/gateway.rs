@@ -7,7 +7,8 @@
 //!         backend of the partition                         retried there, under the same number
 //! ```
 //! Where a rule leads to two cache nodes, the request goes to the one of which this gateway waits for fewer answers.
-//! In the other [`CacheMode`]s every plain read goes to the cache node, or none.
+//! Where the network routes, every plain read is left to that at first (`routed.rs`). In the other [`CacheMode`]s every plain read goes to the cache node, or
+//! none.
 //!
 //! Always true (R3): a change is asked for under one number in one session; when that session is gone, or nothing has come in time, nobody can
 //! say whether it took place, and so it is answered. A read is asked for until it is answered, anywhere. A read that may change something (who wins
@@ -17,6 +18,7 @@ mod awaited;
 mod away;
 mod hedging;
 mod pending;
+mod routed;
 mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,6 +37,7 @@ use awaited::Awaited;
 pub use hedging::HedgeConfig;
 use hedging::{Hedge, Hedging};
 use pending::{Pending, What};
+use routed::Silent;
 use upstream::Upstream;
 
 /// What a gateway is.
@@ -54,6 +57,8 @@ pub struct GatewayConfig {
     pub routes_max: usize,
     /// Who is asked first for what is only read.
     pub cache_mode: CacheMode,
+    /// The network routes reads by their content, and this gateway is told no rules.
+    pub network_routes: bool,
     /// The cache nodes.
     pub caches: CacheNodes,
     /// Those of backends, for the modes that go by these.
@@ -109,6 +114,8 @@ pub enum Happened<'e> {
 /// Numbers about a gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GatewayCounts {
+    /// Reads left to the network to route.
+    pub routed: u64,
     /// Operations asked of cache nodes.
     pub to_caches: u64,
     /// Operations asked of backends.
@@ -129,7 +136,7 @@ pub struct GatewayCounts {
     pub ignored: u64,
 }
 
-/// A gateway, and what it routes by: a table, or a switch in the simulator.
+/// A gateway, and what it routes by: a table, or a switch in the simulator. Where the network routes, it has there who has answered last for what.
 #[derive(Clone, Debug, Serialize)]
 pub struct Gateway<R = RouteTable> {
     #[serde(skip)]
@@ -144,6 +151,7 @@ pub struct Gateway<R = RouteTable> {
     timers: BTreeSet<(Moment, Number)>,
     suspects: BTreeMap<NodeId, Suspect>,
     awaited: Awaited,
+    silent: Silent,
     hedging: Hedging,
     flushes: BTreeMap<AskId, Flush>,
     /// When silent backends are probed next; never, if there are none.
@@ -157,6 +165,15 @@ pub struct Gateway<R = RouteTable> {
 struct Suspect {
     unanswered: u32,
     until: Moment,
+}
+
+/// Where a request goes at first.
+#[derive(Clone, Copy, Debug, Default)]
+struct First {
+    /// The cache node that is asked instead of the backend, or is thought to be where the network routes.
+    cache: Option<NodeId>,
+    /// The network routes it.
+    by_content: bool,
 }
 
 /// A flush that some backends have yet to answer.
@@ -197,6 +214,7 @@ impl<R: RuleSink> Gateway<R> {
             timers: BTreeSet::new(),
             suspects: BTreeMap::new(),
             awaited: Awaited::default(),
+            silent: Silent::default(),
             hedging: Hedging::new(config.hedges, config.mutant),
             flushes: BTreeMap::new(),
             probe_at: None,
@@ -275,9 +293,11 @@ impl<R: RuleSink> Gateway<R> {
             out.answers.push((id, Reply::Answer(Answer::TooLarge, None)));
             return;
         }
-        let cache = operation.copy_may_answer().then(|| self.route(now, backend, hash)).flatten();
+        let may_be_copied = operation.copy_may_answer();
+        let cache = may_be_copied.then(|| self.route(now, backend, hash)).flatten();
+        let by_content = may_be_copied && self.goes_by_content(now, backend, hash, only_reads, cache);
         let what = What::Operation { key: key.as_bytes().into(), hash, operation: Owned::of(operation) };
-        self.begin(now, id, backend, what, only_reads, cache, out);
+        self.begin(now, id, backend, what, only_reads, First { cache, by_content }, out);
     }
 
     /// The cache node that is asked first; of two the one with less to do, as far as this gateway knows, or one after the other. None that has fallen
@@ -309,7 +329,7 @@ impl<R: RuleSink> Gateway<R> {
         }
         self.flushes.insert(id, Flush { left: map.backends().len(), ..Flush::default() });
         for backend in map.backends() {
-            self.begin(now, id, *backend, What::Flush { at, revision }, false, None, out);
+            self.begin(now, id, *backend, What::Flush { at, revision }, false, First::default(), out);
         }
     }
 
@@ -321,7 +341,7 @@ impl<R: RuleSink> Gateway<R> {
         backend: NodeId,
         what: What,
         only_reads: bool,
-        cache: Option<NodeId>,
+        First { cache, by_content }: First,
         out: &mut Outbox,
     ) {
         if self.is_away(now, backend) && (cache.is_none() || !self.is_joined(backend)) {
@@ -334,13 +354,13 @@ impl<R: RuleSink> Gateway<R> {
             self.settle(ask, &what, Reply::Answer(Answer::Failed(Failure::Busy), None), out);
             return;
         }
-        match cache {
-            Some(cache) => {
-                self.counts.to_caches += 1;
-                self.awaited.add(cache);
-            }
-            None => self.counts.to_backends += 1,
-        }
+        cache.into_iter().for_each(|cache| self.awaited.add(cache));
+        let asked = match cache {
+            _ if by_content => &mut self.counts.routed,
+            Some(_) => &mut self.counts.to_caches,
+            None => &mut self.counts.to_backends,
+        };
+        *asked += 1;
         let upstream = self.upstreams.get_mut(&backend).expect("every owner of a partition has one");
         self.last_number = Number(self.last_number.0 + 1);
         upstream.open.insert(self.last_number);
@@ -352,6 +372,7 @@ impl<R: RuleSink> Gateway<R> {
             what,
             only_reads,
             cache,
+            by_content,
             is_sent: false,
             sent_at: None,
             hedge: Hedge::None,
@@ -381,8 +402,10 @@ impl<R: RuleSink> Gateway<R> {
                 let asker = Asker { gateway: self.config.me, session, number, done_below };
                 // Nothing is passed on to a backend that is away.
                 let probes = self.config.cache_mode == CacheMode::LookAside || !pending.only_reads || is_away;
+                pending.by_content &= !is_away;
                 pending.send(now, asker, probes, out);
-                if pending.cache.is_none() {
+                // Who has what goes by content nobody here knows.
+                if pending.cache.is_none() && !pending.by_content {
                     upstream.asked(now);
                 }
             }
@@ -408,8 +431,10 @@ impl<R: RuleSink> Gateway<R> {
     }
 
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
-        // Without it the rules grow old: each costs a detour at most.
-        let _ = self.controller.tick(now, out);
+        if !self.config.network_routes {
+            // Without it the rules grow old: each costs a detour at most.
+            let _ = self.controller.tick(now, out);
+        }
         self.count_left(now);
         while let Some((at, number)) = self.timers.first().copied()
             && at <= now
@@ -437,12 +462,18 @@ impl<R: RuleSink> Gateway<R> {
             self.hedge(now, number, rest, out);
             return;
         }
+        let went_by_content = pending.is_sent && std::mem::take(&mut pending.by_content);
         if let Some(cache) = pending.cache.take_if(|_| pending.is_sent) {
             pending.sent_at = None;
             self.unanswered_by(now, cache);
             self.awaited.remove(cache);
             if self.refuse_if_away(now, number, out) {
                 return;
+            }
+        } else if went_by_content {
+            pending.sent_at = None;
+            if let What::Operation { hash, .. } = pending.what {
+                self.nobody_answers(now, hash);
             }
         }
         let Some(pending) = self.pending.get_mut(&number) else { return };
@@ -499,7 +530,7 @@ impl<R: RuleSink> Gateway<R> {
         }
         match message {
             Message::Reply { session, number, via, said } => {
-                self.on_reply(now, from, session, number, said, out);
+                self.on_reply(now, from, via, session, number, said, out);
                 self.heard_of(from);
                 via.into_iter().for_each(|cache| self.heard_of(cache));
             }
@@ -542,10 +573,12 @@ impl<R: RuleSink> Gateway<R> {
         self.has_left_nothing(cache);
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what a reply is made of")]
     fn on_reply(
         &mut self,
         now: Moment,
         from: NodeId,
+        via: Option<NodeId>,
         session: SessionId,
         number: Number,
         said: Said<'_>,
@@ -560,7 +593,15 @@ impl<R: RuleSink> Gateway<R> {
             if let Some(sent_at) = pending.sent_at.filter(|_| pending.backend == from && !is_hedged) {
                 upstream.on_answer(now.since(sent_at));
             }
-            if pending.backend == from {
+            let is_from_backend = pending.backend == from;
+            // Of two that were asked the backend says nothing of where a rule leads.
+            if let (What::Operation { hash, .. }, true) = (&pending.what, pending.by_content)
+                && !(is_from_backend && is_hedged && via.is_none())
+            {
+                let (hash, cache) = (*hash, if is_from_backend { via } else { Some(from) });
+                self.learn(now, hash, cache);
+            }
+            if is_from_backend {
                 self.leave_to_backend(number);
             }
             self.finish(number, said.to_reply(), out);
@@ -596,7 +637,7 @@ impl<R: RuleSink> Gateway<R> {
         }
         self.counts.moved += 1;
         let Some(mut pending) = self.take(number) else { return };
-        (pending.is_sent, pending.sent_at, pending.cache) = (false, None, None);
+        (pending.is_sent, pending.sent_at, pending.cache, pending.by_content) = (false, None, None, false);
         let number = self.put(pending);
         match self.goes_elsewhere(now, number, out) {
             Some(number) => self.send(now, number, out),
@@ -691,13 +732,10 @@ impl<R: RuleSink> Gateway<R> {
     }
 
     /// When `step` has something to do, if nothing happens before.
-    pub fn wake_at(&self) -> Moment {
+    pub fn wake_at(&self) -> Option<Moment> {
         let timers = self.timers.first().map(|(first, _)| *first);
-        timers
-            .into_iter()
-            .chain(self.probe_at)
-            .chain(self.hedging.wake_at())
-            .fold(self.controller.wake_at(), Moment::min)
+        let controller = (!self.config.network_routes).then(|| self.controller.wake_at());
+        [timers, controller, self.probe_at, self.hedging.wake_at()].into_iter().flatten().min()
     }
 
     /// Numbers.
@@ -715,7 +753,7 @@ impl<R: RuleSink> Gateway<R> {
         self.rules.lookup(hash)
     }
 
-    /// Hashes that are routed to cache nodes.
+    /// Hashes that are routed to cache nodes; where the network routes, those that a cache node was seen to answer for.
     pub fn routes(&self) -> usize {
         self.rules.rules()
     }

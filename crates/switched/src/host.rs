@@ -30,7 +30,7 @@ use std::{
 
 use guira_cluster::{Core, Counts, DriverError, DriverHandle, Members, Poster, Transport};
 use guira_item::Moment;
-use guira_routing::NodeId;
+use guira_routing::{Header, NodeId};
 
 use crate::{Message, Outbox, View};
 
@@ -71,7 +71,7 @@ pub trait Machine: Send + 'static {
 pub struct Wire {
     /// The transport's.
     pub transport: Counts,
-    /// Messages of members that were none of ours.
+    /// Messages of members that were none of ours, or not what their address said.
     pub undecodable: u64,
 }
 
@@ -196,6 +196,13 @@ impl<M: Machine> Core for Hosted<M> {
         }
     }
 
+    fn on_get(&mut self, now: Moment, from: NodeId, header: Header, message: &[u8], transport: &mut Transport) {
+        match Message::decode(message) {
+            Ok(message) if is_get_of(&message, &header) => self.machine.on_message(now, from, message, transport),
+            _ => self.undecodable += 1,
+        }
+    }
+
     fn on_local(&mut self, now: Moment, local: Local<M>, transport: &mut Transport) {
         match local {
             Local::Told(told) => self.machine.on_told(now, told, transport),
@@ -221,6 +228,15 @@ impl<M: Machine> Core for Hosted<M> {
 /// Sends the messages of a step.
 fn send_all(out: &Outbox, transport: &mut Transport) {
     out.sends().for_each(|(to, message)| transport.send(to, message));
+    out.gets().for_each(|(backend, hash, message)| transport.send_get(backend, hash, message));
+}
+
+/// Whether a message is what its address said: a read of a key of that hash, and nothing that changes anything.
+fn is_get_of(message: &Message<'_>, header: &Header) -> bool {
+    match (message, header) {
+        (Message::Request(ask), Header::Get { hash, .. }) => hash.is_of(ask.hash) && ask.operation.only_reads(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

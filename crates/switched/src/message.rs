@@ -260,6 +260,8 @@ pub enum Body {
     Rules(Vec<(KeyHash, Option<Load>)>),
     /// Controller to gateway: what changes in its table.
     Routes(Vec<RuleUpdate>),
+    /// Controller to cache node: keys with these hashes are not routed to it, for want of room.
+    NoRoom(Vec<KeyHash>),
     /// Backend to cache node: the item is not to be served until it is told again (R7).
     Hold(KeyBytes),
     /// Cache node to backend: a key that another cache node is to have too, or another part of this one, so that each has half of its load.
@@ -321,6 +323,7 @@ impl Weigh for Body {
             }
             Self::Rules(rules) => rules.len() * ABOUT_LEN / 4,
             Self::Routes(updates) => updates.len() * ABOUT_LEN / 3,
+            Self::NoRoom(hashes) => hashes.len() * ABOUT_LEN / 4,
             Self::Loads { charge, .. } => ABOUT_LEN + charge.len() * ABOUT_LEN / 8,
             Self::Charge(backends) => ABOUT_LEN + backends.len() * ABOUT_LEN / 16,
             Self::Begin { partitions, .. } => ABOUT_LEN + partitions.len() * ABOUT_LEN / 16,

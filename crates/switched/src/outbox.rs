@@ -1,4 +1,4 @@
-//! What a step wants done: messages, calls of the store, answers.
+//! What a step wants done: messages, calls of the store, answers, and rules for the network.
 //!
 //! Always true: a driver does what is in it in its order before the next step, and empties it.
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use guira_chain::Reply;
 use guira_item::store::{StoreState, Write};
-use guira_routing::{NodeId, PartitionId};
+use guira_routing::{KeyHash, NodeId, PartitionId, RuleUpdate};
 use serde::Serialize;
 
 use crate::{Commit, Message};
@@ -123,12 +123,22 @@ impl Scan {
     }
 }
 
+/// Who is to have a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Receiver {
+    Member(NodeId),
+    /// A backend, or who has a copy of its key with this hash: the network says.
+    OfContent(NodeId, KeyHash),
+}
+
 /// What a step wants done.
 #[derive(Default, Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
     /// Receivers, with where their messages end.
-    sends: Vec<(NodeId, usize)>,
+    sends: Vec<(Receiver, usize)>,
+    /// For the network that routes, from the controller.
+    pub rules: Vec<RuleUpdate>,
     /// For the store, in order.
     pub store: Vec<StoreCall>,
     /// For who has asked a gateway.
@@ -140,6 +150,15 @@ pub struct Outbox {
 impl Outbox {
     /// Sends a message.
     pub fn send(&mut self, to: NodeId, message: &Message<'_>) {
+        self.push(Receiver::Member(to), message);
+    }
+
+    /// Sends a read of a backend's key, that the network is to route by the key's hash.
+    pub fn send_get(&mut self, backend: NodeId, hash: KeyHash, message: &Message<'_>) {
+        self.push(Receiver::OfContent(backend, hash), message);
+    }
+
+    fn push(&mut self, to: Receiver, message: &Message<'_>) {
         message.encode(&mut self.bytes);
         self.sends.push((to, self.bytes.len()));
     }
@@ -150,8 +169,23 @@ impl Outbox {
         std::mem::take(&mut self.sends).len()
     }
 
-    /// What is to be sent, in order.
+    /// What is to be sent to members, in order.
     pub fn sends(&self) -> impl Iterator<Item = (NodeId, &[u8])> {
+        self.all().filter_map(|(to, message)| match to {
+            Receiver::Member(node) => Some((node, message)),
+            Receiver::OfContent(..) => None,
+        })
+    }
+
+    /// What is to be sent for the network to route: the backend, the key's hash and the message.
+    pub fn gets(&self) -> impl Iterator<Item = (NodeId, KeyHash, &[u8])> {
+        self.all().filter_map(|(to, message)| match to {
+            Receiver::Member(_) => None,
+            Receiver::OfContent(backend, hash) => Some((backend, hash, message)),
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Receiver, &[u8])> {
         let mut from = 0;
         self.sends.iter().map(move |(to, end)| {
             let message = &self.bytes[from..*end];
@@ -167,12 +201,14 @@ impl Outbox {
         self.sends.clear();
         self.store.clear();
         self.answers.clear();
+        self.rules.clear();
         self.commit = None;
     }
 
     /// Nothing is to be done.
     pub fn is_empty(&self) -> bool {
-        self.sends.is_empty() && self.store.is_empty() && self.answers.is_empty() && self.commit.is_none()
+        let Self { bytes: _, sends, rules, store, answers, commit } = self;
+        sends.is_empty() && rules.is_empty() && store.is_empty() && answers.is_empty() && commit.is_none()
     }
 }
 

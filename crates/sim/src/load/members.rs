@@ -99,6 +99,7 @@ impl Members {
             lease: LEASE,
             homes: if scenario.balances { cache_of.clone() } else { BTreeMap::new() },
             balance_load_min: balance_load_min(scenario),
+            network_routes: false,
         });
         let cache = |(at, part): (usize, NodeId)| {
             let node = caches.node_of(part);
@@ -154,6 +155,7 @@ fn gateway(
         controller: CONTROLLER,
         routes_max,
         cache_mode: scenario.cache_mode,
+        network_routes: false,
         caches,
         cache_of,
         drift: DRIFT,

@@ -134,6 +134,11 @@ impl Items {
         gone.iter().filter_map(|key| self.remove(key)).map(|(_, cached)| cached.hash).collect()
     }
 
+    /// The keys that have one of these hashes.
+    pub(super) fn with_hashes(&self, hashes: &BTreeSet<KeyHash>) -> Vec<Box<[u8]>> {
+        self.items.iter().filter(|(_, cached)| hashes.contains(&cached.hash)).map(|(key, _)| key.clone()).collect()
+    }
+
     /// What came because these backends were in this node's charge is to leave; what was to leave of those that have come is not any more.
     pub(super) fn leave(&mut self, goes: &BTreeSet<NodeId>, comes: &BTreeSet<NodeId>) {
         for (_, cached) in &mut self.items {

@@ -40,8 +40,10 @@ pub(super) struct Pending {
     pub(super) backend: NodeId,
     pub(super) what: What,
     pub(super) only_reads: bool,
-    /// Where it goes at first, instead.
+    /// Where it goes at first, instead, or is thought to go.
     pub(super) cache: Option<NodeId>,
+    /// It goes where the network brings it, at first.
+    pub(super) by_content: bool,
     /// In the session that there is.
     pub(super) is_sent: bool,
     /// When it was first sent to whom it goes now.
@@ -67,9 +69,13 @@ impl Pending {
     pub(super) fn send(&mut self, now: Moment, asker: Asker, probes: bool, out: &mut Outbox) {
         self.sent_at.get_or_insert(now);
         self.is_sent = true;
-        match self.cache {
-            Some(cache) => self.ask(cache, asker, probes, out),
-            None => self.ask(self.backend, asker, false, out),
+        match (&self.what, self.cache) {
+            (What::Operation { key, hash, operation }, _) if self.by_content => {
+                let ask = Ask { asker, hash: *hash, key: as_key(key), operation: operation.get() };
+                out.send_get(self.backend, *hash, &Message::Request(ask));
+            }
+            (_, Some(cache)) => self.ask(cache, asker, probes, out),
+            (_, None) => self.ask(self.backend, asker, false, out),
         }
     }
 
@@ -80,10 +86,13 @@ impl Pending {
                 out.send(node, &Message::Flush { asker, at: *at, revision: *revision });
             }
             What::Operation { key, hash, operation } => {
-                let key = Key::new(key).expect("it was a key when it was asked for");
-                let ask = Ask { asker, hash: *hash, key, operation: operation.get() };
+                let ask = Ask { asker, hash: *hash, key: as_key(key), operation: operation.get() };
                 out.send(node, &if probes { Message::Probe(ask) } else { Message::Request(ask) });
             }
         }
     }
+}
+
+fn as_key(bytes: &[u8]) -> Key<'_> {
+    Key::new(bytes).expect("it was a key when it was asked for")
 }

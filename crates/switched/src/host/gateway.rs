@@ -226,6 +226,6 @@ impl Machine for GatewayMachine {
     }
 
     fn wake_at(&self, _: Moment) -> Option<Moment> {
-        Some(self.gateway.wake_at().min(self.heard.ask_at()))
+        self.gateway.wake_at().into_iter().chain([self.heard.ask_at()]).min()
     }
 }

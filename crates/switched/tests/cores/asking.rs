@@ -154,8 +154,8 @@ impl Setting {
     /// Time passes, as its timers want it.
     pub(crate) fn pass(&mut self, span: Span) {
         let until = self.now + span;
-        while self.gateway.wake_at() <= until {
-            self.now = self.now.max(self.gateway.wake_at());
+        while let Some(at) = self.gateway.wake_at().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
             self.step(Happened::Tick);
         }
         self.now = until;
