@@ -178,7 +178,7 @@ pub fn models(bounds: Bounds) -> Vec<Scenario> {
             gateways_are_near: false,
             room: 2,
             faults: Faults {
-                doublings: bounds.of(Some(1), Some(2), None),
+                doublings: bounds.of(Some(1), Some(1), None),
                 losses: bounds.of(Some(0), Some(1), Some(2)),
                 resends: bounds.of(Some(0), Some(1), Some(2)),
                 backend_deaths: bounds.of(0, 0, 1),

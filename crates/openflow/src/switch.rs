@@ -130,6 +130,11 @@ pub enum Told {
     },
     /// It does not take a flow, which is not wanted of it any more.
     Refused(FlowKey, Refusal),
+    /// It takes about so many updates a second, as was seen; not said again until that has become another number by an eighth.
+    Takes {
+        /// Updates a second, at least one.
+        updates_per_s: u32,
+    },
     /// It has come to have all that it is to have, as far as it was told and read; not said again until something is to be told anew.
     Settled,
 }
@@ -195,6 +200,8 @@ pub struct Switch {
     asked_at: Option<Moment>,
     read_at: Moment,
     rate: Rate,
+    /// What was told of that last.
+    told_per_s: u32,
     counts: SwitchCounts,
     tables: Vec<TableStats>,
     ports: Vec<PortStats>,
@@ -257,6 +264,7 @@ impl Switch {
             asked_at: None,
             read_at: now,
             rate: Rate::default(),
+            told_per_s: 0,
             counts: SwitchCounts::default(),
             tables: Vec::new(),
             ports: Vec::new(),
@@ -548,6 +556,7 @@ impl Switch {
 
     fn on_batch(&mut self, now: Moment, batch: Batch, told: &mut Vec<Told>) {
         self.rate.saw(batch.updates.len(), now.since(batch.since));
+        self.tell_rate(told);
         for (key, actions, refused) in batch.updates {
             match (actions, refused) {
                 (Some(actions), None) => _ = self.made.insert(key, actions),
@@ -619,6 +628,14 @@ impl Switch {
         self.counts.batches += 1;
         let barrier = self.say(Said::Barrier);
         self.stage = Stage::Batch(Batch { since: now, first, updates, barrier });
+    }
+
+    fn tell_rate(&mut self, told: &mut Vec<Told>) {
+        let Some(updates_per_s) = self.rate.per_s().map(|per_s| (per_s as u32).max(1)) else { return };
+        if updates_per_s.abs_diff(self.told_per_s) > self.told_per_s / 8 {
+            self.told_per_s = updates_per_s;
+            told.push(Told::Takes { updates_per_s });
+        }
     }
 
     fn tell_if_settled(&mut self, told: &mut Vec<Told>) {

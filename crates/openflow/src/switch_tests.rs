@@ -513,3 +513,24 @@ proptest! {
         let _ = switch.hear(at(0), &message, &mut told);
     }
 }
+
+#[test]
+fn how_many_updates_a_switch_takes_is_told_when_it_has_become_another_number() {
+    let config = SwitchConfig { batch_max: 16, ..config() };
+    let (mut fake, mut switch) = (Fake::new(1_000), Switch::new(at(0), config, BTreeMap::new()));
+    talk(at(0), &mut switch, &mut fake).unwrap();
+    let mut now = at(0);
+    let mut takes = |took_ms: u64| {
+        (0..16).for_each(|number| switch.want(key(number), to(now.ns() as u32)));
+        let mut told = Vec::new();
+        switch.tick(now, &mut told).unwrap();
+        now = now + Span::from_ms(took_ms);
+        told.extend(talk(now, &mut switch, &mut fake).unwrap());
+        told.into_iter().find(|told| matches!(told, Told::Takes { .. }))
+    };
+    assert_eq!(takes(16), Some(Told::Takes { updates_per_s: 1_000 }));
+    assert_eq!(takes(15), None);
+    let slower: Vec<Told> = (0..60).filter_map(|_| takes(160)).collect();
+    assert!(matches!(slower[..], [.., Told::Takes { updates_per_s: 100..120 }]), "{slower:?}");
+    assert!(slower.len() < 30, "{slower:?}");
+}

@@ -119,8 +119,21 @@ impl Switches {
         config: SwitchesConfig,
         told: impl FnMut(SwitchesTold) + Send + 'static,
     ) -> io::Result<Self> {
+        Self::listen_at(std::net::TcpListener::bind(address)?, config, told)
+    }
+
+    /// Has switches call at a socket that was bound before, which is when they may begin to.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no descriptors.
+    pub fn listen_at(
+        listener: std::net::TcpListener,
+        config: SwitchesConfig,
+        told: impl FnMut(SwitchesTold) + Send + 'static,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
-        let mut listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
         let address = listener.local_addr()?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKE)?;
