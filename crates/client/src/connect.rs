@@ -53,9 +53,11 @@ impl std::error::Error for ConnectError {}
 
 /// A member's sockets. Whoever has them is the member: nobody else can have them meanwhile.
 pub(crate) fn bind(file: &StaticFile, members: Members, me: NodeId) -> Result<Transport, ConnectError> {
-    let address = gateway(file, me)?.address;
+    let member = gateway(file, me)?;
     let sealer = Sealer::new(&file.secret(), me);
-    Transport::bind(address, sealer, Arc::new(members)).map_err(|error| ConnectError::Address(address, error))
+    let transport = Transport::bind(member.address, sealer, Arc::new(members));
+    let transport = transport.and_then(|transport| file.in_network(member, transport));
+    transport.map_err(|error| ConnectError::Address(member.address, error))
 }
 
 /// The member of this number, which has to be a gateway.

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn member(id: u16, role: Role) -> Member {
-        Member { id, address: ([127, 0, 0, 1], id).into(), role }
+        Member::new(id, ([127, 0, 0, 1], id).into(), role)
     }
 
     fn backend(id: u16, cache: Option<u16>) -> Member {

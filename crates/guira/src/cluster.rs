@@ -416,7 +416,7 @@ impl Up {
         let listens = listens.chain(self.metrics().map(|(_, address)| address));
         let listens: Vec<u16> = listens.map(|address| address.port()).collect();
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let member = |id, role| Member { id, address: nowhere, role };
+        let member = |id, role| Member::new(id, nowhere, role);
         let mut members = vec![member(CONTROLLER, Role::Controller)];
         members.extend(caches.map(|id| member(id, Role::Cache { threads })));
         let cache_of = |backend: u16| backend.checked_rem(self.caches).map(|at| FIRST_CACHE + at * threads.get());

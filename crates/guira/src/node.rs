@@ -6,11 +6,12 @@ mod cassandra;
 mod dropped;
 #[cfg(feature = "cassandra")]
 mod standby;
+mod switches;
 
 use std::{
     ffi::OsStr,
     fs, io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -29,7 +30,7 @@ use guira_routing::NodeId;
 use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, TooFewFiles, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
-    host::{CacheHost, ControllerHost, GatewayHost, GatewayService, MemberHost, ServiceConfig},
+    host::{CacheHost, ControllerHost, GatewayHost, GatewayService, MemberHost, NetworkConfig, ServiceConfig},
 };
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
@@ -42,6 +43,7 @@ use crate::{
 };
 use backend::FILES_OF_A_STORE;
 use dropped::with_dropped;
+use switches::{tell_of_switches, with_switches};
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -484,7 +486,10 @@ impl Start<'_> {
     /// Binds the sockets of the member, or of a part of it.
     fn bind(&self, part: NodeId, address: SocketAddr, members: &Arc<Members>) -> Result<Transport, String> {
         let sealer = Sealer::new(&self.file.secret(), part);
-        Transport::bind(address, sealer, Arc::clone(members)).map_err(|error| format!("cannot bind {address}: {error}"))
+        let transport = Transport::bind(address, sealer, Arc::clone(members));
+        let transport = transport.map_err(|error| format!("cannot bind {address}: {error}"))?;
+        let in_network = self.file.in_network(self.member, transport);
+        in_network.map_err(|error| format!("cannot bind the port of gets ([network] gets_port): {error}"))
     }
 
     fn run(&self, kept: Option<Kept>, ended_by: EndedBy) -> Result<(), String> {
@@ -498,7 +503,13 @@ impl Start<'_> {
                 }
                 let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
                 let config = self.file.controller_config(life);
-                let host = Arc::new(ControllerHost::start(transport, config).map_err(cannot)?);
+                let host = match self.switches()? {
+                    None => ControllerHost::start(transport, config),
+                    Some(network) => {
+                        ControllerHost::start_with_network(transport, config, network, &self.file.view(shares))
+                    }
+                };
+                let host = Arc::new(host.map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
                 self.serve(&ended_by.receiver()?, host, (kept, life), |host: &ControllerHost| {
                     host.status().map(|status| {
@@ -507,8 +518,11 @@ impl Start<'_> {
                             "installs": status.counts.installs,
                             "deletions": status.counts.deletions,
                             "charges": status.counts.charges,
+                            "refused": status.counts.refused,
                             "unheeded": { "ignored": status.counts.ignored },
                         });
+                        let switches = host.switches().unwrap_or_default();
+                        let told = if switches.is_empty() { told } else { with_switches(told, &switches) };
                         with_dropped(told, &[status.wire])
                     })
                 })
@@ -567,6 +581,14 @@ impl Start<'_> {
         }
     }
 
+    /// Where switches call, if the network routes.
+    fn switches(&self) -> Result<Option<NetworkConfig>, String> {
+        let Some((rules, address)) = self.file.switch_rules() else { return Ok(None) };
+        let listener = TcpListener::bind(address);
+        let listener = listener.map_err(|error| format!("cannot bind {address} ([network] switches): {error}"))?;
+        Ok(Some(NetworkConfig { rules, listener, told: Box::new(tell_of_switches) }))
+    }
+
     fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, ended_by: EndedBy) -> Result<(), String> {
         let Arguments { threads, conn_limit, .. } = *self.arguments;
         if !(1..=1024).contains(&threads) {
@@ -605,6 +627,7 @@ impl Start<'_> {
         let socket = self.socket(move || {
             looked_at.upgrade()?.status().map(|status| {
                 let told = json!({
+                    "routed": status.counts.routed,
                     "to_caches": status.counts.to_caches,
                     "to_backends": status.counts.to_backends,
                     "moved": status.counts.moved,

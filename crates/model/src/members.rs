@@ -151,6 +151,7 @@ impl Scenario {
             // So that cache nodes go on with what is in their charge.
             homes: BACKENDS.map(|backend| (backend, CACHES[0])).into(),
             budget,
+            places: BTreeMap::new(),
             exchanges_per_s: 0.0,
         }
     }

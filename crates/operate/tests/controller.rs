@@ -49,7 +49,7 @@ fn cluster() -> (StaticFile, Vec<Transport>) {
     for (id, role) in roles {
         let sealer = Sealer::new(&secret, NodeId(id));
         let transport = Transport::bind(ANY_PORT, sealer, Arc::clone(&nobody)).expect("a port");
-        file.members.push(Member { id, address: transport.local_address(), role });
+        file.members.push(Member::new(id, transport.local_address(), role));
         transports.push(transport);
     }
     file.check().expect("a cluster");

@@ -98,7 +98,7 @@ impl World {
     /// What a node is in a life that begins `now`, by its own clock.
     pub(crate) fn core(&self, name: NodeId, now: Moment, life: Life, state: StoreState) -> Core {
         let (scenario, Life { incarnation, clock, seed }) = (&self.scenario, life);
-        let View { caches, gateways, backends: _, shares, cache_of, homes, budget, exchanges_per_s } =
+        let View { caches, gateways, backends: _, shares, cache_of, homes, budget, places: _, exchanges_per_s } =
             self.view().clone();
         let hash_of = scenario.hash_of();
         let partitions = Arc::clone(&shares.map);
@@ -308,5 +308,6 @@ pub(crate) fn view_of(
         choices: if scenario.network_routes { RuleChoices::One } else { RuleChoices::Two },
     };
     let homes = if scenario.balances { cache_of.clone() } else { BTreeMap::new() };
-    View { caches, gateways, backends, shares, cache_of, homes, budget, exchanges_per_s: 100.0 }
+    let places = BTreeMap::new();
+    View { caches, gateways, backends, shares, cache_of, homes, budget, places, exchanges_per_s: 100.0 }
 }

@@ -16,9 +16,9 @@ mod heard;
 mod lines;
 mod lives;
 mod local;
+mod network;
 mod owed;
 mod pace;
-mod plain;
 mod room;
 mod service;
 
@@ -37,12 +37,12 @@ use crate::{Message, Outbox, View};
 pub use backend::{BackendHost, BackendMachine, BackendStatus, BackendTold, Completed};
 pub use cache::{CacheHost, CacheStatus, PartStatus};
 pub use caller::{Caller, CallerBounds};
-pub use controller::{ControllerHost, ControllerStatus, MoveWish};
+pub use controller::{ControllerHost, ControllerMachine, ControllerStatus, ControllerTold, MoveWish};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
 pub use heard::ClusterHoldings;
 pub use lives::{LIVES_APART, LifeError};
 pub use local::{LocalCluster, LocalConfig, LocalStatus};
-pub use plain::{Plain, PlainMachine};
+pub use network::NetworkConfig;
 pub use service::{ClockNow, GatewayService, GatewayWorker, ServiceConfig};
 
 /// A core, with what carries out what it wants done beside messages.

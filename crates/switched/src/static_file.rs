@@ -33,12 +33,28 @@
 //! listen = "0.0.0.0:11211"       # memcached's protocol, over TCP
 //! cache_mode = "switched"        # or look-aside, look-through, none
 //! ```
+//! Where the network routes, and not gateways (`docs/design/0035`):
+//! ```toml
+//! [network]
+//! router = "openflow"
+//! encoding = "ipv6=fd5e:a1c0::/32"   # each member's address is the one that this gives its number
+//! gets_port = 7100                   # of UDP, on the hosts of cache nodes and backends: one of these on a host
+//! switches = "10.0.0.1:6653"         # where switches call the controller
+//!
+//! [[member]]
+//! id = 1000
+//! role = "backend"
+//! address = "[fd5e:a1c0:0:3e8::1]:7000"
+//! mac = "02:00:00:00:03:e8"          # its interface's
+//! switch_port = 7                    # which leads there; without it the switch finds it by the address
+//! ```
 //! Always true of one that was read: there is one controller, and a backend and a gateway at least; numbers and addresses are each used once;
 //! a backend's cache node is one; who stands by for a backend has its store, and none of its keys.
 
 mod caches;
 mod homes;
 mod member;
+mod network;
 mod standbys;
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr};
@@ -56,6 +72,7 @@ use crate::{
     values_len_max,
 };
 pub use member::{BackendRole, Member, Role};
+pub use network::{Network, NetworkError, Plug, Router};
 pub use standbys::StandbyError;
 
 /// The epoch of a view that never changes.
@@ -110,6 +127,9 @@ pub struct StaticFile {
     pub durability: String,
     /// Megabytes of memory of a backend's store.
     pub store_megabytes: usize,
+    /// The network, if that routes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Everybody.
     #[serde(rename = "member")]
     pub members: Vec<Member>,
@@ -189,6 +209,7 @@ impl Default for StaticFile {
             rule_deletion_delay_ms: 1_000,
             durability: "always".into(),
             store_megabytes: 64,
+            network: None,
             members: Vec::new(),
             former: Vec::new(),
         }
@@ -220,6 +241,8 @@ pub enum StaticFileError {
     AllLeave,
     /// A backend is to give away what it has, where none may.
     Leaves(u16),
+    /// The network.
+    Network(NetworkError),
     /// A backend stands by, or has another's place, where none may.
     StandbyInFile(u16),
     /// A backend stands by for one that is none, or in a way that it cannot.
@@ -256,6 +279,7 @@ impl fmt::Display for StaticFileError {
                 write!(f, "member {id}: its address has to be the one, with its port, that its datagrams come from")
             }
             Self::Partitions(error) => write!(f, "backends: {error}"),
+            Self::Network(error) => error.fmt(f),
             Self::AllLeave => f.write_str("all backends are leaving: one at least has to stay"),
             Self::Leaves(id) => write!(f, "member {id}: leaving is for clusters in etcd (guira cluster remove)"),
             Self::StandbyInFile(id) => {
@@ -390,6 +414,7 @@ impl StaticFile {
             return Err(StaticFileError::Threads(member.id));
         }
         self.members()?;
+        self.check_network().map_err(StaticFileError::Network)?;
         self.partitions()?;
         if self.staying().is_empty() {
             return Err(StaticFileError::AllLeave);
@@ -495,8 +520,8 @@ impl StaticFile {
 
     fn budget(&self) -> RuleBudget {
         let deletion_delay = Span::from_ms(self.rule_deletion_delay_ms);
-        // Gateways route.
-        let choices = RuleChoices::Two;
+        // Gateways choose between two; a switch knows one.
+        let choices = if self.network_routes() { RuleChoices::One } else { RuleChoices::Two };
         let empty = RuleBudget { updates_per_s: self.rules_per_s, table_len_max: 0, deletion_delay, choices };
         // Room for all that may be cached, and for what is yet to be deleted.
         let caches = self.caches();
@@ -521,6 +546,7 @@ impl StaticFile {
             cache_of: self.cache_of(),
             homes: self.homes(),
             budget: self.budget(),
+            places: self.places().collect(),
             exchanges_per_s: self.exchanges_per_s(),
         }
     }
@@ -532,7 +558,7 @@ impl StaticFile {
             incarnation: life.incarnation,
             caches: self.caches(),
             gateways: self.gateways(),
-            network_routes: false,
+            network_routes: self.network_routes(),
             budget: self.budget(),
             lease: self.lease(),
             homes: self.homes(),
@@ -594,7 +620,7 @@ impl StaticFile {
             controller: self.controller(),
             routes_max: self.budget().table_len_max,
             cache_mode,
-            network_routes: false,
+            network_routes: self.network_routes(),
             caches: self.caches(),
             cache_of: self.cache_of(),
             drift: Drift::default(),

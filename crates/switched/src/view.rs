@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use guira_openflow::Place;
 use guira_routing::{CacheNodes, NodeId, RuleBudget};
 
 use crate::Shares;
@@ -26,6 +27,8 @@ pub struct View {
     pub homes: BTreeMap<NodeId, NodeId>,
     /// What the switch takes.
     pub budget: RuleBudget,
+    /// Where members are for switches, if the network routes.
+    pub places: BTreeMap<NodeId, Place>,
     /// See [`CacheConfig::exchanges_per_s`](crate::cache_node::CacheConfig::exchanges_per_s).
     pub exchanges_per_s: f64,
 }

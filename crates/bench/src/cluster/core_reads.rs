@@ -62,7 +62,7 @@ impl Alone {
     fn new(reports: Reports, now: Moment) -> Result<Self, BenchError> {
         let gateway = Role::Gateway { listen: NOWHERE.into(), cache_mode: CacheMode::None };
         let roles = [(CONTROLLER, Role::Controller), (BACKEND, Role::backend(None)), (GATEWAY, gateway)];
-        let member = |(node, role): (NodeId, Role)| Member { id: node.0, address: NOWHERE.into(), role };
+        let member = |(node, role): (NodeId, Role)| Member::new(node.0, NOWHERE.into(), role);
         let file = StaticFile { members: roles.into_iter().map(member).collect(), ..StaticFile::default() };
         let shares = file.shares().map_err(|error| BenchError::Invalid(format!("a cluster of one: {error}")))?;
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));

@@ -3,19 +3,57 @@
 //! Always true: parts share nothing; all of them run, or the node does not.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
 use guira_cluster::{DriverError, Members, Transport, boot_now};
+use guira_item::Moment;
 use guira_routing::NodeId;
 
-use super::{Ended, Host, MemberHost, PlainMachine, Wire};
+use super::{Ended, Host, Machine, MemberHost, Wire, send_all};
 use crate::{
-    View,
+    Happened, Message, Outbox, View,
     cache_node::{CacheConfig, CacheCounts, CacheNode},
 };
 
-type PartMachine = PlainMachine<CacheNode>;
+/// A part, and what it wants sent.
+struct PartMachine {
+    core: CacheNode,
+    out: Outbox,
+}
+
+impl PartMachine {
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
+        self.core.step(now, happened, &mut self.out);
+        send_all(&self.out, transport);
+        self.out.clear();
+    }
+}
+
+impl Machine for PartMachine {
+    type Told = Infallible;
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
+        self.step(now, Happened::Message(from, message), transport);
+    }
+
+    fn on_told(&mut self, _: Moment, told: Infallible, _: &mut Transport) {
+        match told {}
+    }
+
+    fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
+        self.step(now, Happened::View(view), transport);
+    }
+
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
+        self.step(now, Happened::Tick, transport);
+    }
+
+    fn wake_at(&self, _: Moment) -> Option<Moment> {
+        self.core.wake_at()
+    }
+}
 
 /// A cache node.
 #[derive(Debug)]
@@ -61,7 +99,8 @@ impl CacheHost {
     pub fn start(parts: impl IntoIterator<Item = (Transport, CacheConfig)>) -> io::Result<Self> {
         let start = |(transport, config): (Transport, CacheConfig)| {
             let name = format!("guira-c{}", config.me.0);
-            Host::start_with(&name, transport, |_| PlainMachine::new(CacheNode::new(config, boot_now())))
+            let core = CacheNode::new(config, boot_now());
+            Host::start_with(&name, transport, |_| PartMachine { core, out: Outbox::default() })
         };
         Ok(Self { parts: parts.into_iter().map(start).collect::<io::Result<_>>()? })
     }

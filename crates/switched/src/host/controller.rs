@@ -5,14 +5,85 @@ use std::{
     sync::mpsc::{self, Sender},
 };
 
-use guira_cluster::Transport;
+use guira_cluster::{Transport, boot_now};
+use guira_item::Moment;
+use guira_openflow::{SwitchStatus, SwitchesTold};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 
-use super::{Host, Local, PlainMachine, Wire};
-use crate::controller::{BackendReport, CacheReport, Controller, ControllerConfig, ControllerCounts, MoveError};
+use super::{
+    Host, Local, Machine, Wire,
+    network::{Network, NetworkConfig, status_of},
+    send_all,
+};
+use crate::{
+    Happened, Message, Outbox, View,
+    controller::{BackendReport, CacheReport, Controller, ControllerConfig, ControllerCounts, MoveError},
+};
 
 /// A [`Controller`].
-pub type ControllerHost = Host<PlainMachine<Controller>>;
+pub type ControllerHost = Host<ControllerMachine>;
+
+/// A controller, and the switches that it has rules in, if it has.
+pub struct ControllerMachine {
+    core: Controller,
+    network: Option<Network>,
+    out: Outbox,
+}
+
+/// What other threads tell it.
+#[derive(Debug)]
+pub enum ControllerTold {
+    /// An operator wants something.
+    Move(MoveWish),
+    /// Something of switches.
+    Switches(SwitchesTold),
+}
+
+impl ControllerMachine {
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
+        self.core.step(now, happened, &mut self.out);
+        send_all(&self.out, transport);
+        if let Some(network) = &mut self.network {
+            network.update(self.out.rules.drain(..));
+            network.tick(now, self.core.knows_all());
+        }
+        self.out.clear();
+    }
+}
+
+impl Machine for ControllerMachine {
+    type Told = ControllerTold;
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
+        self.step(now, Happened::Message(from, message), transport);
+    }
+
+    fn on_told(&mut self, now: Moment, told: ControllerTold, transport: &mut Transport) {
+        match (told, &mut self.network) {
+            (ControllerTold::Move(wish), _) => {
+                wish.tell(self.core.move_backend(now, wish.backend, wish.cache));
+            }
+            (ControllerTold::Switches(told), Some(network)) => network.on_told(now, told, &mut self.core),
+            (ControllerTold::Switches(_), None) => {}
+        }
+        self.step(now, Happened::Tick, transport);
+    }
+
+    fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
+        if let Some(network) = &mut self.network {
+            network.set_view(view);
+        }
+        self.step(now, Happened::View(view), transport);
+    }
+
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
+        self.step(now, Happened::Tick, transport);
+    }
+
+    fn wake_at(&self, now: Moment) -> Option<Moment> {
+        self.core.wake_at(now).into_iter().chain(self.network.as_ref().and_then(Network::wake_at)).min()
+    }
+}
 
 /// How a controller is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,20 +121,52 @@ impl ControllerHost {
     /// # Errors
     /// The budget leaves no room for rules, or the system gives no thread, or no descriptors.
     pub fn start(transport: Transport, config: ControllerConfig) -> io::Result<Self> {
-        let name = format!("guira-r{}", config.me.0);
-        let controller = Controller::new(config).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Self::start_with(&name, transport, |_| PlainMachine::new(controller))
+        Self::start_in(transport, config, None)
+    }
+
+    /// Starts one that has rules in switches. The view says who there is at first.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_network(
+        transport: Transport,
+        config: ControllerConfig,
+        network: NetworkConfig,
+        view: &View,
+    ) -> io::Result<Self> {
+        Self::start_in(transport, config, Some((network, view)))
+    }
+
+    fn start_in(
+        transport: Transport,
+        config: ControllerConfig,
+        network: Option<(NetworkConfig, &View)>,
+    ) -> io::Result<Self> {
+        let (name, lease) = (format!("guira-r{}", config.me.0), config.lease);
+        let core = Controller::new(config).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Self::start_with(&name, transport, |poster| {
+            // Who no longer listens has ended.
+            let told = move |told| drop(poster.post(Local::Told(ControllerTold::Switches(told))));
+            let network = network.map(|(config, view)| Network::new(boot_now(), lease, config, view, told));
+            ControllerMachine { core, network, out: Outbox::default() }
+        })
     }
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<ControllerStatus> {
-        self.look(|PlainMachine { core, .. }, wire| ControllerStatus {
+        self.look(|ControllerMachine { core, .. }, wire| ControllerStatus {
             counts: core.counts(),
             rules: core.rules(),
             waiting: core.waiting(),
             budget: core.budget(),
             wire,
         })
+    }
+
+    /// How switches are that have called, if there may be any; `None` if it has ended.
+    pub fn switches(&self) -> Option<Vec<SwitchStatus>> {
+        // Its thread does not wait for theirs.
+        self.look(|machine, _| machine.network.as_ref().and_then(Network::switches)).map(status_of)
     }
 
     /// See [`Controller::caches`]; `None` if it has ended.
@@ -89,7 +192,7 @@ impl ControllerHost {
     /// See [`Controller::move_backend`]; `None` if it has ended.
     pub fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>> {
         let (told, tell) = mpsc::channel();
-        self.driver.post(Local::Told(MoveWish { backend, cache, told })).ok()?;
+        self.driver.post(Local::Told(ControllerTold::Move(MoveWish { backend, cache, told }))).ok()?;
         tell.recv().ok()
     }
 }

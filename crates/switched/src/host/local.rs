@@ -308,7 +308,7 @@ fn bind_member(
     let mut tries = 0;
     loop {
         let first = bind(NodeId(id), ANY_PORT)?;
-        let member = Member { id, address: first.local_address(), role: role.clone() };
+        let member = Member::new(id, first.local_address(), role.clone());
         let others = member.places().skip(1).map(|(part, address)| bind(part, address));
         match others.collect::<io::Result<Vec<_>>>() {
             // Somebody else has one of them.

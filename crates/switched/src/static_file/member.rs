@@ -5,6 +5,7 @@ use std::{net::SocketAddr, num::NonZero};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
+use super::network::Plug;
 use crate::CacheMode;
 
 /// One member.
@@ -14,6 +15,9 @@ pub struct Member {
     pub id: u16,
     /// Where it is for other members.
     pub address: SocketAddr,
+    /// Where it is for switches, where these route.
+    #[serde(flatten)]
+    pub plug: Plug,
     /// What it is.
     #[serde(flatten)]
     pub role: Role,
@@ -94,6 +98,11 @@ fn is_one(threads: &NonZero<u16>) -> bool {
 }
 
 impl Member {
+    /// One that no switch has to know.
+    pub fn new(id: u16, address: SocketAddr, role: Role) -> Self {
+        Self { id, address, plug: Plug::default(), role }
+    }
+
     /// Threads of a cache node, at most: as many as it may have cores.
     pub const CACHE_THREADS_MAX: u16 = 256;
 

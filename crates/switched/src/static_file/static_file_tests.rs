@@ -71,9 +71,8 @@ fn spread(caches: &[u16], homes: &[Option<u16>]) -> Vec<Option<u16>> {
 /// The same, with cache nodes of so many threads.
 fn spread_over(caches: &[(u16, NonZero<u16>)], homes: &[Option<u16>]) -> Vec<Option<u16>> {
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-    let cache =
-        |(id, threads): &(u16, NonZero<u16>)| Member { id: *id, address, role: Role::Cache { threads: *threads } };
-    let backend = |(id, cache): (u16, &Option<u16>)| Member { id, address, role: Role::backend(*cache) };
+    let cache = |(id, threads): &(u16, NonZero<u16>)| Member::new(*id, address, Role::Cache { threads: *threads });
+    let backend = |(id, cache): (u16, &Option<u16>)| Member::new(id, address, Role::backend(*cache));
     let members = caches.iter().map(cache).chain((1_000..).zip(homes).map(backend)).collect();
     let mut file = StaticFile { members, ..StaticFile::default() };
     file.spread_homes();
@@ -210,7 +209,7 @@ fn who_stands_by_has_nothing_until_it_has_anothers_place() {
     }
     let role =
         Role::Backend(BackendRole { store: "cassandra:h/a".into(), standby_of: Some(1_002), ..BackendRole::default() });
-    file.members.push(Member { id: 1_003, address: "127.0.0.1:1003".parse().expect("one"), role });
+    file.members.push(Member::new(1_003, "127.0.0.1:1003".parse().expect("one"), role));
     assert_eq!((file.check(), file.take_place(NodeId(1_003))), (Ok(()), Ok(c)));
     let last = taken_of(&file.members[file.members.len() - 1]);
     assert_eq!((last.place, last.leaving, file.staying()), (Some(1_000), true, vec![b]));

@@ -49,7 +49,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// By a file's settings, whose members are these.
     pub(crate) fn new(settings: StaticFile) -> Self {
-        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let member = |node: NodeId, role| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
         let mut members =
             vec![member(CONTROLLER, Role::Controller), member(GATEWAY, gateway), member(CACHE, Role::CACHE)];
@@ -88,7 +88,7 @@ impl Setting {
     pub(crate) fn key_of(&self, backend: NodeId) -> String {
         let file = StaticFile {
             members: BACKENDS
-                .map(|node| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) })
+                .map(|node| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), Role::backend(None)))
                 .into(),
             ..StaticFile::default()
         };

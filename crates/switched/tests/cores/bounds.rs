@@ -34,7 +34,7 @@ struct Setting {
 impl Setting {
     fn new(change: impl FnOnce(&mut BackendConfig)) -> Self {
         let now = Moment::from_ns(1_000_000_000);
-        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let member = |node: NodeId, role| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
         let file = StaticFile {
             secret: "a secret that is long enough".into(),
             item_len_max: ITEM_LEN_MAX,

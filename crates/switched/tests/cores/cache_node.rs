@@ -28,7 +28,7 @@ struct Setting {
 
 /// The cluster with these backends.
 fn file(backends: &[NodeId]) -> StaticFile {
-    let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+    let member = |node: NodeId, role| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
     let mut members = vec![member(CONTROLLER, Role::Controller), member(CACHE, Role::CACHE)];
     members.extend(backends.iter().map(|backend| member(*backend, Role::backend(Some(CACHE.0)))));
     StaticFile { secret: "a secret that is long enough".into(), members, ..StaticFile::default() }

@@ -32,8 +32,7 @@ impl Owner {
     fn begin(cleans_up: bool) -> Self {
         assert_ne!(PartitionId::of(hash_of(STRAY)), PartitionId::of(hash_of(OWN)));
         let map = PartitionMap::over(&[ME]).expect("a map").with_owner([PartitionId::of(hash_of(STRAY))], OTHER);
-        let member =
-            |node: NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) };
+        let member = |node: NodeId| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), Role::backend(None));
         let file = StaticFile { members: vec![member(ME), member(OTHER)], ..StaticFile::default() };
         let now = Moment::from_ns(1_000_000_000);
         let clock = NodeClock::set(now, Duration::from_secs(1_800_000_000));

@@ -54,7 +54,7 @@ fn error(unknown: bool) -> StoreError {
 impl Setting {
     /// One that begins with this state, where there are these beside.
     fn beginning(state: StoreState, caches: &[NodeId]) -> Self {
-        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let member = |node: NodeId, role| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
         let mut members =
             vec![member(NodeId(1), Role::Controller), member(BACKEND, Role::backend(None)), member(GATEWAY, gateway)];

@@ -44,8 +44,7 @@ struct Giver {
 impl Giver {
     /// One that gives the partition of [`KEY`], for which the taker has made room.
     fn copying() -> Self {
-        let backend =
-            |node: NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) };
+        let backend = |node: NodeId| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), Role::backend(None));
         let role = Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() };
         let gateway = Member { role, ..backend(GATEWAY) };
         let file = StaticFile { members: vec![gateway, backend(GIVER), backend(TAKER)], ..StaticFile::default() };

@@ -43,7 +43,7 @@ struct Setting {
 
 impl Setting {
     fn file(caches: &[NodeId]) -> StaticFile {
-        let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+        let member = |node: NodeId, role| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
         let mut members = vec![
             member(NodeId(1), Role::Controller),

@@ -18,7 +18,7 @@ const VALUE_LEN: usize = 1_000_000;
 const PATIENCE: Span = Span::from_ms(500);
 
 fn gateway(now: Moment) -> Gateway {
-    let member = |node: NodeId, role| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+    let member = |node: NodeId, role| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
     let file = StaticFile {
         secret: "a secret that is long enough".into(),
         members: vec![

@@ -20,7 +20,7 @@ fn file(backends: &[NodeId]) -> StaticFile {
     let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() };
     let backends = backends.iter().map(|backend| (*backend, Role::backend(None)));
     let roles = [(CONTROLLER, Role::Controller), (GATEWAY, gateway)].into_iter().chain(backends);
-    let member = |(node, role): (NodeId, Role)| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role };
+    let member = |(node, role): (NodeId, Role)| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role);
     StaticFile { members: roles.into_iter().map(member).collect(), ..StaticFile::default() }
 }
 

@@ -59,10 +59,9 @@ impl Taker {
 
     /// One that is to take a partition from a giver that has a `flush_all` to come.
     fn begin_with(partition: PartitionId, map: &PartitionMap, flush_at_unix_s: u64) -> Self {
-        let backend =
-            |node: NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: Role::backend(None) };
+        let backend = |node: NodeId| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), Role::backend(None));
         let gateway = Role::Gateway { listen: ([127, 0, 0, 1], 9).into(), cache_mode: CacheMode::default() };
-        let gateway = Member { id: GATEWAY.0, address: ([127, 0, 0, 1], GATEWAY.0).into(), role: gateway };
+        let gateway = Member::new(GATEWAY.0, ([127, 0, 0, 1], GATEWAY.0).into(), gateway);
         let file = StaticFile { members: vec![backend(GIVER), backend(TAKER), gateway], ..StaticFile::default() };
         let wanted = PartitionMap::over(&[TAKER]).expect("a map");
         let shares = Shares { map: map.clone().into(), revision: Revision(1), wanted: wanted.into() };

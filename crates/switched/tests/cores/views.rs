@@ -28,7 +28,7 @@ fn file(members: &[NodeId]) -> StaticFile {
         BACKEND => Role::backend(None),
         _ => Role::Gateway { listen: ([127, 0, 0, 1], 1).into(), cache_mode: CacheMode::default() },
     };
-    let member = |node: &NodeId| Member { id: node.0, address: ([127, 0, 0, 1], node.0).into(), role: role(node) };
+    let member = |node: &NodeId| Member::new(node.0, ([127, 0, 0, 1], node.0).into(), role(node));
     StaticFile { members: members.iter().map(member).collect(), ..StaticFile::default() }
 }
 

@@ -72,7 +72,7 @@ pub fn gateway(id: u16) -> Member {
 }
 
 fn member(id: u16, role: Role) -> Member {
-    Member { id, address: ([127, 0, 0, 1], id).into(), role }
+    Member::new(id, ([127, 0, 0, 1], id).into(), role)
 }
 
 /// What is in etcd, without our code in between.

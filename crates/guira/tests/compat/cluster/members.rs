@@ -103,7 +103,7 @@ impl<P: Place> Members<P> {
                     Role::Backend(BackendRole { cache: Some(CACHE), store, ..BackendRole::default() })
                 }
             };
-            Member { id, address: self.place.seen(by, id), role }
+            Member::new(id, self.place.seen(by, id), role)
         };
         StaticFile {
             secret: "not much of a secret".into(),

@@ -1,0 +1,226 @@
+//! The rules of a cluster in its switches: which flows they are to have, of what the controller says and of who there is.
+//!
+//! Always true: a key's rule is at the backend that has it, by the last view, and goes along when its partition moves; what switches have when a controller
+//! begins is left to them until cache nodes have said what they have, or had the time to: else all that is hot would come to backends meanwhile.
+
+use std::{collections::BTreeMap, io, net::TcpListener, sync::Arc};
+
+use guira_item::{Moment, Span};
+use guira_openflow::{
+    Actions, DatapathId, FlowKey, Place, Rules, SwitchStatus, Switches, SwitchesConfig, SwitchesTold, Told,
+};
+use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionMap, RuleUpdate};
+
+use crate::{View, controller::Controller};
+
+/// Leases after whose end it is not waited for cache nodes any longer.
+const WAIT_LEASES: u64 = 2;
+
+/// A network that routes.
+pub struct NetworkConfig {
+    /// How a cluster's rules look there.
+    pub rules: Rules,
+    /// Where its switches call.
+    pub listener: TcpListener,
+    /// Hears what is told of switches, on a thread that must not wait.
+    pub told: Box<dyn FnMut(&SwitchesTold) + Send>,
+}
+
+impl std::fmt::Debug for NetworkConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetworkConfig").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// A cluster's switches.
+pub(super) struct Network {
+    rules: Rules,
+    switches: Called,
+    /// What they are to have.
+    flows: BTreeMap<FlowKey, Actions>,
+    /// Whose rules some of these are.
+    hashes: BTreeMap<FlowKey, KeyHash>,
+    /// The rules that there are to be: for each hash a part of a cache node.
+    made: BTreeMap<KeyHash, NodeId>,
+    backends: Vec<NodeId>,
+    caches: CacheNodes,
+    map: Arc<PartitionMap>,
+    places: BTreeMap<NodeId, Place>,
+    rates: BTreeMap<DatapathId, u32>,
+}
+
+/// Whether switches may call.
+enum Called {
+    /// Not before that, unless all is known.
+    NotYet { until: Moment, socket: TcpListener, told: Box<dyn FnMut(SwitchesTold) + Send> },
+    /// The system has not let them.
+    Never(io::Error),
+    /// They may.
+    Yes(Arc<Switches>),
+}
+
+impl Network {
+    /// `told` is told of switches, on another thread.
+    pub(super) fn new(
+        now: Moment,
+        lease: Span,
+        NetworkConfig { rules, listener: socket, told: mut hear }: NetworkConfig,
+        view: &View,
+        mut told: impl FnMut(SwitchesTold) + Send + 'static,
+    ) -> Self {
+        let told = Box::new(move |what: SwitchesTold| {
+            hear(&what);
+            told(what);
+        });
+        let mut network = Self {
+            rules,
+            switches: Called::NotYet { until: now + lease.times(WAIT_LEASES), socket, told },
+            flows: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+            made: BTreeMap::new(),
+            backends: Vec::new(),
+            caches: CacheNodes::default(),
+            map: Arc::clone(&view.shares.map),
+            places: BTreeMap::new(),
+            rates: BTreeMap::new(),
+        };
+        network.set_view(view);
+        network
+    }
+
+    /// Lets switches call, if it is time.
+    pub(super) fn tick(&mut self, now: Moment, all_is_known: bool) {
+        let is_time = matches!(&self.switches, Called::NotYet { until, .. } if all_is_known || now >= *until);
+        if !is_time {
+            return;
+        }
+        let begun = Called::Never(io::ErrorKind::Interrupted.into());
+        if let Called::NotYet { socket, told, .. } = std::mem::replace(&mut self.switches, begun) {
+            self.switches = match Switches::listen_at(socket, SwitchesConfig::default(), told) {
+                Ok(switches) => Called::Yes(Arc::new(switches)),
+                Err(error) => Called::Never(error),
+            };
+            let all = self.flows.iter().map(|(key, actions)| (*key, Some(*actions))).collect();
+            self.tell(all);
+        }
+    }
+
+    /// When it is time, whatever is known.
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        if let Called::NotYet { until, .. } = &self.switches { Some(*until) } else { None }
+    }
+
+    /// The switches, if they may call.
+    pub(super) fn switches(&self) -> Option<Arc<Switches>> {
+        if let Called::Yes(switches) = &self.switches { Some(Arc::clone(switches)) } else { None }
+    }
+
+    /// There are others now, or partitions have moved.
+    pub(super) fn set_view(&mut self, view: &View) {
+        self.backends = view.backends.iter().chain(view.shares.map.backends()).copied().collect();
+        self.caches.clone_from(&view.caches);
+        self.map = Arc::clone(&view.shares.map);
+        self.places.clone_from(&view.places);
+        let before = std::mem::take(&mut self.flows);
+        self.flows = self.always();
+        self.hashes.clear();
+        for (hash, part) in &self.made {
+            if let Some((key, actions)) = self.flow(*hash, *part) {
+                self.hashes.insert(key, *hash);
+                self.flows.insert(key, actions);
+            }
+        }
+        let gone = before.keys().filter(|key| !self.flows.contains_key(*key)).map(|key| (*key, None));
+        let new = self.flows.iter().filter(|(key, actions)| before.get(*key) != Some(*actions));
+        self.tell(gone.chain(new.map(|(key, actions)| (*key, Some(*actions)))).collect());
+    }
+
+    /// What there is whatever is cached.
+    fn always(&self) -> BTreeMap<FlowKey, Actions> {
+        let to = |node: &NodeId| self.rules.to(*self.places.get(node)?);
+        let of_backend = |node: &NodeId| Some((self.rules.of_backend(*node)?, to(node)?));
+        let of_member = |node: &NodeId| Some((self.rules.of_member(*node)?, to(node)?));
+        let backends = self.backends.iter().filter_map(of_backend);
+        let members = self.places.keys().filter_map(of_member);
+        backends.chain(members).chain([self.rules.of_nobody(), self.rules.of_others()]).collect()
+    }
+
+    /// The flow that leads a hash to a part of a cache node.
+    fn flow(&self, hash: KeyHash, part: NodeId) -> Option<(FlowKey, Actions)> {
+        let place = self.places.get(&self.caches.node_of(part)?)?;
+        Some((self.rules.of_hash(self.map.owner_of(hash), hash), self.rules.to(*place)?))
+    }
+
+    /// Rules have been made, or taken back.
+    pub(super) fn update(&mut self, updates: impl IntoIterator<Item = RuleUpdate>) {
+        let mut told = Vec::new();
+        for update in updates {
+            let (hash, part) = match update {
+                // A switch leads to one.
+                RuleUpdate::Install { hash, choices } => (hash, choices.iter().next()),
+                RuleUpdate::Delete { hash } => (hash, None),
+            };
+            match part.and_then(|part| Some((part, self.flow(hash, part)?))) {
+                Some((part, (key, actions))) => {
+                    self.made.insert(hash, part);
+                    self.hashes.insert(key, hash);
+                    self.flows.insert(key, actions);
+                    told.push((key, Some(actions)));
+                }
+                None => told.extend(self.take_back(hash).map(|key| (key, None))),
+            }
+        }
+        self.tell(told);
+    }
+
+    /// A hash has no rule any more; which flow that was.
+    fn take_back(&mut self, hash: KeyHash) -> Option<FlowKey> {
+        self.made.remove(&hash)?;
+        let key = self.rules.of_hash(self.map.owner_of(hash), hash);
+        // With headers that carry a part of it, another hash may have it by now.
+        self.hashes.remove(&key).filter(|its| *its == hash)?;
+        self.flows.remove(&key);
+        Some(key)
+    }
+
+    /// Something of switches, which the controller is to know.
+    pub(super) fn on_told(&mut self, now: Moment, told: SwitchesTold, controller: &mut Controller) {
+        match told {
+            SwitchesTold::Of(_, Told::Known(_)) => controller.on_room(),
+            SwitchesTold::Of(_, Told::Refused(key, _)) => {
+                if let Some(hash) = self.hashes.get(&key).copied() {
+                    // Others may have taken it, which is of no use.
+                    let key = self.take_back(hash);
+                    self.tell(key.into_iter().map(|key| (key, None)).collect());
+                    controller.on_refused(now, hash);
+                }
+            }
+            SwitchesTold::Of(Some(switch), Told::Takes { updates_per_s }) => {
+                self.rates.insert(switch, updates_per_s);
+                self.rates.values().min().into_iter().for_each(|slowest| controller.on_rate(now, *slowest));
+            }
+            SwitchesTold::Gone(Some(switch), _) => _ = self.rates.remove(&switch),
+            SwitchesTold::Of(..) | SwitchesTold::Gone(None, _) => {}
+        }
+    }
+
+    /// # Panics
+    /// Switches are not spoken to any more: without that a controller is of no use, and begins again.
+    fn tell(&self, updates: Vec<(FlowKey, Option<Actions>)>) {
+        match &self.switches {
+            Called::NotYet { .. } => {}
+            Called::Never(error) => panic!("switches cannot be listened for: {error}"),
+            Called::Yes(_) if updates.is_empty() => {}
+            Called::Yes(switches) => switches.update(updates).expect("switches are spoken to"),
+        }
+    }
+}
+
+/// How switches are that have called; waits for the thread that speaks to them.
+pub(super) fn status_of(switches: Option<Arc<Switches>>) -> Vec<SwitchStatus> {
+    switches.and_then(|switches| switches.status().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "network_tests.rs"]
+mod tests;

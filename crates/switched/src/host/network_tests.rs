@@ -1,0 +1,165 @@
+//! What switches are to have; that they have it is tested with real ones (`guira-openflow`, and the program's tests).
+
+use std::net::Ipv4Addr;
+
+use guira_cluster::{Opening, Seq};
+use guira_openflow::{Port, Refusal};
+use guira_routing::{Choices, Encoding, Load, MacAddress, PartitionId};
+
+use super::*;
+use crate::{Body, Happened, Life, Message, Outbox, Revision, Shares, StaticFile};
+
+const CACHE: NodeId = NodeId(100);
+const BACKENDS: [NodeId; 2] = [NodeId(1_000), NodeId(1_001)];
+
+fn file() -> StaticFile {
+    let mut text = String::from(
+        "secret = \"a secret that is long enough\"
+        [network]
+        router = \"openflow\"
+        encoding = \"ipv6=fd5e:a1c0::/32\"
+        gets_port = 7100
+        switches = \"127.0.0.1:6653\"\n",
+    );
+    let roles = [
+        (1, "controller", ""),
+        (CACHE.0, "cache", "threads = 3"),
+        (BACKENDS[0].0, "backend", "cache = 100"),
+        (BACKENDS[1].0, "backend", "cache = 100"),
+        (10_000, "gateway", "listen = \"127.0.0.1:11211\""),
+    ];
+    for (id, role, more) in roles {
+        text += &format!(
+            "[[member]]\nid = {id}\nrole = \"{role}\"\naddress = \"[fd5e:a1c0:0:{id:x}::1]:7000\"\nmac = \"{}\"\n{more}\n",
+            mac(NodeId(id))
+        );
+    }
+    StaticFile::parse(&text).unwrap()
+}
+
+fn mac(node: NodeId) -> MacAddress {
+    let [high, low] = node.0.to_be_bytes();
+    MacAddress([2, 0, 0, 0, high, low])
+}
+
+fn to(node: NodeId) -> Actions {
+    Actions { set_eth_dst: Some(mac(node)), output: Some(Port::NORMAL) }
+}
+
+fn rules() -> Rules {
+    let encoding: Encoding = "ipv6=fd5e:a1c0::/32".parse().unwrap();
+    Rules::new(encoding, 7_100)
+}
+
+fn at(ms: u64) -> Moment {
+    Moment::from_ns(ms * 1_000_000)
+}
+
+fn network(view: &View) -> Network {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let config = NetworkConfig { rules: rules(), listener, told: Box::new(|_| {}) };
+    Network::new(at(0), Span::from_s(1), config, view, |_| {})
+}
+
+fn install(hash: KeyHash, part: NodeId) -> RuleUpdate {
+    RuleUpdate::Install { hash, choices: Choices::from(part) }
+}
+
+#[test]
+fn what_there_always_is_is_of_all_members_and_of_those_who_have_keys() {
+    let file = file();
+    let network = network(&file.view(file.shares().unwrap()));
+    let rules = rules();
+    let members = [NodeId(1), CACHE, BACKENDS[0], BACKENDS[1], NodeId(10_000)];
+    let expected: BTreeMap<FlowKey, Actions> = members
+        .map(|node| (rules.of_member(node).unwrap(), to(node)))
+        .into_iter()
+        .chain(BACKENDS.map(|node| (rules.of_backend(node).unwrap(), to(node))))
+        .chain([rules.of_nobody(), rules.of_others()])
+        .collect();
+    assert_eq!(network.flows, expected);
+}
+
+#[test]
+fn a_rule_leads_to_the_host_of_the_part_and_goes_along_when_its_key_moves() {
+    let file = file();
+    let shares = file.shares().unwrap();
+    let mut network = network(&file.view(shares.clone()));
+    let always = network.flows.clone();
+    let (hash, other) = (KeyHash(7 << 40), KeyHash(u64::MAX));
+    let owner = shares.map.owner_of(hash);
+    network.update([install(hash, NodeId(CACHE.0 + 2)), install(other, CACHE)]);
+    let flows = |network: &Network| -> Vec<(FlowKey, Actions)> {
+        let of_hashes = network.flows.iter().filter(|(key, _)| !always.contains_key(key));
+        of_hashes.map(|(key, actions)| (*key, *actions)).collect()
+    };
+    let expected = |owner, hash| (rules().of_hash(owner, hash), to(CACHE));
+    let its_owner = shares.map.owner_of(other);
+    let mut both = vec![expected(owner, hash), expected(its_owner, other)];
+    both.sort_by_key(|(key, _)| *key);
+    assert_eq!(flows(&network), both);
+
+    let taker = BACKENDS.into_iter().find(|backend| *backend != owner).unwrap();
+    let map = Arc::new(shares.map.with_owner([PartitionId::of(hash)], taker));
+    network.set_view(&file.view(Shares { map, revision: Revision(2), ..shares }));
+    network.update([RuleUpdate::Delete { hash: other }]);
+    assert_eq!(flows(&network), [expected(taker, hash)]);
+    network.update([RuleUpdate::Delete { hash }, RuleUpdate::Delete { hash }, install(hash, NodeId(9))]);
+    assert_eq!(network.flows, always, "a cache node that is none has no rules");
+}
+
+#[test]
+fn switches_may_call_once_all_is_known_or_it_was_waited_for_long_enough() {
+    let file = file();
+    let view = file.view(file.shares().unwrap());
+    let mut waits = network(&view);
+    waits.tick(at(1_999), false);
+    assert!(waits.switches().is_none() && waits.wake_at() == Some(at(2_000)));
+    waits.tick(at(2_000), false);
+    let switches = waits.switches().expect("they may");
+    assert!(waits.wake_at().is_none() && switches.status().unwrap().is_empty());
+    let mut knows = network(&view);
+    knows.tick(at(1), true);
+    assert!(knows.switches().is_some());
+    assert_eq!(status_of(None), []);
+}
+
+#[test]
+fn what_a_switch_refuses_has_no_rule_and_its_cache_node_does_without() {
+    let file = file();
+    let view = file.view(file.shares().unwrap());
+    let mut network = network(&view);
+    let mut controller = Controller::new(file.controller_config(Life::begin(None).unwrap())).unwrap();
+    let mut out = Outbox::default();
+    let (now, hash) = (at(1), KeyHash(7 << 40));
+    let open = Message::Open { opening: Opening(1), at: now, in_charge: false };
+    controller.step(now, Happened::Message(CACHE, open), &mut out);
+    let session = said(&out).find_map(|message| match message {
+        Message::Opened { session, .. } => Some(session),
+        _ => None,
+    });
+    let session = session.expect("it is there");
+    out.clear();
+    let body = Some(Body::Rules(vec![(hash, Some(Load(5)))]));
+    let told = Message::Told { session, ack: Seq(0), seq: Seq(1), body };
+    controller.step(now, Happened::Message(CACHE, told), &mut out);
+    network.update(out.rules.drain(..));
+    let key = rules().of_hash(view.shares.map.owner_of(hash), hash);
+    assert!(network.flows.contains_key(&key) && controller.rule(hash).is_some());
+
+    let refused = Told::Refused(key, Refusal { kind: 5, code: 1 });
+    network.on_told(now, SwitchesTold::Of(Some(DatapathId(1)), refused), &mut controller);
+    assert!(!network.flows.contains_key(&key) && controller.rule(hash).is_none());
+    out.clear();
+    controller.step(now, Happened::Tick, &mut out);
+    let no_room = said(&out).find_map(|message| match message {
+        Message::Told { body: Some(Body::NoRoom(hashes)), .. } => Some(hashes),
+        _ => None,
+    });
+    assert_eq!(no_room, Some(vec![hash]));
+    assert_eq!(out.rules, [], "it has none already");
+}
+
+fn said(out: &Outbox) -> impl Iterator<Item = Message<'_>> {
+    out.sends().filter(|(to, _)| *to == CACHE).map(|(_, bytes)| Message::decode(bytes).unwrap())
+}
