@@ -51,12 +51,12 @@ mod networks {
 
     /// A host that is all nodes, and owns gets or not.
     fn make_host(owns_gets: bool) {
-        ip("link set lo up");
+        ip("link set lo up").unwrap();
         for node in [GATEWAY, BACKEND, OTHER, CACHE] {
-            ip(&format!("-6 address add {} dev lo nodad", way().plan.member_prefix(node)));
+            ip(&format!("-6 address add {} dev lo nodad", way().plan.member_prefix(node))).unwrap();
         }
         if owns_gets {
-            ip(&format!("-6 route add local {} dev lo", way().plan.gets_prefix()));
+            ip(&format!("-6 route add local {} dev lo", way().plan.gets_prefix())).unwrap();
         }
     }
 

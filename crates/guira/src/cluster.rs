@@ -6,9 +6,11 @@
 //!        node-N.sock     through which member N is asked
 //!        node-N.life     the number of its life
 //!        backend-N/      its items
+//!        switch/         of the Open vSwitch that routes, if one does
 //! ```
 
 mod coordinated;
+mod network;
 mod running;
 mod table;
 
@@ -38,6 +40,7 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
 use crate::{node, rest::RestArguments, serve::start_log, size::size_bytes, with_parent::end_with};
+use network::Hosts;
 use running::{END_WITHIN, How, RunningMembers};
 use table::table;
 
@@ -108,6 +111,13 @@ struct Up {
     /// The TCP port for clients
     #[arg(short, long, default_value_t = 11211, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
+    /// What brings reads of hot keys to cache nodes: the gateway, or a switch of its own (Open vSwitch), with a network namespace for each
+    /// cache node and backend, which takes root's rights
+    #[arg(long, default_value = "gateway", value_parser = ["gateway", "openflow", "xdp"])]
+    router: String,
+    /// How reads say what they ask for, to a switch: in IPv6 addresses, or in MAC addresses as in the paper
+    #[arg(long, value_parser = ["ipv6", "mac"])]
+    encoding: Option<String>,
     /// Threads that serve clients
     #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -259,7 +269,11 @@ impl Up {
         // Gone before the socket is, which waits for who is being answered: whoever wants it down is let go with this.
         let wished = wished;
         let file = self.file(&at)?;
-        let how = self.how(&file)?;
+        let (mut switch, hosts) = match &file.network {
+            None => (None, None),
+            Some(_) => network::make(&at.folder, &file).map(|(switch, hosts)| (Some(switch), Some(hosts)))?,
+        };
+        let how = self.how(&file, hosts.as_ref())?;
         if self.one_process {
             start_log(0);
         }
@@ -273,11 +287,15 @@ impl Up {
         }
         drop(wishes);
         self.greet(&file, &at);
+        switch.iter().flat_map(|switch| network::hints(&at.folder, switch)).for_each(|hint| tell(&hint));
         let who = loop {
             match wished.recv_timeout(LOOK_EVERY) {
                 Ok(Wish::End(who)) => break who,
                 Err(RecvTimeoutError::Timeout) if signalled.try_recv().is_ok() => break None,
-                Err(RecvTimeoutError::Timeout) => lock(&members).look(&at, &file, &how),
+                Err(RecvTimeoutError::Timeout) => {
+                    lock(&members).look(&at, &file, &how);
+                    switch.iter_mut().for_each(network::RunningSwitch::look);
+                }
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
         };
@@ -288,11 +306,12 @@ impl Up {
         Ok(())
     }
 
-    fn how(&self, file: &StaticFile) -> Result<How<'_>, String> {
+    fn how<'h>(&'h self, file: &StaticFile, hosts: Option<&'h Hosts>) -> Result<How<'h>, String> {
         let store_files = if self.one_process { node::allow_all(file, self.threads.into())? } else { None };
         Ok(How {
             in_one_process: self.one_process,
             store_files,
+            hosts,
             threads: self.threads,
             backend_under: self.backend_under.as_deref(),
             rest: &self.rest,
@@ -331,6 +350,7 @@ impl Up {
         if let Some(limit) = self.store_limit.filter(|limit| Limit::new(*limit).is_none()) {
             return Err(format!("--store-limit {limit}: from 1 to {}", Limit::MAX));
         }
+        self.check_router()?;
         let (most, threads) = (FIRST_BACKEND - FIRST_CACHE, u32::from(self.caches) * u32::from(self.cache_threads));
         if threads > most.into() {
             return Err(format!("--cache-threads {}: {most} at most, of all cache nodes together", self.cache_threads));
@@ -364,6 +384,20 @@ impl Up {
             seen.push(address);
         }
         Ok(())
+    }
+
+    fn check_router(&self) -> Result<(), String> {
+        match (self.router.as_str(), self.encoding.as_deref()) {
+            ("gateway", Some(_)) => Err("--encoding: for --router openflow, where not the gateway routes".into()),
+            ("gateway", None) => Ok(()),
+            ("openflow", Some("mac")) => Err("--encoding mac: members send ipv6 only, yet".into()),
+            ("openflow", _) if self.one_process => {
+                Err("--router openflow: each cache node and backend is on a host of its own, not in --one-process"
+                    .into())
+            }
+            ("openflow", _) => Ok(()),
+            (router, _) => Err(format!("--router {router}: not built yet, use openflow, or gateway")),
+        }
     }
 
     /// Where each gateway's metrics are, if they are anywhere.
@@ -442,7 +476,13 @@ impl Up {
         let files = 2 * ports + 256;
         allow_open_files(0, files)
             .map_err(|_| format!("{ports} ports: {files} open files have to be allowed (ulimit -n)"))?;
-        give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;
+        let network = match self.router.as_str() {
+            "gateway" => None,
+            _ => Some(network::plan(&mut members)?),
+        };
+        if network.is_none() {
+            give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;
+        }
         let size = &self.max_item_size;
         let item_len_max = size_bytes(size).filter(|len| (ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(len));
         let item_len_max = item_len_max.ok_or_else(|| format!("-I {size}: from 1k to 16m"))?;
@@ -464,6 +504,7 @@ impl Up {
             sample_one_in: self.sample_one_in,
             burst_load_min: self.burst_load_min,
             durability: self.durability.clone(),
+            network,
             members,
             ..StaticFile::default()
         };

@@ -4,8 +4,9 @@ use std::{
     env,
     ffi::OsStr,
     fs::File,
-    io::{BufRead, BufReader, ErrorKind},
-    os::fd::AsFd,
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+    iter,
+    os::{fd::AsFd, unix::process::CommandExt},
     process::{Child, ChildStdin, Command, Stdio},
     thread,
 };
@@ -32,26 +33,83 @@ pub(crate) fn with_system_programs(command: &mut Command) -> &mut Command {
 /// # Errors
 /// What it complained about, if it failed, or what to do if it is not there.
 pub fn run(command: &mut Command) -> Result<String, String> {
-    let output = with_system_programs(command).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| {
-        let what_to_do = if error.kind() == ErrorKind::NotFound { "; `make test` installs it" } else { "" };
-        format!("{:?}: {error}{what_to_do}", command.get_program())
-    })?;
+    run_with(command, Stdio::null())
+}
+
+fn run_with(command: &mut Command, input: Stdio) -> Result<String, String> {
+    let output = with_system_programs(command).stdin(input).output().map_err(|error| not_run(command, &error))?;
     let complaints = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
-        Err(format!("{command:?}: {}: {complaints}", output.status))
+        Err(format!("{}: {}: {}", name_of(command), output.status, complaints.trim().replace('\n', "; ")))
+    }
+}
+
+/// A command as one could type it.
+fn name_of(command: &Command) -> String {
+    let words = iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// Why a program was not run, and what to do about it.
+pub(crate) fn not_run(command: &Command, error: &io::Error) -> String {
+    let program = command.get_program().to_string_lossy();
+    let package = match &*program {
+        "ovsdb-tool" | "ovsdb-server" | "ovs-vsctl" | "ovs-ofctl" | "ovs-vswitchd" => "openvswitch-switch",
+        "ip" => "iproute2",
+        "unshare" | "nsenter" | "setpriv" => "util-linux",
+        "ethtool" => "ethtool",
+        _ => "",
+    };
+    match error.kind() {
+        ErrorKind::NotFound if !package.is_empty() => {
+            format!("{program} is not installed (on Debian: apt install {package})")
+        }
+        _ => format!("{program}: {error}"),
     }
 }
 
 /// `ip` with these words, here.
 ///
-/// # Panics
+/// # Errors
 /// It failed.
-pub fn ip(words: &str) {
-    run(Command::new("ip").args(words.split(' '))).unwrap_or_else(|told| panic!("{told}"));
+pub fn ip(words: &str) -> Result<(), String> {
+    run(Command::new("ip").args(words.split(' '))).map(drop)
 }
+
+/// `ip` for each of these lines, here, one after the other.
+///
+/// # Errors
+/// The first that failed.
+pub fn ip_all<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> Result<(), String> {
+    ip_all_by(Command::new("ip"), lines)
+}
+
+fn ip_all_by<L: AsRef<str>>(mut ip: Command, lines: impl IntoIterator<Item = L>) -> Result<(), String> {
+    let text: String = lines.into_iter().map(|line| format!("{}\n", line.as_ref())).collect();
+    // Shorter than what a pipe takes at once, so that nobody waits for a reader.
+    let (reader, mut writer) = io::pipe().map_err(|error| format!("ip: {error}"))?;
+    assert!(text.len() < PIPE_LEN_MIN, "{} bytes of lines for ip", text.len());
+    writer.write_all(text.as_bytes()).map_err(|error| format!("ip: {error}"))?;
+    drop(writer);
+    let done = run_with(ip.args(["-batch", "-"]), reader.into());
+    done.map(drop).map_err(|told| format!("{told} (of: {})", text.trim().replace('\n', "; ")))
+}
+
+/// What any pipe takes without a reader, in bytes (pipe(7)).
+const PIPE_LEN_MIN: usize = 65_536;
+
+/// Whether this process may make networks: namespaces, and links between them.
+///
+/// # Errors
+/// Why it may not.
+pub fn may_have_networks() -> Result<(), String> {
+    run(Command::new("unshare").args(["--net", "ip"]).args(PROBE)).map(drop)
+}
+
+/// What is tried of `ip` to see whether all else can be done.
+const PROBE: [&str; 5] = ["link", "add", "probe", "type", "bridge"];
 
 /// Runs a test, of which `module_path!()` and its name are given, in a network namespace of its own.
 ///
@@ -64,9 +122,8 @@ pub fn in_a_namespace(module_path: &str, name: &str, test: impl FnOnce()) {
         test();
         return;
     }
-    let probe = ["ip", "link", "add", "probe", "type", "bridge"];
     let tried: Vec<Result<String, String>> =
-        WAYS_IN.iter().map(|way| run(Command::new("unshare").args(*way).args(probe))).collect();
+        WAYS_IN.iter().map(|way| run(Command::new("unshare").args(*way).arg("ip").args(PROBE))).collect();
     let Some(way) = WAYS_IN.iter().zip(&tried).find_map(|(way, tried)| tried.is_ok().then_some(way)) else {
         panic!(
             "not possible here: network namespaces with a bridge. Run it as root, or allow user namespaces; `make test` installs \
@@ -88,24 +145,30 @@ pub fn in_a_namespace(module_path: &str, name: &str, test: impl FnOnce()) {
 pub struct Namespace {
     holder: Child,
     /// Its holder reads this, and ends with it.
-    _input: ChildStdin,
+    _input: Option<ChildStdin>,
 }
 
 impl Namespace {
     /// One with nothing in it.
     ///
-    /// # Panics
+    /// # Errors
     /// There is none to be had.
-    pub fn new() -> Self {
+    pub fn new() -> Result<Self, String> {
         let mut command = Command::new("unshare");
-        // It says something once it is in it.
-        command.args(["--net", "sh", "-c", "echo; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = command.spawn().expect("it could be run a moment ago");
-        let input = holder.stdin.take().expect("its input");
-        let output = holder.stdout.take().expect("its output");
-        let said = BufReader::new(output).read_line(&mut String::new());
-        assert!(matches!(said, Ok(1)), "the holder has a namespace of its own");
-        Self { holder, _input: input }
+        // It says something once it is in it. What is typed at a terminal is not for it.
+        command.args(["--net", "sh", "-c", "echo; exec cat"]).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut holder = command.spawn().map_err(|error| not_run(&command, &error))?;
+        let (input, output) = (holder.stdin.take(), holder.stdout.take());
+        let mut namespace = Self { holder, _input: input };
+        let said = output.map(|output| BufReader::new(output).read_line(&mut String::new()));
+        if matches!(said, Some(Ok(1))) {
+            return Ok(namespace);
+        }
+        let mut complaint = String::new();
+        let complaints = namespace.holder.stderr.take();
+        complaints.map(|mut complaints| complaints.read_to_string(&mut complaint).ok());
+        Err(format!("no network namespace is to be had: {}", complaint.trim()))
     }
 
     /// The process that holds it, whose number stands for it: `ip link add ... netns NUMBER`.
@@ -138,16 +201,18 @@ impl Namespace {
 
     /// `ip` with these words, there.
     ///
-    /// # Panics
+    /// # Errors
     /// It failed.
-    pub fn ip(&self, words: &str) {
-        run(self.command("ip").args(words.split(' '))).unwrap_or_else(|told| panic!("{told}"));
+    pub fn ip(&self, words: &str) -> Result<(), String> {
+        run(self.command("ip").args(words.split(' '))).map(drop)
     }
-}
 
-impl Default for Namespace {
-    fn default() -> Self {
-        Self::new()
+    /// See [`ip_all`]; there.
+    ///
+    /// # Errors
+    /// The first that failed.
+    pub fn ip_all<L: AsRef<str>>(&self, lines: impl IntoIterator<Item = L>) -> Result<(), String> {
+        ip_all_by(self.command("ip"), lines)
     }
 }
 

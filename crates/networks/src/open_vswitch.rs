@@ -3,13 +3,17 @@
 //! Always true: its processes end with the thread that has started them, and what they have written is gone then.
 
 use std::{
+    fs,
+    io::ErrorKind,
     net::SocketAddr,
-    process::{Child, Command, Stdio},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
 };
 
 use tempfile::TempDir;
 
-use crate::namespace::{run, with_system_programs};
+use crate::namespace::{Namespace, not_run, run, with_system_programs};
 
 /// The bridge's name.
 const BRIDGE: &str = "switch";
@@ -17,49 +21,80 @@ const BRIDGE: &str = "switch";
 /// One switch.
 #[derive(Debug)]
 pub struct OpenVswitch {
-    folder: TempDir,
+    folder: PathBuf,
+    /// The same, if it is to be gone with the switch.
+    _temporary: Option<TempDir>,
+    /// How something is run where its ports are.
+    inside: Vec<String>,
     database: Child,
     daemon: Option<Child>,
 }
 
 impl OpenVswitch {
-    /// One without ports, which sends packets by the addresses that it learns.
+    /// One without ports, which sends packets by the addresses that it learns, here and in a folder that is gone with it.
     ///
-    /// # Panics
+    /// # Errors
     /// It is not installed, or does not start.
-    pub fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().display().to_string();
-        let schema = ["/usr/share/openvswitch/vswitch.ovsschema", "/usr/local/share/openvswitch/vswitch.ovsschema"];
-        let schema = schema.into_iter().find(|file| std::fs::exists(file).unwrap_or(false));
-        let schema = schema.expect("Open vSwitch is installed: `make test` installs it");
-        let make = ["create", &format!("{place}/conf.db"), schema];
-        run(Command::new("ovsdb-tool").args(make)).unwrap_or_else(|told| panic!("{told}"));
-        let database = [&format!("{place}/conf.db"), &format!("--remote=punix:{place}/db.sock")];
-        let database = start(&folder, "ovsdb-server", &database.map(String::as_str));
-        let mut switch = Self { folder, database, daemon: None };
-        switch.vsctl("--no-wait init");
-        switch.start_daemon();
+    pub fn start() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("no folder for a switch: {error}"))?;
+        Self::begin(folder.path().to_owned(), Some(folder), Vec::new())
+    }
+
+    /// The same, in a namespace, with a folder that is made if it is not there, and stays.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start_in(namespace: &Namespace, folder: &Path) -> Result<Self, String> {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let inside = namespace.command("setpriv");
+        let words = [inside.get_program()].into_iter().chain(inside.get_args());
+        // The program itself is what is run in each place.
+        let mut words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        words.pop();
+        Self::begin(folder.to_owned(), None, words)
+    }
+
+    fn begin(folder: PathBuf, temporary: Option<TempDir>, inside: Vec<String>) -> Result<Self, String> {
+        let schemas = ["/usr/share/openvswitch/vswitch.ovsschema", "/usr/local/share/openvswitch/vswitch.ovsschema"];
+        let schema = schemas.into_iter().find(|file| fs::exists(file).unwrap_or(false));
+        let schema = schema.ok_or("Open vSwitch is not installed (on Debian: apt install openvswitch-switch)")?;
+        let conf = folder.join("conf.db");
+        // Of an earlier one, which had other ports.
+        match fs::remove_file(&conf) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(format!("{}: {error}", conf.display())),
+            _ => {}
+        }
+        let conf = conf.display().to_string();
+        run(Command::new("ovsdb-tool").args(["create", &conf, schema]))?;
+        let remote = format!("--remote=punix:{}/db.sock", folder.display());
+        let database = start(&folder, &inside, "ovsdb-server", &[&conf, &remote])?;
+        let mut switch = Self { folder, _temporary: temporary, inside, database, daemon: None };
+        switch.vsctl("--no-wait init")?;
+        switch.start_daemon()?;
         switch.vsctl(&format!(
             "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev protocols=OpenFlow13 fail_mode=secure"
-        ));
-        switch
+        ))?;
+        Ok(switch)
     }
 
     /// Starts the daemon, which has no flows then.
     ///
+    /// # Errors
+    /// It does not start.
+    ///
     /// # Panics
-    /// It does not start, or runs.
-    pub fn power_on(&mut self) {
-        self.start_daemon();
+    /// It runs.
+    pub fn power_on(&mut self) -> Result<(), String> {
+        self.start_daemon()?;
         // This waits until it has its bridge, and says so.
-        self.vsctl(&format!("set bridge {BRIDGE} other_config:was_off=true"));
+        self.vsctl(&format!("set bridge {BRIDGE} other_config:was_off=true")).map(drop)
     }
 
-    fn start_daemon(&mut self) {
+    fn start_daemon(&mut self) -> Result<(), String> {
         assert!(self.daemon.is_none(), "it runs");
-        let database = format!("unix:{}/db.sock", self.folder.path().display());
-        self.daemon = Some(start(&self.folder, "ovs-vswitchd", &[&database]));
+        let database = format!("unix:{}/db.sock", self.folder.display());
+        self.daemon = Some(start(&self.folder, &self.inside, "ovs-vswitchd", &[&database])?);
+        Ok(())
     }
 
     /// Kills the daemon: its flows are gone, its ports are not.
@@ -70,48 +105,74 @@ impl OpenVswitch {
         }
     }
 
+    /// How the daemon has ended, if it has by itself; it is off then.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        let ended = self.daemon.as_mut().and_then(|daemon| daemon.try_wait().ok().flatten());
+        if ended.is_some() {
+            self.daemon = None;
+        }
+        ended
+    }
+
+    /// The daemon's process, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Child::id)
+    }
+
+    /// Where `ovs-ofctl` finds it.
+    pub fn management(&self) -> String {
+        format!("unix:{}/{BRIDGE}.mgmt", self.folder.display())
+    }
+
     /// `ovs-vsctl` with these words.
     ///
-    /// # Panics
+    /// # Errors
     /// It failed.
-    pub fn vsctl(&self, words: &str) -> String {
-        let database = format!("--db=unix:{}/db.sock", self.folder.path().display());
+    pub fn vsctl(&self, words: &str) -> Result<String, String> {
+        let database = format!("--db=unix:{}/db.sock", self.folder.display());
         let mut command = self.command("ovs-vsctl");
         command.args([&database, "--retry", "--timeout=20"]).args(words.split(' '));
-        run(&mut command).unwrap_or_else(|told| panic!("{told}"))
+        run(&mut command)
     }
 
     /// `ovs-ofctl` with a command for the bridge, and words behind it.
     ///
-    /// # Panics
+    /// # Errors
     /// It failed.
-    pub fn ofctl(&self, what: &str, words: &[&str]) -> String {
+    pub fn ofctl(&self, what: &str, words: &[&str]) -> Result<String, String> {
         let mut command = self.command("ovs-ofctl");
-        command.args(["-O", "OpenFlow13", what, BRIDGE]).args(words);
-        run(&mut command).unwrap_or_else(|told| panic!("{told}"))
+        command.args(["-O", "OpenFlow13", what, &self.management()]).args(words);
+        run(&mut command)
     }
 
-    /// Adds a link of this namespace as the port of that number.
+    /// Adds links that are where the switch is, each as the port of a number.
     ///
-    /// # Panics
+    /// # Errors
     /// It failed.
-    pub fn add_port(&self, link: &str, port: u32) {
-        self.vsctl(&format!("add-port {BRIDGE} {link} -- set interface {link} ofport_request={port}"));
+    pub fn add_ports<L: AsRef<str>>(&self, links: impl IntoIterator<Item = (L, u32)>) -> Result<(), String> {
+        let add = |(link, port): (L, u32)| {
+            let link = link.as_ref();
+            format!("add-port {BRIDGE} {link} -- set interface {link} ofport_request={port}")
+        };
+        let words: Vec<String> = links.into_iter().map(add).collect();
+        // As long as a command's words may be, by far.
+        words.chunks(100).try_for_each(|some| self.vsctl(&some.join(" -- ")).map(drop))
     }
 
     /// Has it call a controller.
     ///
-    /// # Panics
+    /// # Errors
     /// It failed.
-    pub fn set_controller(&self, at: SocketAddr) {
+    pub fn set_controller(&self, at: SocketAddr) -> Result<(), String> {
         // By itself it waits up to eight seconds before it calls again.
-        self.vsctl(&format!(
-            "set-controller {BRIDGE} tcp:{at} -- set controller {BRIDGE} max_backoff=1000 connection_mode=out-of-band"
-        ));
+        let settings = "max_backoff=1000 connection_mode=out-of-band";
+        self.vsctl(&format!("set-controller {BRIDGE} tcp:{at} -- set controller {BRIDGE} {settings}")).map(drop)
     }
 
     fn command(&self, program: &str) -> Command {
-        environment(&self.folder, Command::new(program))
+        let mut command = Command::new(program);
+        environment(&self.folder, &mut command);
+        command
     }
 }
 
@@ -124,18 +185,20 @@ impl Drop for OpenVswitch {
 }
 
 /// Without these they look for others' folders.
-fn environment(folder: &TempDir, mut command: Command) -> Command {
+fn environment(folder: &Path, command: &mut Command) {
     for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
-        command.env(name, folder.path());
+        command.env(name, folder);
     }
-    command
 }
 
-/// A daemon, which ends with this thread.
-fn start(folder: &TempDir, program: &str, arguments: &[&str]) -> Child {
-    let log = format!("--log-file={}/{program}.log", folder.path().display());
-    let mut command = environment(folder, Command::new("setpriv"));
-    command.args(["--pdeathsig", "KILL", program, "--pidfile", "--overwrite-pidfile", &log]).args(arguments);
+/// A daemon, which ends with this thread. What is typed at a terminal is not for it.
+fn start(folder: &Path, inside: &[String], program: &str, arguments: &[&str]) -> Result<Child, String> {
+    let log = format!("--log-file={}/{program}.log", folder.display());
+    let mut words = inside.iter().map(String::as_str).chain(["setpriv"]);
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).args(["--pdeathsig", "KILL", program, "--pidfile", "--overwrite-pidfile", &log]);
+    command.args(arguments).process_group(0);
+    environment(folder, &mut command);
     with_system_programs(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("setpriv, of util-linux")
+    command.spawn().map_err(|error| not_run(&command, &error))
 }

@@ -21,7 +21,7 @@ mod open_vswitch {
     };
 
     use guira_item::Span;
-    use guira_networks::{Namespace, OpenVswitch, in_a_namespace, ip, run};
+    use guira_networks::{Gets, Namespace, OpenVswitch, host_lines, in_a_namespace, ip, run};
     use guira_openflow::{
         Actions, FlowKey, Place, Port, Refusal, Rules, SwitchConfig, SwitchStatus, Switches, SwitchesConfig,
         SwitchesTold, Told,
@@ -48,10 +48,6 @@ mod open_vswitch {
 
     /// Far longer than a loaded machine needs.
     const DEADLINE: Duration = Duration::from_secs(30);
-
-    /// A link that all send through, whose neighbour is nobody: the switch says whose host the frame is for.
-    const ROUTER: &str = "fe80::ff";
-    const ROUTER_MAC: &str = "02:00:00:00:00:ff";
 
     fn plan() -> Ipv6Plan {
         "fd5e:a1c0::/32".parse().unwrap()
@@ -100,23 +96,19 @@ mod open_vswitch {
 
     impl Host {
         fn new(node: NodeId, switch: &OpenVswitch) -> Self {
-            let (namespace, port) = (Namespace::new(), place(node).port.0);
-            ip(&format!("link add port{port} type veth peer name eth netns {}", namespace.holder()));
-            ip(&format!("link set port{port} up"));
-            switch.add_port(&format!("port{port}"), port);
-            namespace.ip("link set lo up");
-            namespace.ip(&format!("link set eth address {} up", mac(node)));
+            let (namespace, port) = (Namespace::new().unwrap(), place(node).port.0);
+            ip(&format!("link add port{port} type veth peer name eth netns {}", namespace.holder())).unwrap();
+            ip(&format!("link set port{port} up")).unwrap();
+            switch.add_ports([(format!("port{port}"), port)]).unwrap();
             // Checksums would be left to hardware that is not there.
             run(namespace.command("ethtool").args(["-K", "eth", "tx", "off"])).unwrap();
-            namespace.ip(&format!("address add {} dev eth nodad", plan().member_prefix(node)));
-            namespace.ip(&format!("address add 10.1.0.{port}/24 dev eth"));
-            namespace.ip(&format!("-6 neigh replace {ROUTER} lladdr {ROUTER_MAC} dev eth nud permanent"));
-            namespace.ip(&format!("-6 route replace {} via {ROUTER} dev eth", plan().prefix()));
-            match node {
-                GATEWAY => {}
-                CACHE => namespace.ip(&format!("-6 route add local {} dev lo", plan().gets_prefix())),
-                _ => namespace.ip(&format!("-6 route add local {} dev lo", plan().gets_of_prefix(node))),
-            }
+            let gets = match node {
+                GATEWAY => Gets::None,
+                CACHE => Gets::All,
+                _ => Gets::Of(node),
+            };
+            namespace.ip_all(host_lines(plan(), "eth", mac(node), &[node], gets)).unwrap();
+            namespace.ip(&format!("address add 10.1.0.{port}/24 dev eth")).unwrap();
             let socket = namespace.within(|| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap());
             socket.set_nonblocking(true).unwrap();
             setsockopt(&socket, Ipv6RecvPacketInfo, &true).unwrap();
@@ -163,15 +155,15 @@ mod open_vswitch {
         }
 
         fn with(rules: Rules, config: SwitchConfig) -> Self {
-            ip("link set lo up");
-            let switch = OpenVswitch::start();
+            ip("link set lo up").unwrap();
+            let switch = OpenVswitch::start().unwrap();
             let hosts = NODES.map(|node| Host::new(node, &switch)).into();
             let (tell, told) = mpsc::channel();
             let config = SwitchesConfig { switch: config, ..SwitchesConfig::default() };
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let switches = Switches::listen(address, config, move |told| drop(tell.send(told))).unwrap();
             switches.update(base(rules)).unwrap();
-            switch.set_controller(switches.address());
+            switch.set_controller(switches.address()).unwrap();
             let network = Self { switch, hosts, switches, told };
             network.wait_until_settled();
             network
@@ -217,14 +209,14 @@ mod open_vswitch {
 
         /// The addresses of keys' rules that the switch has, as it says itself.
         fn rules(&self) -> BTreeSet<Ipv6Addr> {
-            let said = self.switch.ofctl("dump-flows", &[]);
+            let said = self.switch.ofctl("dump-flows", &[]).unwrap();
             let of_hash = said.lines().filter(|line| line.contains("priority=400,"));
             let address = |line: &str| line.split_once("ipv6_dst=")?.1.split([',', ' ']).next()?.parse().ok();
             of_hash.filter_map(address).collect()
         }
 
         fn packets(&self, priority: &str) -> u64 {
-            let said = self.switch.ofctl("dump-flows", &[]);
+            let said = self.switch.ofctl("dump-flows", &[]).unwrap();
             let line = said.lines().find(|line| line.contains(priority)).unwrap_or_else(|| panic!("{said}"));
             let packets = line.split_once("n_packets=").and_then(|(_, rest)| rest.split(',').next());
             packets.and_then(|packets| packets.parse().ok()).unwrap_or_else(|| panic!("{line}"))
@@ -406,12 +398,12 @@ mod open_vswitch {
 
             // Somebody takes some away, and puts others in.
             let one = format!("cookie=0x6775697261000001/-1,udp6,ipv6_dst={}", get(BACKEND, 3).0);
-            network.switch.ofctl("del-flows", &[&one]);
+            network.switch.ofctl("del-flows", &[&one]).unwrap();
             let stray = format!(
                 "cookie=0x6775697261000001,priority=400,udp6,tp_dst={PORT},ipv6_dst={},actions=drop",
                 get(BACKEND, 5_000).0
             );
-            network.switch.ofctl("add-flow", &[&stray]);
+            network.switch.ofctl("add-flow", &[&stray]).unwrap();
             assert!(wait_for(DEADLINE, || (network.rules() == wanted).then_some(())).is_some(), "it is read again");
             assert!(network.status().counts.differing >= 2);
             let all = 1_000 + base(rules()).len() as u32;
@@ -425,7 +417,7 @@ mod open_vswitch {
             network.switch.power_off();
             network.switches.update((0..500).map(|hash| (of_hash(hash), None))).unwrap();
             network.switches.update((1_000..1_200).map(|hash| (of_hash(hash), Some(to(CACHE))))).unwrap();
-            network.switch.power_on();
+            network.switch.power_on().unwrap();
             let wanted: BTreeSet<Ipv6Addr> = (500..1_200).map(|hash| get(BACKEND, hash).0).collect();
             assert!(wait_for(DEADLINE, || (network.rules() == wanted).then_some(())).is_some(), "it has called again");
             let expect = |(address, header), node| network.expect(address, header, node);
@@ -444,7 +436,7 @@ mod open_vswitch {
                 let room = base(rules()).len() + 100;
                 network.switch.vsctl(&format!(
                     "--id=@table create Flow_Table flow_limit={room} overflow_policy=refuse -- set bridge switch flow_tables=0=@table"
-                ));
+                )).unwrap();
                 let of_hash = |hash| rules().of_hash(BACKEND, KeyHash(hash));
                 network.switches.update((0..150).map(|hash| (of_hash(hash), Some(to(CACHE))))).unwrap();
                 let told = network.wait_until_settled();

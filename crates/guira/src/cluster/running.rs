@@ -18,14 +18,14 @@ use guira_switched::{Member, Role, StaticFile};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{At, GATEWAY, tell};
+use super::{At, GATEWAY, network::Hosts, tell};
 use crate::{
     node::{self, EndedBy},
     rest::RestArguments,
 };
 
 /// A member that has ended is started again after so long.
-const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
+pub(super) const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long members may take to end: the gateways, and then all others.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(20);
@@ -117,6 +117,8 @@ pub(super) struct How<'h> {
     pub(super) store_files: Option<u64>,
     /// Threads of a gateway that serve clients.
     pub(super) threads: u16,
+    /// The hosts of members that are not here.
+    pub(super) hosts: Option<&'h Hosts>,
     /// Words of a command that runs a backend's.
     pub(super) backend_under: Option<&'h str>,
     /// Of the controller.
@@ -126,11 +128,15 @@ pub(super) struct How<'h> {
 }
 
 impl How<'_> {
-    fn command(&self, role: &Role, program: &Path) -> Command {
-        let under = self.backend_under.filter(|_| matches!(role, Role::Backend(_)));
+    fn command(&self, member: &Member, program: &Path) -> Command {
+        let on_its_host = |program: &Path| match self.hosts {
+            Some(hosts) => hosts.command(member.id, program),
+            None => Command::new(program),
+        };
+        let under = self.backend_under.filter(|_| matches!(member.role, Role::Backend(_)));
         let mut words = under.unwrap_or_default().split_whitespace();
-        let Some(first) = words.next() else { return Command::new(program) };
-        let mut command = Command::new(first);
+        let Some(first) = words.next() else { return on_its_host(program) };
+        let mut command = on_its_host(Path::new(first));
         command.args(words).arg(program);
         command
     }
@@ -151,7 +157,7 @@ impl How<'_> {
 
     fn start_process(&self, at: &At, member: &Member) -> Result<Runs, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let mut command = self.command(&member.role, &program);
+        let mut command = self.command(member, &program);
         // A group of its own: what is typed at the terminal is for this process, which ends them in their order.
         command.process_group(0);
         command.arg("node").arg("--with-parent").arg(std::process::id().to_string());

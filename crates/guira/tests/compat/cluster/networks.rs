@@ -28,17 +28,17 @@ struct Bridged(Vec<Namespace>);
 
 impl Bridged {
     fn new() -> Self {
-        ip("link set lo up");
-        ip(&format!("link add {BRIDGE} type bridge"));
-        ip(&format!("address add {}/24 dev {BRIDGE}", host(254)));
-        ip(&format!("link set {BRIDGE} up"));
+        ip("link set lo up").expect("a link");
+        ip(&format!("link add {BRIDGE} type bridge")).expect("a link");
+        ip(&format!("address add {}/24 dev {BRIDGE}", host(254))).expect("a link");
+        ip(&format!("link set {BRIDGE} up")).expect("a link");
         let joined = IDS.map(|id| {
-            let (namespace, port) = (Namespace::new(), port(id));
-            ip(&format!("link add {port} type veth peer name {LINK} netns {}", namespace.holder()));
-            ip(&format!("link set {port} master {BRIDGE} up"));
-            namespace.ip("link set lo up");
-            namespace.ip(&format!("address add {}/24 dev {LINK}", address(id).ip()));
-            namespace.ip(&format!("link set {LINK} up"));
+            let (namespace, port) = (Namespace::new().expect("a namespace"), port(id));
+            ip(&format!("link add {port} type veth peer name {LINK} netns {}", namespace.holder())).expect("a link");
+            ip(&format!("link set {port} master {BRIDGE} up")).expect("a link");
+            namespace.ip("link set lo up").expect("a link");
+            namespace.ip(&format!("address add {}/24 dev {LINK}", address(id).ip())).expect("a link");
+            namespace.ip(&format!("link set {LINK} up")).expect("a link");
             namespace
         });
         Self(joined.into())
@@ -47,21 +47,25 @@ impl Bridged {
     /// From now on these do not hear of each other; everybody else hears both.
     fn part(one: u16, other: u16) {
         // A bridge passes nothing from one isolated port to another.
-        [one, other].into_iter().for_each(|id| ip(&format!("link set {} type bridge_slave isolated on", port(id))));
+        [one, other].into_iter().for_each(|id| set_link(id, "type bridge_slave isolated on"));
     }
 
     fn join(one: u16, other: u16) {
-        [one, other].into_iter().for_each(|id| ip(&format!("link set {} type bridge_slave isolated off", port(id))));
+        [one, other].into_iter().for_each(|id| set_link(id, "type bridge_slave isolated off"));
     }
 
     /// From now on nobody hears of this one.
     fn unplug(id: u16) {
-        ip(&format!("link set {} down", port(id)));
+        set_link(id, "down");
     }
 
     fn plug_in(id: u16) {
-        ip(&format!("link set {} up", port(id)));
+        set_link(id, "up");
     }
+}
+
+fn set_link(id: u16, words: &str) {
+    ip(&format!("link set {} {words}", port(id))).expect("a link");
 }
 
 fn port(id: u16) -> String {
