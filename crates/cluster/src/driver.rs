@@ -167,8 +167,20 @@ impl<L: Send + 'static> DriverHandle<L> {
     /// The system gives no thread, or no descriptors.
     pub fn start<C: Core<Local = L>>(
         name: &str,
-        mut transport: Transport,
+        transport: Transport,
         make: impl FnOnce(Poster<L>) -> C,
+    ) -> io::Result<Self> {
+        Self::try_start(name, transport, |poster| Ok(make(poster)))
+    }
+
+    /// The same, with a core that may not be to be had.
+    ///
+    /// # Errors
+    /// It is not, or as [`start`](Self::start).
+    pub fn try_start<C: Core<Local = L>>(
+        name: &str,
+        mut transport: Transport,
+        make: impl FnOnce(Poster<L>) -> io::Result<C>,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         transport.attach(poll.registry(), SOCKET, GETS, STREAMS)?;
@@ -176,7 +188,7 @@ impl<L: Send + 'static> DriverHandle<L> {
         let inbox = Mutex::new(Inbox { posted: Some(Vec::new()), is_asleep: false, is_stopping: false });
         let shared = Arc::new(Shared { inbox, waker });
         let poster = Poster(Arc::clone(&shared));
-        let core = make(poster.clone());
+        let core = make(poster.clone())?;
         let thread = thread::Builder::new().name(name.into()).spawn(move || {
             let _ends = Ends(Arc::clone(&shared));
             Driver {

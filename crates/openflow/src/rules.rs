@@ -43,6 +43,9 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The priority of the rules of hashes, which no other rule has.
+    pub const OF_A_HASH: u16 = OF_A_HASH;
+
     /// Those of a cluster whose gets have headers of this encoding, and go to this port of UDP.
     pub fn new(encoding: Encoding, port: u16) -> Self {
         Self { encoding, port }

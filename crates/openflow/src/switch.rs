@@ -39,6 +39,9 @@ const STATS_MAX: usize = 4_096;
 pub struct SwitchConfig {
     /// Marks our flows: others' are left alone.
     pub cookie: Cookie,
+    /// Flows of this priority that a switch has and is not to have are left to it, until [`Switch::spare_none`]: for who does not know yet which it is to
+    /// have.
+    pub spares: Option<u16>,
     /// Updates of a batch, at most: 1 to 4,096.
     pub batch_max: usize,
     /// Flows of ours that a switch may say it has, at most: with more it is not one of ours.
@@ -55,6 +58,7 @@ impl Default for SwitchConfig {
     fn default() -> Self {
         Self {
             cookie: Cookie(0x6775_6972_6100_0001),
+            spares: None,
             batch_max: 256,
             flows_max: 1 << 20,
             read_again_after: Span::from_s(30),
@@ -284,6 +288,15 @@ impl Switch {
     pub fn unwant(&mut self, key: FlowKey) {
         if self.wanted.remove(&key).is_some() {
             self.look_at(key);
+        }
+    }
+
+    /// It is to have no flows from now on but those that are wanted.
+    pub fn spare_none(&mut self) {
+        if let Some(priority) = self.config.spares.take() {
+            let spared = self.made.keys().filter(|key| key.priority == priority && !self.wanted.contains_key(key));
+            let spared: Vec<FlowKey> = spared.copied().collect();
+            spared.into_iter().for_each(|key| self.look_at(key));
         }
     }
 
@@ -532,7 +545,8 @@ impl Switch {
         // What we cannot say we cannot take back one by one: an earlier build's, perhaps.
         self.made = if foreign == 0 { read } else { BTreeMap::new() };
         let missing = self.wanted.iter().filter(|(key, actions)| self.made.get(key) != Some(actions));
-        let unwanted = self.made.keys().filter(|key| !self.wanted.contains_key(key));
+        let is_spared = |key: &&FlowKey| self.config.spares == Some(key.priority);
+        let unwanted = self.made.keys().filter(|key| !self.wanted.contains_key(key) && !is_spared(key));
         // Where there is no room for both, what is not wanted goes first.
         let keys: Vec<FlowKey> = unwanted.copied().chain(missing.map(|(key, _)| *key)).collect();
         let differing = keys.len() + foreign;

@@ -534,3 +534,21 @@ fn how_many_updates_a_switch_takes_is_told_when_it_has_become_another_number() {
     assert!(matches!(slower[..], [.., Told::Takes { updates_per_s: 100..120 }]), "{slower:?}");
     assert!(slower.len() < 30, "{slower:?}");
 }
+
+#[test]
+fn what_is_spared_is_left_until_it_is_known_what_is_wanted() {
+    let with = |number, priority| FlowKey { priority, ..key(number) };
+    let mut fake = Fake::with(&[(key(1), to(1)), (with(2, 400), to(2)), (with(3, 400), to(3)), (with(4, 400), to(4))]);
+    let config = SwitchConfig { spares: Some(400), ..config() };
+    let mut switch = Switch::new(at(0), config, BTreeMap::new());
+    talk(at(0), &mut switch, &mut fake).unwrap();
+    assert_eq!(fake.deletions, [key(1)]);
+    switch.want(with(3, 400), to(3));
+    switch.want(with(4, 400), to(5));
+    talk(at(1), &mut switch, &mut fake).unwrap();
+    assert_eq!(fake.adds, [with(4, 400)], "one is there already");
+    switch.spare_none();
+    talk(at(2), &mut switch, &mut fake).unwrap();
+    assert_eq!(fake.deletions, [key(1), with(2, 400)]);
+    assert_eq!(fake.ours(), wanted(&[(with(3, 400), to(3)), (with(4, 400), to(5))]));
+}

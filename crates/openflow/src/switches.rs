@@ -81,6 +81,7 @@ impl Error for SwitchesEnded {}
 enum Wish {
     Want(FlowKey, Actions),
     Unwant(FlowKey),
+    SpareNone,
     Status(mpsc::Sender<Vec<SwitchStatus>>),
 }
 
@@ -182,6 +183,14 @@ impl Switches {
         let wish =
             |(key, actions): (_, Option<_>)| actions.map_or(Wish::Unwant(key), |actions| Wish::Want(key, actions));
         self.wish(flows.into_iter().map(wish))
+    }
+
+    /// Switches are to have no flows from now on but those that are wanted: see [`SwitchConfig::spares`].
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn spare_none(&self) -> Result<(), SwitchesEnded> {
+        self.wish([Wish::SpareNone])
     }
 
     /// How those are that have called.
@@ -319,6 +328,10 @@ impl Speaker {
                 Wish::Unwant(key) => {
                     self.wanted.remove(&key);
                     self.switches().for_each(|switch| switch.unwant(key));
+                }
+                Wish::SpareNone => {
+                    self.config.switch.spares = None;
+                    self.switches().for_each(Switch::spare_none);
                 }
                 // Who no longer waits is not told.
                 Wish::Status(tell) => _ = tell.send(self.switches().map(|switch| switch.status()).collect()),

@@ -127,8 +127,16 @@ impl<M: Machine> fmt::Debug for Host<M> {
 
 impl<M: Machine> Host<M> {
     fn start_with(name: &str, transport: Transport, make: impl FnOnce(Poster<Local<M>>) -> M) -> io::Result<Self> {
-        let driver = DriverHandle::start(name, transport, |poster| Hosted { machine: make(poster), undecodable: 0 })?;
-        Ok(Self { driver, machine: PhantomData })
+        Self::try_start_with(name, transport, |poster| Ok(make(poster)))
+    }
+
+    fn try_start_with(
+        name: &str,
+        transport: Transport,
+        make: impl FnOnce(Poster<Local<M>>) -> io::Result<M>,
+    ) -> io::Result<Self> {
+        let hosted = |poster| Ok(Hosted { machine: make(poster)?, undecodable: 0 });
+        Ok(Self { driver: DriverHandle::try_start(name, transport, hosted)?, machine: PhantomData })
     }
 
     /// What `look` sees, on the machine's thread, between two things that happen to it; `None` if it has ended.

@@ -144,11 +144,11 @@ impl ControllerHost {
     ) -> io::Result<Self> {
         let (name, lease) = (format!("guira-r{}", config.me.0), config.lease);
         let core = Controller::new(config).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Self::start_with(&name, transport, |poster| {
+        Self::try_start_with(&name, transport, |poster| {
             // Who no longer listens has ended.
             let told = move |told| drop(poster.post(Local::Told(ControllerTold::Switches(told))));
             let network = network.map(|(config, view)| Network::new(boot_now(), lease, config, view, told));
-            ControllerMachine { core, network, out: Outbox::default() }
+            Ok(ControllerMachine { core, network: network.transpose()?, out: Outbox::default() })
         })
     }
 
@@ -166,7 +166,7 @@ impl ControllerHost {
     /// How switches are that have called, if there may be any; `None` if it has ended.
     pub fn switches(&self) -> Option<Vec<SwitchStatus>> {
         // Its thread does not wait for theirs.
-        self.look(|machine, _| machine.network.as_ref().and_then(Network::switches)).map(status_of)
+        self.look(|machine, _| machine.network.as_ref().map(Network::switches)).map(status_of)
     }
 
     /// See [`Controller::caches`]; `None` if it has ended.

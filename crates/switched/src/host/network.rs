@@ -1,13 +1,14 @@
 //! The rules of a cluster in its switches: which flows they are to have, of what the controller says and of who there is.
 //!
-//! Always true: a key's rule is at the backend that has it, by the last view, and goes along when its partition moves; what switches have when a controller
-//! begins is left to them until cache nodes have said what they have, or had the time to: else all that is hot would come to backends meanwhile.
+//! Always true: a key's rule is at the backend that has it, by the last view, and goes along when its partition moves; rules of keys that switches have when a
+//! controller begins are left to them until cache nodes have said what they have, or had the time to: else all that is hot would come to backends meanwhile.
 
 use std::{collections::BTreeMap, io, net::TcpListener, sync::Arc};
 
 use guira_item::{Moment, Span};
 use guira_openflow::{
-    Actions, DatapathId, FlowKey, Place, Rules, SwitchStatus, Switches, SwitchesConfig, SwitchesTold, Told,
+    Actions, DatapathId, FlowKey, Place, Rules, SwitchConfig, SwitchStatus, Switches, SwitchesConfig, SwitchesTold,
+    Told,
 };
 use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionMap, RuleUpdate};
 
@@ -35,7 +36,9 @@ impl std::fmt::Debug for NetworkConfig {
 /// A cluster's switches.
 pub(super) struct Network {
     rules: Rules,
-    switches: Called,
+    switches: Arc<Switches>,
+    /// Until then rules of hashes are left to them that an earlier controller has made.
+    spares_until: Option<Moment>,
     /// What they are to have.
     flows: BTreeMap<FlowKey, Actions>,
     /// Whose rules some of these are.
@@ -49,32 +52,28 @@ pub(super) struct Network {
     rates: BTreeMap<DatapathId, u32>,
 }
 
-/// Whether switches may call.
-enum Called {
-    /// Not before that, unless all is known.
-    NotYet { until: Moment, socket: TcpListener, told: Box<dyn FnMut(SwitchesTold) + Send> },
-    /// The system has not let them.
-    Never(io::Error),
-    /// They may.
-    Yes(Arc<Switches>),
-}
-
 impl Network {
-    /// `told` is told of switches, on another thread.
+    /// Lets switches call. `told` is told of them, on another thread.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no descriptors.
     pub(super) fn new(
         now: Moment,
         lease: Span,
-        NetworkConfig { rules, listener: socket, told: mut hear }: NetworkConfig,
+        NetworkConfig { rules, listener, told: mut hear }: NetworkConfig,
         view: &View,
         mut told: impl FnMut(SwitchesTold) + Send + 'static,
-    ) -> Self {
-        let told = Box::new(move |what: SwitchesTold| {
+    ) -> io::Result<Self> {
+        let told = move |what: SwitchesTold| {
             hear(&what);
             told(what);
-        });
+        };
+        let config = SwitchesConfig::default();
+        let switch = SwitchConfig { spares: Some(Rules::OF_A_HASH), ..config.switch };
         let mut network = Self {
             rules,
-            switches: Called::NotYet { until: now + lease.times(WAIT_LEASES), socket, told },
+            switches: Arc::new(Switches::listen_at(listener, SwitchesConfig { switch, ..config }, told)?),
+            spares_until: Some(now + lease.times(WAIT_LEASES)),
             flows: BTreeMap::new(),
             hashes: BTreeMap::new(),
             made: BTreeMap::new(),
@@ -85,34 +84,24 @@ impl Network {
             rates: BTreeMap::new(),
         };
         network.set_view(view);
-        network
+        Ok(network)
     }
 
-    /// Lets switches call, if it is time.
+    /// Has switches do without what an earlier controller has told them, if it is time.
     pub(super) fn tick(&mut self, now: Moment, all_is_known: bool) {
-        let is_time = matches!(&self.switches, Called::NotYet { until, .. } if all_is_known || now >= *until);
-        if !is_time {
-            return;
-        }
-        let begun = Called::Never(io::ErrorKind::Interrupted.into());
-        if let Called::NotYet { socket, told, .. } = std::mem::replace(&mut self.switches, begun) {
-            self.switches = match Switches::listen_at(socket, SwitchesConfig::default(), told) {
-                Ok(switches) => Called::Yes(Arc::new(switches)),
-                Err(error) => Called::Never(error),
-            };
-            let all = self.flows.iter().map(|(key, actions)| (*key, Some(*actions))).collect();
-            self.tell(all);
+        if self.spares_until.take_if(|until| all_is_known || now >= *until).is_some() {
+            self.switches.spare_none().expect(SPOKEN_TO);
         }
     }
 
     /// When it is time, whatever is known.
     pub(super) fn wake_at(&self) -> Option<Moment> {
-        if let Called::NotYet { until, .. } = &self.switches { Some(*until) } else { None }
+        self.spares_until
     }
 
-    /// The switches, if they may call.
-    pub(super) fn switches(&self) -> Option<Arc<Switches>> {
-        if let Called::Yes(switches) = &self.switches { Some(Arc::clone(switches)) } else { None }
+    /// The switches.
+    pub(super) fn switches(&self) -> Arc<Switches> {
+        Arc::clone(&self.switches)
     }
 
     /// There are others now, or partitions have moved.
@@ -207,14 +196,13 @@ impl Network {
     /// # Panics
     /// Switches are not spoken to any more: without that a controller is of no use, and begins again.
     fn tell(&self, updates: Vec<(FlowKey, Option<Actions>)>) {
-        match &self.switches {
-            Called::NotYet { .. } => {}
-            Called::Never(error) => panic!("switches cannot be listened for: {error}"),
-            Called::Yes(_) if updates.is_empty() => {}
-            Called::Yes(switches) => switches.update(updates).expect("switches are spoken to"),
+        if !updates.is_empty() {
+            self.switches.update(updates).expect(SPOKEN_TO);
         }
     }
 }
+
+const SPOKEN_TO: &str = "switches are spoken to";
 
 /// How switches are that have called; waits for the thread that speaks to them.
 pub(super) fn status_of(switches: Option<Arc<Switches>>) -> Vec<SwitchStatus> {
