@@ -140,6 +140,22 @@ pub fn in_a_namespace(module_path: &str, name: &str, test: impl FnOnce()) {
     assert!(said[0].contains("1 passed"), "it was run: {}", said[0]);
 }
 
+/// What a thread does that is in the network of a process: sockets that it opens stay there.
+///
+/// # Panics
+/// It does, or cannot be there.
+pub fn within_network_of<T: Send>(process: u32, act: impl FnOnce() -> T + Send) -> T {
+    let place = File::open(format!("/proc/{process}/ns/net")).expect("the process' namespace");
+    thread::scope(|scope| {
+        let inside = scope.spawn(move || {
+            move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))
+                .expect("who may make it may enter it");
+            act()
+        });
+        inside.join().expect("what is done in the namespace")
+    })
+}
+
 /// A namespace, for as long as this is there.
 #[derive(Debug)]
 pub struct Namespace {
@@ -188,15 +204,7 @@ impl Namespace {
     /// # Panics
     /// It does, or cannot be there.
     pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
-        let place = File::open(format!("/proc/{}/ns/net", self.holder.id())).expect("the holder's namespace");
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))
-                    .expect("who may make it may enter it");
-                act()
-            });
-            inside.join().expect("what is done in the namespace")
-        })
+        within_network_of(self.holder.id(), act)
     }
 
     /// `ip` with these words, there.

@@ -296,6 +296,9 @@ impl<R: RuleSink> Gateway<R> {
         let may_be_copied = operation.copy_may_answer();
         let cache = may_be_copied.then(|| self.route(now, backend, hash)).flatten();
         let by_content = may_be_copied && self.goes_by_content(now, backend, hash, only_reads, cache);
+        // What the network could route, and is not to, is its backend's to answer, if that is not away.
+        let is_backends = self.leaves_reads_to_network() && only_reads && !by_content && !self.is_away(now, backend);
+        let cache = cache.filter(|_| !is_backends);
         let what = What::Operation { key: key.as_bytes().into(), hash, operation: Owned::of(operation) };
         self.begin(now, id, backend, what, only_reads, First { cache, by_content }, out);
     }

@@ -45,6 +45,11 @@ impl Silent {
 }
 
 impl<R: RuleSink> Gateway<R> {
+    /// Whether the network routes what this gateway reads.
+    pub(super) fn leaves_reads_to_network(&self) -> bool {
+        self.config.network_routes && self.config.cache_mode == CacheMode::Switched
+    }
+
     /// Whether a read goes by its content; `cache` is who is thought to have its key, and not silent.
     pub(super) fn goes_by_content(
         &self,
@@ -54,8 +59,7 @@ impl<R: RuleSink> Gateway<R> {
         only_reads: bool,
         cache: Option<NodeId>,
     ) -> bool {
-        let routes = self.config.network_routes && self.config.cache_mode == CacheMode::Switched;
-        routes
+        self.leaves_reads_to_network()
             && only_reads
             // Nothing is brought to a backend that is away.
             && !self.is_away(now, backend)

@@ -16,7 +16,7 @@ use std::{
 use guira_cluster::ask_line;
 use guira_history::Event;
 use guira_routing::NodeId;
-use guira_switched::{BackendRole, CacheMode, Member, Role, StaticFile, hash_of};
+use guira_switched::{BackendRole, CacheMode, Member, Network, Plug, Role, StaticFile, hash_of};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -65,6 +65,16 @@ pub trait Place {
     /// Where clients find the gateway.
     fn for_clients(&self) -> SocketAddr;
 
+    /// What routes there, if the gateway does not.
+    fn network(&self) -> Option<Network> {
+        None
+    }
+
+    /// Where a member is for a switch.
+    fn plug(&self, _: u16) -> Plug {
+        Plug::default()
+    }
+
     /// A command that runs a program where a member is.
     fn command(&self, id: u16, program: PathBuf) -> Command;
 }
@@ -103,7 +113,7 @@ impl<P: Place> Members<P> {
                     Role::Backend(BackendRole { cache: Some(CACHE), store, ..BackendRole::default() })
                 }
             };
-            Member::new(id, self.place.seen(by, id), role)
+            Member { plug: self.place.plug(id), ..Member::new(id, self.place.seen(by, id), role) }
         };
         StaticFile {
             secret: "not much of a secret".into(),
@@ -115,6 +125,7 @@ impl<P: Place> Members<P> {
             burst_load_min: 0.0,
             durability: "os".into(),
             store_megabytes: 16,
+            network: self.place.network(),
             members: IDS.into_iter().map(member).collect(),
             ..StaticFile::default()
         }

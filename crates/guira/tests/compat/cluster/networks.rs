@@ -7,6 +7,9 @@
 //! ```
 //! A test runs itself again in a namespace that has the bridge (`guira_networks`).
 
+mod openflow;
+mod wire;
+
 use std::{net::SocketAddr, path::PathBuf, process::Command};
 
 use guira_networks::{Namespace, in_a_namespace, ip};
