@@ -218,3 +218,64 @@ mod maybe_as_text {
         as_text::deserialize(from).map(Some)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StaticFileError;
+
+    const NETWORK: &str = "
+        [network]
+        router = \"openflow\"
+        encoding = \"ipv6=fd5e:a1c0::/32\"
+        gets_port = 7100
+        switches = \"10.0.0.1:6653\"\n";
+
+    fn text(network: &str) -> String {
+        let mut text = format!("secret = \"a secret that is long enough\"\n{network}");
+        let roles = [(1, "controller"), (100, "cache"), (1_000, "backend"), (10_000, "gateway")];
+        for (id, role) in roles {
+            let more = if role == "gateway" { "listen = \"127.0.0.1:11211\"" } else { "" };
+            text += &format!(
+                "[[member]]\nid = {id}\nrole = \"{role}\"\naddress = \"[fd5e:a1c0:0:{id:x}::1]:7000\"\nmac = \"02:00:00:00:00:{:02x}\"\n{more}\n",
+                id % 256
+            );
+        }
+        text
+    }
+
+    fn refused(text: &str) -> String {
+        StaticFile::parse(text).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn a_network_is_read_as_it_is_written() {
+        let file =
+            StaticFile::parse(&text(NETWORK).replace("role = \"cache\"", "role = \"cache\"\nswitch_port = 7")).unwrap();
+        assert_eq!(StaticFile::parse(&file.print().unwrap()).unwrap(), file);
+        let (_, switches) = file.switch_rules().unwrap();
+        assert_eq!((file.network_routes(), switches), (true, "10.0.0.1:6653".parse().unwrap()));
+        let ports: Vec<Port> = file.places().map(|(_, place)| place.port).collect();
+        assert_eq!(ports, [Port::NORMAL, Port(7), Port::NORMAL, Port::NORMAL]);
+        let without = StaticFile { network: None, members: Vec::new(), ..file };
+        assert!(!without.print().unwrap().contains("network"), "earlier builds read it");
+    }
+
+    #[test]
+    fn networks_that_cannot_be_are_refused_with_what_to_do() {
+        let network = |from: &str, to: &str| refused(&text(&NETWORK.replace(from, to)));
+        assert_eq!(network("openflow", "gateway"), NetworkError::Gateways.to_string());
+        assert_eq!(network("ipv6=fd5e:a1c0::/32", "mac=10.77.0.0/16"), NetworkError::Encoding.to_string());
+        assert_eq!(network("7100", "0"), "network: gets_port: from 1 on");
+        assert_eq!(network("7100", "7000"), "network: gets_port: member 1 has that port");
+        let elsewhere = network("fd5e:a1c0", "fd5e:a1c1");
+        assert_eq!(elsewhere, "member 1: address: in this network it is fd5e:a1c1:0:1::1, with whatever port");
+        assert!(network("ipv6=", "ipv5=").contains("an encoding is written ipv6=PREFIX or mac=PREFIX"));
+        assert!(network("gets_port", "get_port").contains("unknown field"));
+        let no_mac = text(NETWORK).replacen("mac = \"02:00:00:00:00:64\"\n", "", 1);
+        assert_eq!(refused(&no_mac), NetworkError::NoMac(100).to_string());
+        assert!(refused(&text(NETWORK).replacen("02:00:00:00:00:64", "2:0:0:0:0:64", 1)).contains("six pairs"));
+        let plugged = StaticFile::parse(&text(""));
+        assert_eq!(plugged, Err(StaticFileError::Network(NetworkError::NoNetwork(1))));
+    }
+}

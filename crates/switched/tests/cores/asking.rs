@@ -5,7 +5,7 @@ use std::time::Duration;
 use guira_chain::Reply;
 use guira_cluster::{Incarnation, NodeClock, Opening, Seq, SessionId};
 use guira_item::{Answer, Expiry, Get, Key, Moment, Operation, Span, Store, StoreMode};
-use guira_routing::{NodeId, RuleUpdate};
+use guira_routing::{KeyHash, NodeId, RuleUpdate};
 use guira_switched::{
     Ask, AskId, Asker, Body, CacheMode, Life, Member, Message, Number, Outbox, Role, Said, StaticFile,
     gateway::{Gateway, Happened},
@@ -26,6 +26,9 @@ pub(crate) const SET: Operation<'_> = Operation::Store(Store {
     value: b"v",
 });
 
+/// A read by which somebody may win.
+pub(crate) const WIN: Operation<'_> = Operation::Get(Get { wins: true, ..Get::PLAIN });
+
 /// A gateway that is told of time as often as it wants, backends of which some answer, and a cache node.
 pub(crate) struct Setting {
     pub(crate) gateway: Gateway,
@@ -42,6 +45,10 @@ pub(crate) struct Setting {
     pub(crate) incarnation: Incarnation,
     /// Messages that backends were told.
     pub(crate) told: usize,
+    /// Where the network brings what goes by its content, instead of to its backend.
+    pub(crate) leads_to: Option<NodeId>,
+    /// What went so: the backends, and the hashes of the keys.
+    pub(crate) routed: Vec<(NodeId, KeyHash)>,
     /// Who asked last, and under which number.
     last: Option<(SessionId, Number)>,
 }
@@ -70,6 +77,8 @@ impl Setting {
             has_cache: false,
             incarnation: Incarnation(9),
             told: 0,
+            leads_to: None,
+            routed: Vec::new(),
             last: None,
         }
     }
@@ -100,7 +109,11 @@ impl Setting {
     pub(crate) fn step(&mut self, happened: Happened<'_>) {
         let mut out = Outbox::default();
         self.gateway.step(self.now, happened, &mut out);
-        let told: Vec<(NodeId, Vec<u8>)> = out.sends().map(|(to, bytes)| (to, bytes.to_vec())).collect();
+        let mut told: Vec<(NodeId, Vec<u8>)> = out.sends().map(|(to, bytes)| (to, bytes.to_vec())).collect();
+        for (backend, hash, bytes) in out.gets() {
+            self.routed.push((backend, hash));
+            told.push((self.leads_to.unwrap_or(backend), bytes.to_vec()));
+        }
         self.answers.append(&mut out.answers);
         for (to, bytes) in told {
             self.hears(to, &Message::decode(&bytes).expect("a message"));

@@ -10,6 +10,7 @@ mod gives;
 mod hedging;
 mod parts;
 mod resends;
+mod routed;
 mod successors;
 mod takes;
 mod views;
