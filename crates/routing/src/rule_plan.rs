@@ -124,6 +124,8 @@ pub enum RuleUpdate {
 #[derive(Debug)]
 pub struct RulePlan {
     budget: RuleBudget,
+    /// Rules that are kept free at most, whatever the budget says.
+    buffer_len_max: usize,
     tokens: Tokens,
     rules: BTreeMap<KeyHash, Rule>,
     /// Of a dead node: to be deleted, or replaced.
@@ -207,6 +209,7 @@ impl RulePlan {
         }
         Ok(Self {
             budget,
+            buffer_len_max: usize::MAX,
             tokens: Tokens::full(budget.updates_per_s),
             rules: BTreeMap::new(),
             ahead: Queue::new(),
@@ -223,6 +226,11 @@ impl RulePlan {
     /// The table has room for so many rules from now on. What is wanted stays so, also if it is more.
     pub fn set_table_len_max(&mut self, table_len_max: usize) {
         self.budget.table_len_max = table_len_max;
+        self.buffer_len_max = usize::MAX;
+    }
+
+    fn cached_max(&self) -> usize {
+        self.budget.table_len_max.saturating_sub(self.budget.buffer_len().min(self.buffer_len_max))
     }
 
     /// The switch takes so many updates a second from now on, at least one: the budget's are those that are believed before it is known.
@@ -238,6 +246,8 @@ impl RulePlan {
         rule.installed?;
         self.set(now, hash, Rule { wanted: None, installed: None, ..rule });
         self.budget.table_len_max = self.budget.table_len_max.min(self.installed);
+        // What was to be kept free may be more than there is.
+        self.buffer_len_max = self.budget.table_len_max / 4;
         rule.wanted
     }
 
@@ -245,7 +255,7 @@ impl RulePlan {
     /// leads to one node that is the last one; where it may lead to two, the first two.
     pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId, load: Load) -> Result<(), TooManyWanted> {
         let rule = self.rule(hash);
-        let cached_max = self.budget.cached_max();
+        let cached_max = self.cached_max();
         if rule.wanted.is_none() && self.wanted >= cached_max {
             return Err(TooManyWanted { cached_max });
         }

@@ -428,3 +428,31 @@ fn a_rule_leads_to_two_nodes_at_most_and_to_one_where_that_is_all_a_switch_knows
     want(&mut plan, ms(0), 1, OTHER);
     assert_eq!(drain(&mut plan, ms(0)), [(ms(0), install(1, OTHER))]);
 }
+
+#[test]
+fn a_rule_that_is_refused_is_not_there_and_no_more_are_wanted_than_there_is_room_for() {
+    // Room for the rules of four keys, and a buffer of many.
+    let mut plan = RulePlan::new(budget(1_000, Span::from_s(1), 4)).unwrap();
+    (1..=4).for_each(|hash| want(&mut plan, ms(0), hash, NODE));
+    drain(&mut plan, ms(0));
+    assert_eq!((plan.refused(ms(9), KeyHash(9)), plan.refused(ms(9), KeyHash(4))), (None, Some(NODE.into())));
+    assert_eq!((plan.rules(), plan.waiting()), (3, (0, 0)));
+    assert_eq!(plan.want(ms(10), KeyHash(5), NODE, Load(1)), Err(TooManyWanted { cached_max: 3 }));
+    plan.want(ms(10), KeyHash(1), OTHER, Load(1)).unwrap();
+    plan.set_table_len_max(1_004);
+    plan.want(ms(10), KeyHash(5), NODE, Load(1)).unwrap();
+    assert_eq!(drain(&mut plan, ms(10)).len(), 2);
+}
+
+#[test]
+fn updates_come_at_the_rate_that_a_switch_was_seen_to_take() {
+    let mut plan = RulePlan::new(budget(1_000, Span::from_ms(1), 1_000)).unwrap();
+    plan.set_updates_per_s(ms(0), 10);
+    (1..=5).for_each(|hash| want(&mut plan, ms(0), hash, NODE));
+    let times: Vec<Moment> = drain(&mut plan, ms(0)).into_iter().map(|(at, _)| at).collect();
+    let gaps: Vec<Span> = times.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(gaps[1..].iter().all(|gap| *gap >= Span::from_ms(99)), "{gaps:?}");
+    plan.set_updates_per_s(ms(1_000), 0);
+    want(&mut plan, ms(1_000), 9, NODE);
+    assert_eq!(drain(&mut plan, ms(1_000)).len(), 1, "as slow as one a second");
+}

@@ -355,3 +355,22 @@ fn what_is_too_much_is_spread_of_the_hottest_and_no_more_than_that_while_it_is_n
     assert_eq!(with_mean(500), keys[..1]);
     assert_eq!(with_mean(500), keys[1..2], "and does not count as on its way any more");
 }
+
+#[test]
+fn what_there_is_no_room_to_route_makes_room_and_no_more_comes_for_a_while() {
+    let mut setting = Setting::with_items(10);
+    let burst = |setting: &mut Setting, key: &str, per_s| {
+        setting.tell(Body::Burst(Loaded { key: name(key), per_s }, item(10)));
+    };
+    ["a", "b", "c"].into_iter().for_each(|key| burst(&mut setting, key, 100.0));
+    let told = setting.told_in(|setting| setting.order(Body::NoRoom(vec![hash_of(b"b"), hash_of(b"unknown")])));
+    assert!(matches!(&told[..], [Body::Drop { key, .. }] if *key == name("b")), "{told:?}");
+    // What is hotter takes the place of one that is there.
+    ["d", "e", "f"].into_iter().for_each(|key| burst(&mut setting, key, 900.0));
+    assert_eq!((setting.cache.items(), setting.cache.counts().evicted), (2, 3));
+    for _ in 0..65 {
+        setting.segment();
+    }
+    ["g", "h", "i"].into_iter().for_each(|key| burst(&mut setting, key, 1.0));
+    assert_eq!(setting.cache.items(), 5);
+}
