@@ -248,6 +248,8 @@ pub struct ClusterStats {
     pub resent: u64,
     /// Reads that were asked of a backend while a cache node was waited for.
     pub hedged: u64,
+    /// Reads that were left to the network to route.
+    pub routed: u64,
     /// Requests that were not answered in time.
     pub late: u64,
     /// Requests that were refused, since too many waited.

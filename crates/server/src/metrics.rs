@@ -98,6 +98,7 @@ const BESIDES: &[(&str, &str, Kind, &str)] = &[
     ("cluster_to_backends", "guira_cluster_to_backends", Counter, "Requests sent to backends"),
     ("cluster_resent", "guira_cluster_resent", Counter, "Requests sent again for want of an answer"),
     ("cluster_hedged", "guira_cluster_hedged", Counter, "Reads asked of a backend while a cache node was waited for"),
+    ("cluster_routed", "guira_cluster_routed", Counter, "Reads left to the network to route"),
     ("cluster_late", "guira_cluster_late", Counter, "Requests not answered in time"),
     ("cluster_refused", "guira_cluster_refused", Counter, "Requests refused since too many waited"),
     ("cluster_away", "guira_cluster_away", Counter, "Requests refused since their backend was away"),

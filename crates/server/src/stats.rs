@@ -194,6 +194,7 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
             ("cluster_to_backends", cluster.to_backends),
             ("cluster_resent", cluster.resent),
             ("cluster_hedged", cluster.hedged),
+            ("cluster_routed", cluster.routed),
             ("cluster_late", cluster.late),
             ("cluster_refused", cluster.refused),
             ("cluster_away", cluster.away),

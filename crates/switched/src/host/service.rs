@@ -217,6 +217,7 @@ impl Service for GatewayService {
             to_backends: sum(|gateway| gateway.counts.to_backends),
             resent: sum(|gateway| gateway.counts.resent),
             hedged: sum(|gateway| gateway.counts.hedged),
+            routed: sum(|gateway| gateway.counts.routed),
             late: sum(|gateway| gateway.counts.late),
             refused: sum(|gateway| gateway.counts.refused),
             away: sum(|gateway| gateway.counts.away),
