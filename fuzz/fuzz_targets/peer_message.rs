@@ -32,7 +32,7 @@ const GIVEN: usize = 10;
 
 static CLUSTER: LazyLock<(StaticFile, Shares)> = LazyLock::new(|| {
     let here = |port: u16| ([127, 0, 0, 1], port).into();
-    let member = |node: NodeId, role| Member { id: node.0, address: here(node.0), role };
+    let member = |node: NodeId, role| Member::new(node.0, here(node.0), role);
     let file = StaticFile {
         secret: "a secret that is long enough".into(),
         items_max: 4,

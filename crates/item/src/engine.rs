@@ -285,6 +285,8 @@ impl EngineStats {
                 (&mut now.to_caches, before.to_caches),
                 (&mut now.to_backends, before.to_backends),
                 (&mut now.resent, before.resent),
+                (&mut now.hedged, before.hedged),
+                (&mut now.routed, before.routed),
                 (&mut now.late, before.late),
                 (&mut now.refused, before.refused),
                 (&mut now.away, before.away),
