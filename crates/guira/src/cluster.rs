@@ -301,6 +301,7 @@ impl Up {
         };
         lock(&members).end();
         socket.close();
+        drop((switch, hosts));
         // Who wanted it down is told by this end being gone.
         drop(who);
         Ok(())

@@ -134,7 +134,7 @@ pub enum Told {
     },
     /// It does not take a flow, which is not wanted of it any more.
     Refused(FlowKey, Refusal),
-    /// It takes about so many updates a second, as was seen; not said again until that has become another number by an eighth.
+    /// It takes about so many updates a second, as was seen when there were enough; not said again until that has become another number by an eighth.
     Takes {
         /// Updates a second, at least one.
         updates_per_s: u32,
@@ -569,8 +569,11 @@ impl Switch {
     }
 
     fn on_batch(&mut self, now: Moment, batch: Batch, told: &mut Vec<Told>) {
-        self.rate.saw(batch.updates.len(), now.since(batch.since));
-        self.tell_rate(told);
+        if batch.updates.len() == self.config.batch_max {
+            // There was as much to tell as could be told: it is the switch that took its time.
+            self.rate.saw(batch.updates.len(), now.since(batch.since));
+            self.tell_rate(told);
+        }
         for (key, actions, refused) in batch.updates {
             match (actions, refused) {
                 (Some(actions), None) => _ = self.made.insert(key, actions),

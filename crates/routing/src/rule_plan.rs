@@ -124,8 +124,8 @@ pub enum RuleUpdate {
 #[derive(Debug)]
 pub struct RulePlan {
     budget: RuleBudget,
-    /// Rules that are kept free at most, whatever the budget says.
-    buffer_len_max: usize,
+    /// What the switch has shown since, if it had room for less.
+    learned: Option<Learned>,
     tokens: Tokens,
     rules: BTreeMap<KeyHash, Rule>,
     /// Of a dead node: to be deleted, or replaced.
@@ -142,6 +142,18 @@ pub struct RulePlan {
     last_was_deletion: bool,
     ticket_next: u64,
 }
+
+/// What a switch that was full had room for.
+#[derive(Clone, Copy, Debug)]
+struct Learned {
+    table_len_max: usize,
+    /// Of these, kept free at most, whatever the budget says.
+    buffer_len_max: usize,
+    grows_at: Moment,
+}
+
+/// A switch that was full is tried with an eighth more after so long: others may have had the room.
+const GROWS_AFTER: Span = Span::from_s(10);
 
 /// Those who wait: who has more load comes first, then who came first.
 type Queue = BTreeMap<Turn, Waiting>;
@@ -209,7 +221,7 @@ impl RulePlan {
         }
         Ok(Self {
             budget,
-            buffer_len_max: usize::MAX,
+            learned: None,
             tokens: Tokens::full(budget.updates_per_s),
             rules: BTreeMap::new(),
             ahead: Queue::new(),
@@ -226,11 +238,25 @@ impl RulePlan {
     /// The table has room for so many rules from now on. What is wanted stays so, also if it is more.
     pub fn set_table_len_max(&mut self, table_len_max: usize) {
         self.budget.table_len_max = table_len_max;
-        self.buffer_len_max = usize::MAX;
+        self.learned = None;
+    }
+
+    fn table_len_max(&self) -> usize {
+        self.budget().table_len_max
     }
 
     fn cached_max(&self) -> usize {
-        self.budget.table_len_max.saturating_sub(self.budget.buffer_len().min(self.buffer_len_max))
+        let buffer_len_max = self.learned.map_or(usize::MAX, |learned| learned.buffer_len_max);
+        self.table_len_max().saturating_sub(self.budget.buffer_len().min(buffer_len_max))
+    }
+
+    /// Tries whether there is more room than was learned, if it was long ago; whether it does.
+    fn grow(&mut self, now: Moment) -> bool {
+        let Some(learned) = self.learned.filter(|learned| now >= learned.grows_at) else { return false };
+        let table_len_max = learned.table_len_max + learned.table_len_max / 8 + 1;
+        let grown = Learned { table_len_max, buffer_len_max: table_len_max / 8, grows_at: now + GROWS_AFTER };
+        self.learned = Some(grown).filter(|grown| grown.table_len_max < self.budget.table_len_max);
+        true
     }
 
     /// The switch takes so many updates a second from now on, at least one: the budget's are those that are believed before it is known.
@@ -239,22 +265,34 @@ impl RulePlan {
         self.tokens.set_rate(now, self.budget.updates_per_s);
     }
 
-    /// The switch has not taken a rule that it was told: it is not there, and not wanted, and there is room for no more than there are. Who wanted it is
-    /// told, so that its key makes room for others.
+    /// The switch has not taken a rule that it was told: it is not there, and not wanted. Who wanted it is told, so that its key makes room for others.
     pub fn refused(&mut self, now: Moment, hash: KeyHash) -> Option<Choices> {
         let rule = self.rule(hash);
         rule.installed?;
         self.set(now, hash, Rule { wanted: None, installed: None, ..rule });
-        self.budget.table_len_max = self.budget.table_len_max.min(self.installed);
-        // What was to be kept free may be more than there is.
-        self.buffer_len_max = self.budget.table_len_max / 4;
         rule.wanted
+    }
+
+    /// It was refused for want of room: there is room for no more than there are, until it is tried whether there is.
+    pub fn is_full(&mut self, now: Moment) {
+        let len = self.installed.min(self.budget.table_len_max);
+        // What was to be kept free may be more than there is.
+        self.learned = Some(Learned { table_len_max: len, buffer_len_max: len / 8, grows_at: now + GROWS_AFTER });
+    }
+
+    /// What is gone by: the budget, less what was learned since.
+    pub fn budget(&self) -> RuleBudget {
+        let table_len_max = self.learned.map_or(self.budget.table_len_max, |learned| learned.table_len_max);
+        RuleBudget { table_len_max, ..self.budget }
     }
 
     /// A key is cached at `node` now: its rule is to be installed, before those of keys with less load. Costs no update if it still is. Where a rule
     /// leads to one node that is the last one; where it may lead to two, the first two.
     pub fn want(&mut self, now: Moment, hash: KeyHash, node: NodeId, load: Load) -> Result<(), TooManyWanted> {
         let rule = self.rule(hash);
+        if rule.wanted.is_none() && self.wanted >= self.cached_max() {
+            self.grow(now);
+        }
         let cached_max = self.cached_max();
         if rule.wanted.is_none() && self.wanted >= cached_max {
             return Err(TooManyWanted { cached_max });
@@ -334,7 +372,7 @@ impl RulePlan {
         if let Some(ahead) = front(&self.ahead) {
             return Some(ahead.hash);
         }
-        let has_room = |hash| self.installed < self.budget.table_len_max || self.rule(hash).installed.is_some();
+        let has_room = |hash| self.installed < self.table_len_max() || self.rule(hash).installed.is_some();
         let install = front(&self.installs).filter(|install| has_room(install.hash));
         let deletion = front(&self.deletions);
         // All of the rate for what is late would leave none to what is hot: that would come once it is not any more.

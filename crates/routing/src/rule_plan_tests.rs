@@ -437,11 +437,17 @@ fn a_rule_that_is_refused_is_not_there_and_no_more_are_wanted_than_there_is_room
     drain(&mut plan, ms(0));
     assert_eq!((plan.refused(ms(9), KeyHash(9)), plan.refused(ms(9), KeyHash(4))), (None, Some(NODE.into())));
     assert_eq!((plan.rules(), plan.waiting()), (3, (0, 0)));
+    plan.is_full(ms(9));
     assert_eq!(plan.want(ms(10), KeyHash(5), NODE, Load(1)), Err(TooManyWanted { cached_max: 3 }));
     plan.want(ms(10), KeyHash(1), OTHER, Load(1)).unwrap();
-    plan.set_table_len_max(1_004);
-    plan.want(ms(10), KeyHash(5), NODE, Load(1)).unwrap();
-    assert_eq!(drain(&mut plan, ms(10)).len(), 2);
+    assert_eq!(drain(&mut plan, ms(10)).len(), 1);
+    // There may be more by then.
+    plan.want(ms(10_009), KeyHash(5), NODE, Load(1)).unwrap();
+    assert!(plan.want(ms(10_009), KeyHash(6), NODE, Load(1)).is_err());
+    plan.is_full(ms(10_010));
+    plan.set_table_len_max(1_006);
+    plan.want(ms(10_010), KeyHash(6), NODE, Load(1)).unwrap();
+    assert_eq!(drain(&mut plan, ms(10_010)).len(), 2);
 }
 
 #[test]

@@ -101,6 +101,9 @@ const TOO_LARGE_FOR: u32 = 16;
 /// Segments after which more items are kept again than the network had room for: it may have more.
 const ROOM_FOR: u32 = 64;
 
+/// Items for which there is always said to be room: who has none tries so many.
+const ROOM_MIN: usize = 2;
+
 /// Rules in one message.
 const RULES_AT_ONCE: usize = 1_000;
 
@@ -483,11 +486,14 @@ impl CacheNode {
 
     /// There is no room to route these here: they make room, and others may come only in the places of those that there are.
     fn do_without(&mut self, now: Moment, hashes: &[KeyHash]) {
-        for key in self.items.with_hashes(&hashes.iter().copied().collect()) {
+        let there = self.items.with_hashes(&hashes.iter().copied().collect());
+        if !there.is_empty() {
+            self.room = Some(((self.items.len() - there.len()).max(ROOM_MIN), ROOM_FOR));
+        }
+        for key in there {
             self.counts.evicted += 1;
             self.remove(now, &key);
         }
-        self.room = Some((self.items.len(), ROOM_FOR));
     }
 
     fn items_max(&self) -> usize {
@@ -601,7 +607,7 @@ impl CacheNode {
             let segment_from = std::mem::replace(&mut self.segment_from, now);
             self.items.end_segment(self.config.alpha, 1.0 / elapsed.as_s());
             self.segments = self.segments.wrapping_add(1);
-            self.room = self.room.and_then(|(room, left)| Some((room, left.checked_sub(1)?)));
+            self.room = self.room.and_then(|(room, left)| (left > 1).then(|| (room, left - 1)));
             self.hand_over(now);
             self.tell_loads(now);
             self.fetching.retain(|_, fetching| now.since(fetching.since) < FETCH_FOR);

@@ -27,6 +27,9 @@ pub const RULES_AT_ONCE: usize = 1_000;
 /// Updates in one message.
 const UPDATES_AT_ONCE: usize = 1_000;
 
+/// Cache nodes are told no more often what they are to do without.
+const NO_ROOM_EVERY: Span = Span::from_ms(10);
+
 /// What a controller is.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
@@ -61,6 +64,10 @@ pub struct Controller {
     table: BTreeMap<KeyHash, Choices>,
     /// Keys that cache nodes are to do without.
     without_room: Vec<(NodeId, KeyHash)>,
+    /// When they may be told.
+    no_room_at: Moment,
+    /// Updates a second that the network was seen to take.
+    seen_per_s: Option<u32>,
     peers: BTreeMap<NodeId, Peer>,
     /// Of those that are gone, too: a session does not begin twice.
     last_openings: BTreeMap<NodeId, Opening>,
@@ -101,6 +108,8 @@ impl Controller {
             balance: Balance::new(homes, config.caches.clone(), config.balance_load_min),
             table: BTreeMap::new(),
             without_room: Vec::new(),
+            no_room_at: Moment::default(),
+            seen_per_s: None,
             peers: BTreeMap::new(),
             last_openings: BTreeMap::new(),
             counts: ControllerCounts::default(),
@@ -130,8 +139,13 @@ impl Controller {
     fn on_view(&mut self, now: Moment, view: &View) {
         self.config.caches.clone_from(&view.caches);
         self.config.gateways.clone_from(&view.gateways);
-        self.config.budget = view.budget;
-        self.plan.set_table_len_max(view.budget.table_len_max);
+        let before = std::mem::replace(&mut self.config.budget, view.budget);
+        if before.table_len_max != view.budget.table_len_max {
+            self.plan.set_table_len_max(view.budget.table_len_max);
+        }
+        if before.updates_per_s != view.budget.updates_per_s {
+            self.set_rate(now);
+        }
         let is_there = |node: &NodeId| view.caches.is_part(*node) || view.gateways.contains(node);
         let gone: Vec<NodeId> = self.peers.keys().copied().filter(|node| !is_there(node)).collect();
         for node in gone {
@@ -245,24 +259,34 @@ impl Controller {
                 Some(load) => {
                     if self.plan.want(now, *hash, node, *load).is_err() {
                         self.counts.refused += 1;
-                        self.without_room.push((node, *hash));
+                        // Where rules are for gateways, there is room in the end: what has not been told is told again.
+                        self.without_room.extend(self.config.network_routes.then_some((node, *hash)));
                     }
                 }
             }
         }
     }
 
-    /// The network has not taken a rule, and has none for this hash.
-    pub fn on_refused(&mut self, now: Moment, hash: KeyHash) {
+    /// The network has not taken a rule, and has none for this hash; whether that was since it is full.
+    pub fn on_refused(&mut self, now: Moment, hash: KeyHash, is_full: bool) {
         self.counts.refused += 1;
         self.table.remove(&hash);
         let wanted = self.plan.refused(now, hash);
+        if is_full {
+            self.plan.is_full(now);
+        }
         self.without_room.extend(wanted.iter().flat_map(Choices::iter).map(|cache| (cache, hash)));
     }
 
-    /// The network takes so many updates a second, as was seen: no more than these are made, nor more than the budget has.
-    pub fn on_rate(&mut self, now: Moment, updates_per_s: u32) {
-        self.plan.set_updates_per_s(now, updates_per_s.min(self.config.budget.updates_per_s));
+    /// The network takes so many updates a second at most, as was seen, or nobody knows: no more than these are made, nor more than the budget has.
+    pub fn on_rate(&mut self, now: Moment, updates_per_s: Option<u32>) {
+        self.seen_per_s = updates_per_s;
+        self.set_rate(now);
+    }
+
+    fn set_rate(&mut self, now: Moment) {
+        let believed = self.config.budget.updates_per_s;
+        self.plan.set_updates_per_s(now, self.seen_per_s.map_or(believed, |seen| seen.min(believed)));
     }
 
     /// The network begins with nothing: as much room as the budget has, until it says otherwise.
@@ -270,8 +294,12 @@ impl Controller {
         self.plan.set_table_len_max(self.config.budget.table_len_max);
     }
 
-    /// Cache nodes are told of keys that they are to do without. Where rules are for gateways, there is room in the end: what has not been told is told again.
+    /// Cache nodes are told of keys that they are to do without: many at a time, where there are many.
     fn tell_of_no_room(&mut self, now: Moment) {
+        if self.without_room.is_empty() || now < self.no_room_at {
+            return;
+        }
+        self.no_room_at = now + NO_ROOM_EVERY;
         let mut hashes: BTreeMap<NodeId, Vec<KeyHash>> = BTreeMap::new();
         for (node, hash) in std::mem::take(&mut self.without_room) {
             hashes.entry(node).or_default().push(hash);
@@ -331,12 +359,8 @@ impl Controller {
     pub fn wake_at(&self, now: Moment) -> Option<Moment> {
         let links = self.peers.values().filter_map(|peer| peer.link.wake_at());
         let silences = self.peers.values().map(|peer| peer.heard_at + self.config.lease + Span::from_ms(1));
-        links.chain(silences).chain(self.plan.wake_at(now)).chain(self.balance.wake_at()).min()
-    }
-
-    /// Whether all cache nodes have said what they have, and rules are made of that.
-    pub fn knows_all(&self) -> bool {
-        self.config.caches.parts().all(|part| self.peers.contains_key(&part)) && self.plan.waiting() == (0, 0)
+        let no_room = (!self.without_room.is_empty()).then_some(self.no_room_at);
+        links.chain(silences).chain(self.plan.wake_at(now)).chain(self.balance.wake_at()).chain(no_room).min()
     }
 
     /// Numbers.
@@ -354,9 +378,9 @@ impl Controller {
         self.plan.waiting()
     }
 
-    /// What the switch takes.
+    /// What the switch takes, as far as is known.
     pub fn budget(&self) -> RuleBudget {
-        self.config.budget
+        self.plan.budget()
     }
 
     /// The cache nodes.

@@ -473,11 +473,9 @@ impl<R: RuleSink> Gateway<R> {
             if self.refuse_if_away(now, number, out) {
                 return;
             }
-        } else if went_by_content {
-            pending.sent_at = None;
-            if let What::Operation { hash, .. } = pending.what {
-                self.nobody_answers(now, hash);
-            }
+        } else if let (What::Operation { hash, .. }, true) = (&pending.what, went_by_content) {
+            let hash = *hash;
+            self.nobody_answers(now, hash);
         }
         let Some(pending) = self.pending.get_mut(&number) else { return };
         pending.resend_after = pending.resend_after.times(2).min(RESEND_AFTER_MAX);

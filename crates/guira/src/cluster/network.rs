@@ -11,7 +11,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, Read},
     net::{Ipv6Addr, SocketAddr},
@@ -38,6 +38,9 @@ const SWITCHES_PORT: u16 = 6_653;
 /// The interface of a host.
 const LINK: &str = "eth0";
 
+/// Says whether this namespace does without IPv6.
+const IPV6_IS_OFF: &str = "/proc/sys/net/ipv6/conf/all/disable_ipv6";
+
 /// The kind of addresses, behind a cluster's prefix, of the link between the switch and this namespace: no member's, and no get's.
 const MANAGEMENT_KIND: u16 = 2;
 
@@ -55,8 +58,22 @@ impl Hosts {
 pub(super) struct RunningSwitch {
     switch: OpenVswitch,
     ended_at: Option<Instant>,
+    /// Here, taken away with it.
+    links: [String; 2],
     /// Where its ports are: gone after it.
     _place: Namespace,
+}
+
+/// Namespaces go later than who has held them, and links with them: whoever comes next is to find none.
+impl Drop for RunningSwitch {
+    fn drop(&mut self) {
+        take_away(&self.links);
+    }
+}
+
+/// Takes links away that may be there.
+fn take_away(links: &[String]) {
+    links.iter().for_each(|link| drop(ip_all([format!("link delete {link}")])));
 }
 
 impl RunningSwitch {
@@ -74,6 +91,8 @@ impl RunningSwitch {
             self.ended_at = None;
             if let Err(told) = self.switch.power_on() {
                 tell(&told);
+                self.switch.power_off();
+                self.ended_at = Some(Instant::now());
             }
         }
     }
@@ -133,8 +152,14 @@ fn management(plan: Ipv6Plan, end: u16) -> Ipv6Addr {
 /// Makes the network of a cluster, in whose folder the switch writes.
 pub(super) fn make(folder: &Path, file: &StaticFile) -> Result<(RunningSwitch, Hosts), String> {
     let without = "; --router gateway needs none of that";
-    may_have_networks()
-        .map_err(|told| format!("--router openflow: network namespaces take root's rights ({told}){without}"))?;
+    may_have_networks().map_err(|told| {
+        format!("--router openflow: {told}: it takes root's rights, and the programs ip and unshare{without}")
+    })?;
+    if fs::read_to_string(IPV6_IS_OFF).is_ok_and(|is_off| is_off.trim() == "1") {
+        return Err(format!(
+            "--router openflow: IPv6 is off here: sysctl -w net.ipv6.conf.all.disable_ipv6=0{without}"
+        ));
+    }
     let Some((plan, controller)) =
         file.network.as_ref().and_then(|network| Some((plan_of(network)?, network.switches)))
     else {
@@ -142,9 +167,10 @@ pub(super) fn make(folder: &Path, file: &StaticFile) -> Result<(RunningSwitch, H
     };
     let place = Namespace::new()?;
     let switch = OpenVswitch::start_in(&place, &folder.join("switch")).map_err(|told| format!("{told}{without}"))?;
+    let links = link_names(folder);
     let (here, hosts): (Vec<_>, Vec<_>) = file.members.iter().partition(|member| is_here(&member.role));
     let here: Vec<NodeId> = here.iter().map(|member| NodeId(member.id)).collect();
-    link_here(folder, plan, &here, &place)?;
+    link_here(&links, plan, &here, &place)?;
     let mut ports = vec![(port_name(PORT_HERE), PORT_HERE)];
     let mut made = BTreeMap::new();
     for member in hosts {
@@ -164,7 +190,7 @@ pub(super) fn make(folder: &Path, file: &StaticFile) -> Result<(RunningSwitch, H
     }
     switch.add_ports(ports)?;
     switch.set_controller(controller)?;
-    Ok((RunningSwitch { switch, ended_at: None, _place: place }, Hosts(made)))
+    Ok((RunningSwitch { switch, ended_at: None, links, _place: place }, Hosts(made)))
 }
 
 fn plan_of(network: &Network) -> Option<Ipv6Plan> {
@@ -179,8 +205,10 @@ fn port_name(port: u32) -> String {
 }
 
 /// Joins this namespace to the switch's: by a link for members, and one for the switch itself.
-fn link_here(folder: &Path, plan: Ipv6Plan, here: &[NodeId], place: &Namespace) -> Result<(), String> {
-    let (link, management_link) = link_names(folder);
+fn link_here(links: &[String; 2], plan: Ipv6Plan, here: &[NodeId], place: &Namespace) -> Result<(), String> {
+    let [link, management_link] = links;
+    // Of one that was killed: nobody else is up in this folder.
+    take_away(links);
     let (port, holder) = (port_name(PORT_HERE), place.holder());
     ip_all([
         format!("link add {link} type veth peer name {port} netns {holder}"),
@@ -188,8 +216,8 @@ fn link_here(folder: &Path, plan: Ipv6Plan, here: &[NodeId], place: &Namespace) 
         format!("address add {}/64 dev {management_link} nodad", management(plan, 1)),
         format!("link set {management_link} up"),
     ])?;
-    ip_all(host_lines(plan, &link, mac(NodeId(0)), here, Gets::None))?;
-    make_checksums(Command::new("ethtool"), &link)?;
+    ip_all(host_lines(plan, link, mac(NodeId(0)), here, Gets::None))?;
+    make_checksums(Command::new("ethtool"), link)?;
     place.ip_all([
         "link set lo up".to_owned(),
         format!("address add {}/64 dev {LINK} nodad", management(plan, 2)),
@@ -199,10 +227,10 @@ fn link_here(folder: &Path, plan: Ipv6Plan, here: &[NodeId], place: &Namespace) 
 }
 
 /// Names of the two links here: of a folder the same, and of other folders others, or hardly ever the same.
-fn link_names(folder: &Path) -> (String, String) {
+fn link_names(folder: &Path) -> [String; 2] {
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(folder) as u32;
     // Fifteen characters at most.
-    (format!("guira{hash:08x}"), format!("guira{hash:08x}s"))
+    [format!("guira{hash:08x}"), format!("guira{hash:08x}s")]
 }
 
 /// Has a link's sender make its checksums: they would be left to hardware that is not there, and dropped for it.
@@ -248,7 +276,7 @@ mod tests {
 
     #[test]
     fn links_have_names_that_the_kernel_takes() {
-        let (one, other) = (link_names(Path::new("/a")), link_names(Path::new("/b")));
-        assert!(one.0.len() <= 15 && one.1.len() <= 15 && one.0 != one.1 && one.0 != other.0);
+        let ([one, its_second], [other, _]) = (link_names(Path::new("/a")), link_names(Path::new("/b")));
+        assert!(one.len() <= 15 && its_second.len() <= 15 && one != its_second && one != other);
     }
 }

@@ -1,18 +1,24 @@
 //! What is told of the switches that a controller has its rules in.
 
-use guira_openflow::{SwitchStatus, SwitchesTold, Told};
+use guira_openflow::{DatapathId, FlowKey, Refusal, Rules, SwitchStatus, SwitchesTold, Told};
 use serde_json::{Value, json};
 
 /// Says who comes and goes, and what somebody has to see to. What is said of each key is for the controller.
 pub(super) fn tell_of_switches(told: &SwitchesTold) {
-    let name = |datapath: &Option<guira_openflow::DatapathId>| {
+    let name = |datapath: &Option<DatapathId>| {
         datapath.map_or_else(|| "a switch".to_owned(), |datapath| format!("switch {:016x}", datapath.0))
     };
     match told {
         SwitchesTold::Of(_, Told::Known(datapath)) => eprintln!("guira: {} has called", name(&Some(*datapath))),
-        SwitchesTold::Gone(datapath, None) => eprintln!("guira: {} has gone", name(datapath)),
+        SwitchesTold::Gone(Some(datapath), None) => eprintln!("guira: {} has gone", name(&Some(*datapath))),
         SwitchesTold::Gone(datapath, Some(why)) => eprintln!("guira: {} is hung up on: {why}", name(datapath)),
-        SwitchesTold::Of(..) => {}
+        SwitchesTold::Of(datapath, Told::Refused(FlowKey { priority, .. }, Refusal { kind, code }))
+            if *priority != Rules::OF_A_HASH =>
+        {
+            let name = name(datapath);
+            eprintln!("guira: {name} refuses a flow that the cluster cannot do without (error {kind}.{code})");
+        }
+        SwitchesTold::Of(..) | SwitchesTold::Gone(None, None) => {}
     }
 }
 
@@ -43,8 +49,6 @@ pub(super) fn with_switches(mut status: Value, switches: &[SwitchStatus]) -> Val
 
 #[cfg(test)]
 mod tests {
-    use guira_openflow::DatapathId;
-
     use super::*;
 
     #[test]

@@ -45,7 +45,7 @@ impl ControllerMachine {
         send_all(&self.out, transport);
         if let Some(network) = &mut self.network {
             network.update(self.out.rules.drain(..));
-            network.tick(now, self.core.knows_all());
+            network.tick(now);
         }
         self.out.clear();
     }

@@ -1,21 +1,27 @@
 //! The rules of a cluster in its switches: which flows they are to have, of what the controller says and of who there is.
 //!
 //! Always true: a key's rule is at the backend that has it, by the last view, and goes along when its partition moves; rules of keys that switches have when a
-//! controller begins are left to them until cache nodes have said what they have, or had the time to: else all that is hot would come to backends meanwhile.
+//! controller begins are left to them until cache nodes have had the time to say what they have: else all that is hot would come to backends meanwhile.
 
 use std::{collections::BTreeMap, io, net::TcpListener, sync::Arc};
 
 use guira_item::{Moment, Span};
 use guira_openflow::{
-    Actions, DatapathId, FlowKey, Place, Rules, SwitchConfig, SwitchStatus, Switches, SwitchesConfig, SwitchesTold,
-    Told,
+    Actions, DatapathId, FlowKey, Place, Refusal, Rules, SwitchConfig, SwitchStatus, Switches, SwitchesConfig,
+    SwitchesTold, Told,
 };
 use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionMap, RuleUpdate};
 
 use crate::{View, controller::Controller};
 
-/// Leases after whose end it is not waited for cache nodes any longer.
-const WAIT_LEASES: u64 = 2;
+/// Leases that cache nodes are waited for: by then they have begun a session, and said what they have.
+const WAIT_LEASES: u64 = 3;
+
+/// Times as many updates a second as a switch was seen to take are made: it may take more.
+const HEADROOM: u32 = 2;
+
+/// Rules of hashes that are taken back for a flow that a full switch has to have.
+const MAKES_ROOM: usize = 16;
 
 /// A network that routes.
 pub struct NetworkConfig {
@@ -88,13 +94,13 @@ impl Network {
     }
 
     /// Has switches do without what an earlier controller has told them, if it is time.
-    pub(super) fn tick(&mut self, now: Moment, all_is_known: bool) {
-        if self.spares_until.take_if(|until| all_is_known || now >= *until).is_some() {
+    pub(super) fn tick(&mut self, now: Moment) {
+        if self.spares_until.take_if(|until| now >= *until).is_some() {
             self.switches.spare_none().expect(SPOKEN_TO);
         }
     }
 
-    /// When it is time, whatever is known.
+    /// When it is time.
     pub(super) fn wake_at(&self) -> Option<Moment> {
         self.spares_until
     }
@@ -176,20 +182,44 @@ impl Network {
     pub(super) fn on_told(&mut self, now: Moment, told: SwitchesTold, controller: &mut Controller) {
         match told {
             SwitchesTold::Of(_, Told::Known(_)) => controller.on_room(),
-            SwitchesTold::Of(_, Told::Refused(key, _)) => {
-                if let Some(hash) = self.hashes.get(&key).copied() {
-                    // Others may have taken it, which is of no use.
-                    let key = self.take_back(hash);
-                    self.tell(key.into_iter().map(|key| (key, None)).collect());
-                    controller.on_refused(now, hash);
-                }
-            }
+            SwitchesTold::Of(_, Told::Refused(key, why)) => self.on_refused(now, key, why, controller),
             SwitchesTold::Of(Some(switch), Told::Takes { updates_per_s }) => {
                 self.rates.insert(switch, updates_per_s);
-                self.rates.values().min().into_iter().for_each(|slowest| controller.on_rate(now, *slowest));
+                controller.on_rate(now, self.slowest());
             }
-            SwitchesTold::Gone(Some(switch), _) => _ = self.rates.remove(&switch),
+            SwitchesTold::Gone(Some(switch), _) => {
+                self.rates.remove(&switch);
+                controller.on_rate(now, self.slowest());
+            }
             SwitchesTold::Of(..) | SwitchesTold::Gone(None, _) => {}
+        }
+    }
+
+    fn slowest(&self) -> Option<u32> {
+        self.rates.values().min().map(|slowest| slowest.saturating_mul(HEADROOM))
+    }
+
+    /// A switch has not taken a flow. Others may have, which is of no use.
+    fn on_refused(&mut self, now: Moment, key: FlowKey, why: Refusal, controller: &mut Controller) {
+        // While it has rules that it is not to have, it says nothing of how many it has room for.
+        let is_full = why == Refusal::TABLE_FULL && self.spares_until.is_none();
+        if let Some(hash) = self.hashes.get(&key).copied() {
+            let key = self.take_back(hash);
+            self.tell(key.into_iter().map(|key| (key, None)).collect());
+            controller.on_refused(now, hash, is_full);
+        } else if let Some(actions) = self.flows.get(&key).copied()
+            && why == Refusal::TABLE_FULL
+            && !self.made.is_empty()
+        {
+            // It has to be there: keys do without.
+            let some: Vec<KeyHash> = self.made.keys().copied().take(MAKES_ROOM).collect();
+            let mut told: Vec<(FlowKey, Option<Actions>)> = Vec::new();
+            for hash in some {
+                told.extend(self.take_back(hash).map(|key| (key, None)));
+                controller.on_refused(now, hash, is_full);
+            }
+            told.push((key, Some(actions)));
+            self.tell(told);
         }
     }
 

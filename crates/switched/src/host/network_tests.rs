@@ -109,18 +109,14 @@ fn a_rule_leads_to_the_host_of_the_part_and_goes_along_when_its_key_moves() {
 }
 
 #[test]
-fn earlier_rules_are_left_until_all_is_known_or_was_waited_for_long_enough() {
+fn earlier_rules_are_left_for_as_long_as_cache_nodes_may_take() {
     let file = file();
-    let view = file.view(file.shares().unwrap());
-    let mut waits = network(&view);
-    waits.tick(at(1_999), false);
-    assert_eq!(waits.wake_at(), Some(at(2_000)));
-    waits.tick(at(2_000), false);
-    assert_eq!(waits.wake_at(), None);
-    let mut knows = network(&view);
-    knows.tick(at(1), true);
-    assert_eq!(knows.wake_at(), None);
-    assert_eq!((status_of(Some(knows.switches())), status_of(None)), (vec![], vec![]));
+    let mut network = network(&file.view(file.shares().unwrap()));
+    network.tick(at(2_999));
+    assert_eq!(network.wake_at(), Some(at(3_000)));
+    network.tick(at(3_000));
+    assert_eq!(network.wake_at(), None);
+    assert_eq!((status_of(Some(network.switches())), status_of(None)), (vec![], vec![]));
 }
 
 #[test]
@@ -146,8 +142,8 @@ fn what_a_switch_refuses_has_no_rule_and_its_cache_node_does_without() {
     let key = rules().of_hash(view.shares.map.owner_of(hash), hash);
     assert!(network.flows.contains_key(&key) && controller.rule(hash).is_some());
 
-    let refused = Told::Refused(key, Refusal { kind: 5, code: 1 });
-    network.on_told(now, SwitchesTold::Of(Some(DatapathId(1)), refused), &mut controller);
+    let refused = |key| SwitchesTold::Of(Some(DatapathId(1)), Told::Refused(key, Refusal::TABLE_FULL));
+    network.on_told(now, refused(key), &mut controller);
     assert!(!network.flows.contains_key(&key) && controller.rule(hash).is_none());
     out.clear();
     controller.step(now, Happened::Tick, &mut out);
@@ -157,6 +153,30 @@ fn what_a_switch_refuses_has_no_rule_and_its_cache_node_does_without() {
     });
     assert_eq!(no_room, Some(vec![hash]));
     assert_eq!(out.rules, [], "it has none already");
+
+    // What there has to be takes the place of rules, and is told again.
+    network.tick(at(5_000));
+    network.update([install(hash, CACHE)]);
+    let always = rules().of_member(CACHE).unwrap();
+    network.on_told(at(5_000), refused(always), &mut controller);
+    assert!(!network.flows.contains_key(&key) && network.flows.contains_key(&always));
+    network.on_told(at(5_000), refused(always), &mut controller);
+    assert!(network.flows.contains_key(&always), "and it stays wanted");
+}
+
+#[test]
+fn the_slowest_switch_says_how_fast_rules_are_made_as_long_as_it_is_there() {
+    let file = file();
+    let mut network = network(&file.view(file.shares().unwrap()));
+    let mut controller = Controller::new(file.controller_config(Life::begin(None).unwrap())).unwrap();
+    let takes = |switch, updates_per_s| SwitchesTold::Of(Some(DatapathId(switch)), Told::Takes { updates_per_s });
+    let mut hear = |told| {
+        network.on_told(at(1), told, &mut controller);
+        controller.budget().updates_per_s
+    };
+    assert_eq!([hear(takes(1, 20_000)), hear(takes(2, 100)), hear(takes(1, 30_000))], [40_000, 200, 200]);
+    let gone = |switch| SwitchesTold::Gone(Some(DatapathId(switch)), None);
+    assert_eq!([hear(gone(2)), hear(gone(1))], [60_000, file.rules_per_s]);
 }
 
 fn said(out: &Outbox) -> impl Iterator<Item = Message<'_>> {

@@ -1,6 +1,7 @@
 //! The network that routes, as a file has it.
 
 use std::{
+    collections::BTreeMap,
     fmt::{self, Display},
     io,
     net::{IpAddr, SocketAddr},
@@ -78,6 +79,8 @@ pub enum NetworkError {
     },
     /// It is not said where this member is for a switch.
     NoMac(u16),
+    /// Two members are on one host, that cannot be.
+    OneHost(u16, u16),
     /// Where this member is for a switch is said, and there is no network that routes.
     NoNetwork(u16),
 }
@@ -95,6 +98,10 @@ impl Display for NetworkError {
             Self::NoMac(id) => {
                 write!(f, "member {id}: mac: switches have to know the address of its interface (ip link show)")
             }
+            Self::OneHost(id, other) => write!(
+                f,
+                "members {id} and {other}: mac: a host with a cache node or a backend has no other one, and no gateway: the network brings gets to one of them, or none would leave it"
+            ),
             Self::NoNetwork(id) => write!(f, "member {id}: mac and switch_port are for clusters with [network]"),
         }
     }
@@ -178,7 +185,21 @@ impl StaticFile {
                 return Err(NetworkError::NoMac(id));
             }
         }
-        Ok(())
+        self.check_hosts()
+    }
+
+    /// Whoever takes gets is alone with them, and with no gateway.
+    fn check_hosts(&self) -> Result<(), NetworkError> {
+        let takes_gets = |member: &Member| matches!(member.role, Role::Cache { .. } | Role::Backend(_));
+        let mut hosts: BTreeMap<Option<MacAddress>, &Member> = BTreeMap::new();
+        for member in self.members.iter().filter(|member| takes_gets(member)) {
+            if let Some(other) = hosts.insert(member.plug.mac, member) {
+                return Err(NetworkError::OneHost(other.id, member.id));
+            }
+        }
+        let gateways = self.members.iter().filter(|member| matches!(member.role, Role::Gateway { .. }));
+        let with = |gateway: &Member| Some(NetworkError::OneHost(hosts.get(&gateway.plug.mac)?.id, gateway.id));
+        gateways.filter_map(with).next().map_or(Ok(()), Err)
     }
 }
 
@@ -275,6 +296,12 @@ mod tests {
         let no_mac = text(NETWORK).replacen("mac = \"02:00:00:00:00:64\"\n", "", 1);
         assert_eq!(refused(&no_mac), NetworkError::NoMac(100).to_string());
         assert!(refused(&text(NETWORK).replacen("02:00:00:00:00:64", "2:0:0:0:0:64", 1)).contains("six pairs"));
+        // The backend's is 03e8, of which the last byte is written; the gateway's is 2710.
+        for (from, to, both) in [("e8", "64", (100, 1_000)), ("10", "64", (100, 10_000)), ("10", "e8", (1_000, 10_000))]
+        {
+            let together = text(NETWORK).replace(&format!(":{from}\"\n"), &format!(":{to}\"\n"));
+            assert_eq!(refused(&together), NetworkError::OneHost(both.0, both.1).to_string());
+        }
         let plugged = StaticFile::parse(&text(""));
         assert_eq!(plugged, Err(StaticFileError::Network(NetworkError::NoNetwork(1))));
     }

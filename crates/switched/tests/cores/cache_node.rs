@@ -368,7 +368,7 @@ fn what_there_is_no_room_to_route_makes_room_and_no_more_comes_for_a_while() {
     // What is hotter takes the place of one that is there.
     ["d", "e", "f"].into_iter().for_each(|key| burst(&mut setting, key, 900.0));
     assert_eq!((setting.cache.items(), setting.cache.counts().evicted), (2, 3));
-    for _ in 0..65 {
+    for _ in 0..64 {
         setting.segment();
     }
     ["g", "h", "i"].into_iter().for_each(|key| burst(&mut setting, key, 1.0));
