@@ -18,6 +18,9 @@ const COMPAT: &str = "compat";
 const OTHER_TESTS: [&str; 3] = ["[!c]*", "c[!o]*", "co[!m]*"];
 /// Arguments of the test runner: leaves out what has either in its name, and so wants a Cassandra (`cassandra_nodes.rs`).
 const NO_CASSANDRA: [&str; 5] = ["--", "--skip", "cassandra::", "--skip", "cassandra_three::"];
+/// What an engine is seen by. The rest is about the server before it, and is run with CPHASH, whose partitions LOCKHASH's are.
+const OF_LOCKHASH: [&str; 6] = ["differential::", "clients::", "crowd::", "cp::", "uploads::", "warm_restart::"];
+
 /// What is about the engine's memory and what is said of it.
 const NOT_WITH_A_STORE: [&str; 9] = [
     "crash::",
@@ -88,8 +91,9 @@ fn programs(run: &mut Run) -> Result<(), Failed> {
     // As many as CI promises.
     tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000");
     run.step("the running program", tests)?;
-    for engine in ["cphash", "lockhash"] {
+    for (engine, only) in [("cphash", &[][..]), ("lockhash", &OF_LOCKHASH)] {
         let mut tests = compat(run);
+        tests.args(only);
         // A cluster has no engine.
         tests.args(["--skip", "cluster::", "--skip", CLUSTER_BESIDE_MEMCACHED]);
         tests.env("GUIRA_ENGINE", engine).env("GUIRA_DIFFERENTIAL_COMMANDS", "100000");
