@@ -173,7 +173,10 @@ impl Network {
         self.made.remove(&hash)?;
         let key = self.rules.of_hash(self.map.owner_of(hash), hash);
         // With headers that carry a part of it, another hash may have it by now.
-        self.hashes.remove(&key).filter(|its| *its == hash)?;
+        if self.hashes.get(&key) != Some(&hash) {
+            return None;
+        }
+        self.hashes.remove(&key);
         self.flows.remove(&key);
         Some(key)
     }

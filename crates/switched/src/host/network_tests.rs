@@ -109,6 +109,24 @@ fn a_rule_leads_to_the_host_of_the_part_and_goes_along_when_its_key_moves() {
 }
 
 #[test]
+fn a_rule_that_another_hash_has_taken_over_stays_when_the_first_is_taken_back() {
+    let file = file();
+    let mut view = file.view(file.shares().unwrap());
+    view.places.values_mut().for_each(|place| place.port = Port(7));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    // Of a hash a MAC address carries a part.
+    let rules = Rules::new("mac=10.77.0.0/16".parse().unwrap(), 7_100);
+    let config = NetworkConfig { rules, listener, told: Box::new(|_| {}) };
+    let mut network = Network::new(at(0), Span::from_s(1), config, &view, |_| {}).unwrap();
+    let (one, other) = (KeyHash(5 << 40), KeyHash(5 << 40 | 1));
+    let key = rules.of_hash(view.shares.map.owner_of(one), one);
+    network.update([install(one, CACHE), install(other, CACHE), RuleUpdate::Delete { hash: one }]);
+    assert!(network.flows.contains_key(&key));
+    network.update([RuleUpdate::Delete { hash: one }, RuleUpdate::Delete { hash: other }]);
+    assert!(!network.flows.contains_key(&key));
+}
+
+#[test]
 fn earlier_rules_are_left_for_as_long_as_cache_nodes_may_take() {
     let file = file();
     let mut network = network(&file.view(file.shares().unwrap()));
