@@ -82,24 +82,13 @@ impl Outgoing {
             self.bytes += len;
             return Ok(());
         }
-        self.queue_alone(Kind::Datagram, to, address, epoch, message)?;
+        self.push_alone(Kind::Datagram, to, address, epoch, message)?;
         self.open.insert(to, self.front + self.queue.len() as u64 - 1);
         Ok(())
     }
 
-    /// Queues a get that the network routes, sealed for its backend `to`.
-    pub(crate) fn push_get(
-        &mut self,
-        to: NodeId,
-        address: SocketAddr,
-        epoch: Epoch,
-        message: &[u8],
-    ) -> Result<(), Refused> {
-        self.queue_alone(Kind::Get, to, address, epoch, message)
-    }
-
-    /// Queues a message in a datagram of its own.
-    fn queue_alone(
+    /// Queues a message in a datagram of its own, sealed as that kind for `to`.
+    pub(crate) fn push_alone(
         &mut self,
         kind: Kind,
         to: NodeId,
@@ -220,7 +209,7 @@ mod tests {
         let mut outgoing = Outgoing::default();
         push(&mut outgoing, A, 1, b"before").unwrap();
         for get in [b"get 1", b"get 2"] {
-            outgoing.push_get(A, address(B), Epoch(1), get).unwrap();
+            outgoing.push_alone(Kind::Get, A, address(B), Epoch(1), get).unwrap();
         }
         push(&mut outgoing, A, 1, b"after").unwrap();
         let (secret, sealer) =

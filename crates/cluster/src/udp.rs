@@ -27,7 +27,7 @@ use crate::counts::Counts;
 use crate::members::Members;
 use crate::outgoing::{Outgoing, Refused};
 use crate::refusal::{admit, counter, note};
-use crate::seal::{Opened, Sealer};
+use crate::seal::{Kind, Opened, Sealer};
 
 /// Datagrams a system call: enough that its cost is shared, and their buffers take 4 MiB.
 const BATCH_MAX: usize = 64;
@@ -104,7 +104,7 @@ impl UdpTransport {
     /// Queues a get that the network routes, in a datagram of its own to `address`, sealed for its backend. It is dropped and counted as others
     /// are.
     pub(crate) fn send_get(&mut self, backend: NodeId, address: SocketAddr, message: &[u8]) {
-        let queued = self.outgoing.push_get(backend, address, self.members.epoch(), message);
+        let queued = self.outgoing.push_alone(Kind::Get, backend, address, self.members.epoch(), message);
         self.note_queued(queued);
     }
 

@@ -215,19 +215,17 @@ impl Controller {
         if !is_there {
             self.last_openings.insert(from, opening);
             let mut link = Link::default();
-            if self.config.network_routes && self.is_gateway(from) {
-                // It is told nothing.
-            } else if self.is_gateway(from) {
+            if !self.is_gateway(from) {
+                // It tells all that it has.
+                self.plan.forget_node(now, from);
+                self.balance.opened(from);
+            } else if !self.config.network_routes {
                 let all: Vec<RuleUpdate> =
                     self.table.iter().map(|(hash, to)| RuleUpdate::Install { hash: *hash, choices: *to }).collect();
                 for some in all.chunks(UPDATES_AT_ONCE) {
                     // A table has fewer pieces than a link takes.
                     let _ = link.send(Body::Routes(some.to_vec()));
                 }
-            } else {
-                // It tells all that it has.
-                self.plan.forget_node(now, from);
-                self.balance.opened(from);
             }
             self.peers.insert(from, Peer { id, link, heard_at: now });
         }

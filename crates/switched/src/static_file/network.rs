@@ -15,24 +15,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Member, Role, StaticFile};
 
-/// What routes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+/// What routes, where gateways do not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Router {
-    /// Each gateway, by a table of its own.
-    #[default]
-    Gateway,
     /// Switches that speak OpenFlow 1.3, which call the controller.
     Openflow,
-}
-
-impl Display for Router {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gateway => "gateway",
-            Self::Openflow => "openflow",
-        })
-    }
 }
 
 /// The network of a cluster whose gateways do not route.
@@ -64,8 +52,6 @@ pub struct Plug {
 /// What is wrong with a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkError {
-    /// It is one that does not route.
-    Gateways,
     /// Headers are encoded in a way that no member sends.
     Encoding,
     /// The port of gets is none, or one that this member has.
@@ -88,7 +74,6 @@ pub enum NetworkError {
 impl Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gateways => f.write_str("network: router: with gateway there is no such section"),
             Self::Encoding => f.write_str("network: encoding: members send ipv6=PREFIX, and no other yet"),
             Self::Port(0) => f.write_str("network: gets_port: from 1 on"),
             Self::Port(id) => write!(f, "network: gets_port: member {id} has that port"),
@@ -166,9 +151,6 @@ impl StaticFile {
             let plugged = self.members.iter().find(|member| member.plug != Plug::default());
             return plugged.map_or(Ok(()), |Member { id, .. }| Err(NetworkError::NoNetwork(*id)));
         };
-        if network.router == Router::Gateway {
-            return Err(NetworkError::Gateways);
-        }
         let GetWay { plan, port } = network.get_way().ok_or(NetworkError::Encoding)?;
         if port == 0 {
             return Err(NetworkError::Port(0));
@@ -285,7 +267,7 @@ mod tests {
     #[test]
     fn networks_that_cannot_be_are_refused_with_what_to_do() {
         let network = |from: &str, to: &str| refused(&text(&NETWORK.replace(from, to)));
-        assert_eq!(network("openflow", "gateway"), NetworkError::Gateways.to_string());
+        assert!(network("openflow", "gateway").contains("unknown variant `gateway`, expected `openflow`"));
         assert_eq!(network("ipv6=fd5e:a1c0::/32", "mac=10.77.0.0/16"), NetworkError::Encoding.to_string());
         assert_eq!(network("7100", "0"), "network: gets_port: from 1 on");
         assert_eq!(network("7100", "7000"), "network: gets_port: member 1 has that port");
