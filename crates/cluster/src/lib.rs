@@ -12,6 +12,7 @@
 //!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
 //! Members              who is in the view, and where
 //! LineSocket           how a member on this machine is asked how it is
+//!   SocketFile           where, and that nobody else answers there
 //! NodeClock            a node's moments and the cluster's seconds
 //! Core, DriverHandle   a state machine on its sockets, with a thread of its own; boot_now
 //! ```
@@ -33,6 +34,7 @@ mod members;
 mod outgoing;
 mod refusal;
 mod seal;
+mod socket_file;
 mod stream;
 mod transport;
 mod udp;
@@ -49,6 +51,7 @@ pub use link::{
 };
 pub use members::{Members, MembersError};
 pub use seal::{DATAGRAM_LEN_MAX, Epoch, HEADER_LEN, Opened, Rejection, Sealer, Secret};
+pub use socket_file::SocketFile;
 pub use stream::{
     Caller, GREETING_LEN, Greeting, LONG_MESSAGE_LEN_MAX, Long, NoGreeting, Nonce, Step, StreamError, StreamReader,
     long_frame,

@@ -4,13 +4,9 @@
 //! being answered.
 
 use std::{
-    fs::{self, Permissions},
     io::{self, Read, Write},
-    os::unix::{
-        fs::{FileTypeExt, PermissionsExt},
-        net::{UnixListener, UnixStream},
-    },
-    path::{Path, PathBuf},
+    os::unix::net::{UnixListener, UnixStream},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -20,6 +16,8 @@ use std::{
 };
 
 use rustix::net::{Shutdown, shutdown};
+
+use crate::SocketFile;
 
 /// The longest line.
 const LINE_LEN_MAX: usize = 256;
@@ -33,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A socket that is answered; gone when it is dropped.
 #[derive(Debug)]
 pub struct LineSocket {
-    path: PathBuf,
+    /// `None` once it is closed.
+    file: Option<SocketFile>,
     listener: Arc<UnixListener>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -45,18 +44,8 @@ impl LineSocket {
     /// # Errors
     /// Somebody answers there, something that is no socket lies there, or the system refuses.
     pub fn open(path: &Path, answer: impl Fn(&str) -> String + Send + 'static) -> io::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "it is answered already"));
-        }
-        match fs::symlink_metadata(path) {
-            Ok(left) if left.file_type().is_socket() => fs::remove_file(path)?,
-            Ok(_) => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket lies there"));
-            }
-            Err(_) => {}
-        }
-        let listener = Arc::new(UnixListener::bind(path)?);
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+        let file = SocketFile::bind(path)?;
+        let listener = Arc::new(file.listener()?);
         let is_over = Arc::new(AtomicBool::new(false));
         let (waits_at, ends) = (Arc::clone(&listener), Arc::clone(&is_over));
         let thread = thread::Builder::new().name("guira-status".into()).spawn(move || {
@@ -70,7 +59,7 @@ impl LineSocket {
                 }
             }
         })?;
-        Ok(Self { path: path.to_owned(), listener, is_over, thread: Some(thread) })
+        Ok(Self { file: Some(file), listener, is_over, thread: Some(thread) })
     }
 
     /// Nobody gets through any more, and another may be opened there; who is being answered is answered yet.
@@ -79,7 +68,7 @@ impl LineSocket {
             return;
         }
         // Before anybody can take it for one that was left, and put another there.
-        let _ = fs::remove_file(&self.path);
+        drop(self.file.take());
         // Who waits for somebody to ask is woken up.
         let _ = shutdown(&*self.listener, Shutdown::Read);
     }
@@ -129,6 +118,8 @@ pub fn ask_line(path: &Path, line: &str, patience: Duration) -> io::Result<Strin
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -3,6 +3,8 @@
 //! Always true: a value has no bit outside its mask, so that two matches of the same packets by the same fields are equal; fields are written
 //! in an order in which each stands behind those that it wants.
 
+use std::mem::replace;
+
 use guira_routing::MacAddress;
 
 use crate::{
@@ -36,13 +38,30 @@ impl<const N: usize> Masked<N> {
         Self::new(value, std::array::from_fn(|at| byte(at).unwrap_or(0)))
     }
 
-    fn is_exact(&self) -> bool {
+    /// The bits that are wanted, where the mask has ones.
+    pub fn value(&self) -> [u8; N] {
+        self.value
+    }
+
+    /// Where it has ones the bits are wanted.
+    pub fn mask(&self) -> [u8; N] {
+        self.mask
+    }
+
+    /// Whether all bits are wanted.
+    pub fn is_exact(&self) -> bool {
         self.mask == [0xff; N]
     }
 
     /// Whether these bytes have the bits that are wanted.
     pub fn takes(&self, bytes: [u8; N]) -> bool {
         Self::new(bytes, self.mask) == *self
+    }
+
+    /// Whether all that the other takes this takes, too.
+    fn includes(&self, other: &Self) -> bool {
+        let wants_no_more = self.mask.iter().zip(other.mask).all(|(ours, others)| ours & !others == 0);
+        wants_no_more && self.takes(other.value)
     }
 }
 
@@ -77,6 +96,8 @@ pub struct Port(pub u32);
 impl Port {
     /// Where a switch that has no controller would send it: by the addresses that it has learned.
     pub const NORMAL: Self = Self(0xffff_fffa);
+    /// A switch's own.
+    pub const LOCAL: Self = Self(0xffff_fffe);
     /// Any.
     pub(crate) const ANY: Self = Self(0xffff_ffff);
 }
@@ -99,6 +120,25 @@ pub struct FlowKey {
     pub matched: Match,
 }
 
+impl FlowKey {
+    /// Two bytes of priority, and the match as switches are told it: no two keys have the same.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.priority.to_be_bytes().to_vec();
+        self.matched.put(&mut bytes);
+        bytes
+    }
+
+    /// The key of these bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`]: they are none's.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let key = Self { priority: reader.u16()?, matched: Match::take(&mut reader)?.ok_or(Malformed)? };
+        if key.to_bytes() == bytes { Ok(key) } else { Err(Malformed) }
+    }
+}
+
 /// Marks flows of one owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cookie(pub u64);
@@ -117,6 +157,18 @@ const APPLY_ACTIONS: u16 = 4;
 const OUTPUT: u16 = 0;
 const SET_FIELD: u16 = 25;
 
+/// Properties of a table, by which it says what it can do.
+mod property {
+    pub(super) const INSTRUCTIONS: u16 = 0;
+    pub(super) const NEXT_TABLES: u16 = 2;
+    pub(super) const WRITE_ACTIONS: u16 = 4;
+    pub(super) const APPLY_ACTIONS: u16 = 6;
+    pub(super) const MATCH: u16 = 8;
+    pub(super) const WILDCARDS: u16 = 10;
+    pub(super) const WRITE_SET_FIELD: u16 = 12;
+    pub(super) const APPLY_SET_FIELD: u16 = 14;
+}
+
 /// Of a packet that goes to a port, nothing goes to a controller.
 const NOTHING_TO_CONTROLLER: u16 = 0;
 
@@ -128,6 +180,43 @@ fn put_field<const N: usize>(into: &mut Vec<u8>, field: u8, masked: Masked<N>) {
     into.extend(masked.value);
     if has_mask {
         into.extend(masked.mask);
+    }
+}
+
+/// What matches and actions can say, as properties of a table.
+pub(crate) fn put_properties(into: &mut Vec<u8>) {
+    let field = |field: u8, len: u8, has_mask: bool| {
+        let [high, low] = BASIC.to_be_bytes();
+        [high, low, field << 1 | u8::from(has_mask), len << u8::from(has_mask)]
+    };
+    // Of an instruction, or an action, by its number and its length.
+    let kind = |kind: u16| [0, kind as u8, 0, 4];
+    let matched = |has_masks| {
+        [
+            field(ETH_DST, 6, has_masks),
+            field(ETH_TYPE, 2, false),
+            field(IP_PROTO, 1, false),
+            field(IPV4_DST, 4, has_masks),
+            field(IPV6_DST, 16, has_masks),
+            field(UDP_DST, 2, false),
+        ]
+    };
+    for (property, can) in [
+        (property::INSTRUCTIONS, &[kind(APPLY_ACTIONS)][..]),
+        (property::NEXT_TABLES, &[]),
+        (property::WRITE_ACTIONS, &[]),
+        (property::APPLY_ACTIONS, &[kind(OUTPUT), kind(SET_FIELD)]),
+        (property::MATCH, &matched(true)),
+        // Each of them may be left away.
+        (property::WILDCARDS, &matched(false)),
+        (property::WRITE_SET_FIELD, &[]),
+        (property::APPLY_SET_FIELD, &[field(ETH_DST, 6, false)]),
+    ] {
+        let start = into.len();
+        into.extend(property.to_be_bytes());
+        into.extend((4 + 4 * can.len() as u16).to_be_bytes());
+        into.extend(can.as_flattened());
+        pad_to_8(into, start);
     }
 }
 
@@ -143,6 +232,39 @@ fn take_exact<const N: usize>(reader: &mut Reader<'_>, has_mask: bool) -> Result
 }
 
 impl Match {
+    /// Whether all packets that the other takes this takes, too: it has the same fields, or fewer, and wants no more bits of them.
+    pub fn includes(&self, other: &Self) -> bool {
+        fn masked<const N: usize>(ours: Option<Masked<N>>, others: Option<Masked<N>>) -> bool {
+            ours.is_none_or(|ours| others.is_some_and(|others| ours.includes(&others)))
+        }
+        fn exact<T: PartialEq>(ours: Option<T>, others: Option<T>) -> bool {
+            ours.is_none() || ours == others
+        }
+        masked(self.eth_dst, other.eth_dst)
+            && exact(self.eth_type, other.eth_type)
+            && exact(self.ip_proto, other.ip_proto)
+            && masked(self.ipv4_dst, other.ipv4_dst)
+            && masked(self.ipv6_dst, other.ipv6_dst)
+            && exact(self.udp_dst, other.udp_dst)
+    }
+
+    /// Whether its fields have those that they want.
+    pub(crate) fn is_whole(&self) -> bool {
+        let Self { eth_type, ip_proto, .. } = *self;
+        (self.ipv4_dst.is_none() || eth_type == Some(IPV4))
+            && (self.ipv6_dst.is_none() || eth_type == Some(IPV6))
+            && (ip_proto.is_none() || eth_type == Some(IPV4) || eth_type == Some(IPV6))
+            && (self.udp_dst.is_none() || ip_proto == Some(UDP))
+    }
+
+    /// Without fields of which no bit is wanted: packets are taken by others.
+    pub(crate) fn without_idle_fields(self) -> Self {
+        fn busy<const N: usize>(field: Option<Masked<N>>) -> Option<Masked<N>> {
+            field.filter(|field| field.mask != [0; N])
+        }
+        Self { eth_dst: busy(self.eth_dst), ipv4_dst: busy(self.ipv4_dst), ipv6_dst: busy(self.ipv6_dst), ..self }
+    }
+
     pub(crate) fn put(&self, into: &mut Vec<u8>) {
         let start = into.len();
         into.extend(MATCH_OXM.to_be_bytes());
@@ -174,16 +296,16 @@ impl Match {
                     IPV4_DST => matched.ipv4_dst.replace(take_field(&mut value, has_mask)?).is_none(),
                     IPV6_DST => matched.ipv6_dst.replace(take_field(&mut value, has_mask)?).is_none(),
                     ETH_TYPE => {
-                        matched.eth_type = take_exact(&mut value, has_mask)?.map(u16::from_be_bytes);
-                        matched.eth_type.is_some()
+                        let kind = take_exact(&mut value, has_mask)?.map(u16::from_be_bytes);
+                        kind.is_some() && replace(&mut matched.eth_type, kind).is_none()
                     }
                     IP_PROTO => {
-                        matched.ip_proto = take_exact(&mut value, has_mask)?.map(|[kind]| kind);
-                        matched.ip_proto.is_some()
+                        let kind = take_exact(&mut value, has_mask)?.map(|[kind]| kind);
+                        kind.is_some() && replace(&mut matched.ip_proto, kind).is_none()
                     }
                     UDP_DST => {
-                        matched.udp_dst = take_exact(&mut value, has_mask)?.map(u16::from_be_bytes);
-                        matched.udp_dst.is_some()
+                        let port = take_exact(&mut value, has_mask)?.map(u16::from_be_bytes);
+                        port.is_some() && replace(&mut matched.udp_dst, port).is_none()
                     }
                     _ => false,
                 };
@@ -314,6 +436,15 @@ pub(crate) mod tests {
         assert_eq!(Masked::prefix(address, 32), Masked::exact(address));
     }
 
+    #[test]
+    fn a_field_includes_those_of_which_it_takes_all_values() {
+        let all = || (0_u8..8).flat_map(|value| (0..8).map(move |mask| Masked::new([value], [mask])));
+        for (ours, others) in all().flat_map(|ours| all().map(move |others| (ours, others))) {
+            let takes_all = (0..8).all(|byte| !others.takes([byte]) || ours.takes([byte]));
+            assert_eq!(ours.includes(&others), takes_all, "{ours:?} {others:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn matches_come_back(matched in matches()) {
@@ -323,6 +454,18 @@ pub(crate) mod tests {
             let mut reader = Reader::new(&bytes);
             prop_assert_eq!(Match::take(&mut reader), Ok(Some(matched)));
             prop_assert!(reader.is_empty());
+        }
+
+        #[test]
+        fn keys_come_back_and_other_bytes_are_none(matched in matches(), priority: u16, at: prop::sample::Index, bit in 0..8_u8) {
+            let key = FlowKey { priority, matched };
+            let mut bytes = key.to_bytes();
+            prop_assert_eq!(FlowKey::from_bytes(&bytes), Ok(key));
+            prop_assert_eq!(FlowKey::from_bytes(&bytes[..bytes.len() - 1]), Err(Malformed));
+            *at.get_mut(&mut bytes) ^= 1_u8 << bit;
+            prop_assert_ne!(FlowKey::from_bytes(&bytes), Ok(key));
+            bytes.push(0);
+            prop_assert_eq!(FlowKey::from_bytes(&bytes), Err(Malformed));
         }
 
         #[test]
@@ -339,6 +482,9 @@ pub(crate) mod tests {
         // The port that a packet came by: a field that we have not.
         let in_port = [0, 1, 0, 12, 0x80, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0];
         assert_eq!(Match::take(&mut Reader::new(&in_port)), Ok(None));
+        // Of two kinds at once, which no packet is.
+        let kinds = [0, 1, 0, 16, 0x80, 0, 10, 2, 8, 0, 0x80, 0, 10, 2, 0x86, 0xdd];
+        assert_eq!(Match::take(&mut Reader::new(&kinds)), Ok(None));
         // Two ports: a packet that is doubled.
         let output = [0, 0, 0, 16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
         let twice = [&[0, 4, 0, 40, 0, 0, 0, 0], &output[..], &output].concat();

@@ -7,26 +7,47 @@
 //!   Switch       what one is to have, and has: told in batches, read again after every silence
 //!     Said, Heard  what is said and heard
 //!       Match, Actions
+//!     Asked, Answer  the same at the other end
+//!   Datapath     a switch of ours on a connection to whatever controller: what it is asked it does, in that order
+//!     FlowTable  its flows, which outlive connections, over what looks packets up (Lookups)
+//! obey         one thread: a controller that is called, and called again, and those that call
 //! ```
-//! [`Switch`] is a state machine without I/O or clock: bytes and moments come in, bytes go out.
+//! [`Switch`] and [`Datapath`] are state machines without I/O or clock: bytes and moments come in, bytes go out.
 //! Always true: what a switch has is read from it and not assumed; what is to be told is bounded by the flows that it has and is to have.
 #![forbid(unsafe_code)]
 
+mod answer;
+mod asked;
+mod callers;
+mod controller;
+mod datapath;
 mod flow;
+mod flow_table;
+mod keep_alive;
+mod line;
 mod message;
 mod rate;
 mod rules;
+mod stream;
 mod switch;
 mod switches;
+mod wanted;
 mod wire;
 
 use std::fmt;
 
+pub use answer::Answer;
+pub use asked::{Asked, Command, FlowMod, Role, SwitchSettings};
+pub use controller::{ControllerTold, Controllers, obey};
+pub use datapath::{Datapath, DatapathConfig};
 pub use flow::{Actions, Cookie, FlowKey, IPV4, IPV6, Masked, Match, Port, UDP};
+pub use flow_table::{FlowCounts, FlowTable, Lookups, PortStatus, Selection};
+pub use line::Gone;
 pub use message::{DatapathId, HEADER_LEN, Heard, IsLast, PortStats, Refusal, Said, TableStats, Xid, message_len};
-pub use rules::{Place, Rules};
+pub use rules::{Place, RuleOf, Rules};
 pub use switch::{Broken, Switch, SwitchConfig, SwitchCounts, SwitchStatus, Told};
 pub use switches::{Switches, SwitchesConfig, SwitchesEnded, SwitchesTold};
+pub use wanted::{FlowChange, Version};
 
 /// What is no OpenFlow 1.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

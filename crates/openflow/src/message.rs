@@ -22,38 +22,52 @@ pub struct Xid(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DatapathId(pub u64);
 
-mod kind {
-    pub(super) const HELLO: u8 = 0;
-    pub(super) const ERROR: u8 = 1;
-    pub(super) const ECHO_REQUEST: u8 = 2;
-    pub(super) const ECHO_REPLY: u8 = 3;
-    pub(super) const FEATURES_REQUEST: u8 = 5;
-    pub(super) const FEATURES_REPLY: u8 = 6;
-    pub(super) const FLOW_MOD: u8 = 14;
-    pub(super) const MULTIPART_REQUEST: u8 = 18;
-    pub(super) const MULTIPART_REPLY: u8 = 19;
-    pub(super) const BARRIER_REQUEST: u8 = 20;
-    pub(super) const BARRIER_REPLY: u8 = 21;
+pub(crate) mod kind {
+    pub(crate) const HELLO: u8 = 0;
+    pub(crate) const ERROR: u8 = 1;
+    pub(crate) const ECHO_REQUEST: u8 = 2;
+    pub(crate) const ECHO_REPLY: u8 = 3;
+    pub(crate) const FEATURES_REQUEST: u8 = 5;
+    pub(crate) const FEATURES_REPLY: u8 = 6;
+    pub(crate) const GET_CONFIG_REQUEST: u8 = 7;
+    pub(crate) const GET_CONFIG_REPLY: u8 = 8;
+    pub(crate) const SET_CONFIG: u8 = 9;
+    pub(crate) const FLOW_MOD: u8 = 14;
+    pub(crate) const MULTIPART_REQUEST: u8 = 18;
+    pub(crate) const MULTIPART_REPLY: u8 = 19;
+    pub(crate) const BARRIER_REQUEST: u8 = 20;
+    pub(crate) const BARRIER_REPLY: u8 = 21;
+    pub(crate) const ROLE_REQUEST: u8 = 24;
+    pub(crate) const ROLE_REPLY: u8 = 25;
 }
 
-mod multipart {
-    pub(super) const FLOWS: u16 = 1;
-    pub(super) const TABLES: u16 = 3;
-    pub(super) const PORTS: u16 = 4;
-    pub(super) const MORE: u16 = 1;
+pub(crate) mod multipart {
+    pub(crate) const DESCRIPTION: u16 = 0;
+    pub(crate) const FLOWS: u16 = 1;
+    pub(crate) const TABLES: u16 = 3;
+    pub(crate) const PORTS: u16 = 4;
+    pub(crate) const TABLE_FEATURES: u16 = 12;
+    pub(crate) const PORTS_DESCRIBED: u16 = 13;
+    pub(crate) const MORE: u16 = 1;
 }
 
-const ADD: u8 = 0;
-const DELETE: u8 = 3;
-const DELETE_STRICT: u8 = 4;
+/// What a flow mod does.
+pub(crate) mod command {
+    pub(crate) const ADD: u8 = 0;
+    pub(crate) const MODIFY: u8 = 1;
+    pub(crate) const MODIFY_STRICT: u8 = 2;
+    pub(crate) const DELETE: u8 = 3;
+    pub(crate) const DELETE_STRICT: u8 = 4;
+}
+
 /// Of a hello: the versions that the sender speaks, as bits.
 const VERSION_BITMAP: u16 = 1;
-const NO_BUFFER: u32 = u32::MAX;
-const ANY_GROUP: u32 = u32::MAX;
+pub(crate) const NO_BUFFER: u32 = u32::MAX;
+pub(crate) const ANY_GROUP: u32 = u32::MAX;
 /// The table that packets come to first.
-const TABLE: u8 = 0;
-const ALL_TABLES: u8 = u8::MAX;
-const PORT_STATS_LEN: usize = 112;
+pub(crate) const TABLE: u8 = 0;
+pub(crate) const ALL_TABLES: u8 = u8::MAX;
+pub(crate) const PORT_STATS_LEN: usize = 112;
 const TABLE_STATS_LEN: usize = 24;
 const FLOW_STATS_HEAD_LEN: usize = 48;
 
@@ -135,6 +149,30 @@ pub struct Refusal {
 impl Refusal {
     /// A flow could not be added, for there is no room for it.
     pub const TABLE_FULL: Self = Self { kind: 5, code: 1 };
+    /// A match has a field, or bits of one, by which packets cannot be looked up.
+    pub const BAD_FIELD: Self = Self { kind: 4, code: 6 };
+    /// A match has a field without those that it wants.
+    pub const LACKS_FIELDS: Self = Self { kind: 4, code: 9 };
+    /// What is to become of packets cannot be done.
+    pub const UNSUPPORTED_ACTION: Self = Self { kind: 2, code: 0 };
+    /// There is no such port to which packets could go.
+    pub const BAD_OUTPUT: Self = Self { kind: 2, code: 4 };
+    pub(crate) const BAD_VERSION: Self = Self { kind: 1, code: 0 };
+    pub(crate) const BAD_KIND: Self = Self { kind: 1, code: 1 };
+    pub(crate) const BAD_MULTIPART: Self = Self { kind: 1, code: 2 };
+    pub(crate) const BAD_LEN: Self = Self { kind: 1, code: 6 };
+    pub(crate) const NO_SUCH_BUFFER: Self = Self { kind: 1, code: 8 };
+    pub(crate) const NO_SUCH_TABLE: Self = Self { kind: 1, code: 9 };
+    pub(crate) const NO_SUCH_PORT: Self = Self { kind: 1, code: 11 };
+    pub(crate) const NO_TABLE_FOR_FLOW: Self = Self { kind: 5, code: 2 };
+    pub(crate) const BAD_TIMEOUT: Self = Self { kind: 5, code: 5 };
+    pub(crate) const BAD_COMMAND: Self = Self { kind: 5, code: 6 };
+    pub(crate) const BAD_FLOW_FLAGS: Self = Self { kind: 5, code: 7 };
+    pub(crate) const BAD_CONFIG_FLAGS: Self = Self { kind: 10, code: 0 };
+    pub(crate) const UNSUPPORTED_ROLE: Self = Self { kind: 11, code: 1 };
+    pub(crate) const BAD_ROLE: Self = Self { kind: 11, code: 2 };
+    /// A flow could not be added, and nothing is known of why.
+    pub const FLOW_UNKNOWN: Self = Self { kind: 5, code: 0 };
 }
 
 /// How much is in a table, and how often it was used.
@@ -166,10 +204,7 @@ pub struct PortStats {
 impl Said<'_> {
     /// Appends it to `into`.
     pub fn put(&self, xid: Xid, into: &mut Vec<u8>) {
-        let start = into.len();
-        into.extend([VERSION, self.kind(), 0, 0]);
-        into.extend(xid.0.to_be_bytes());
-        match self {
+        put(self.kind(), xid, into, |into| match self {
             Self::Hello => {
                 into.extend(VERSION_BITMAP.to_be_bytes());
                 into.extend(8_u16.to_be_bytes());
@@ -180,14 +215,14 @@ impl Said<'_> {
             Self::EchoReply(data) => into.extend_from_slice(data),
             Self::EchoRequest | Self::FeaturesRequest | Self::Barrier => {}
             Self::Add(cookie, key, actions) => {
-                put_flow_mod(into, *cookie, TABLE, ADD, key);
+                put_flow_mod(into, *cookie, TABLE, command::ADD, key);
                 actions.put(into);
             }
-            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, TABLE, DELETE_STRICT, key),
+            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, TABLE, command::DELETE_STRICT, key),
             Self::DeleteAll(cookie) => {
                 // Of whatever priority: that counts only where a flow is meant exactly.
                 let any = FlowKey { priority: 0, matched: Match::default() };
-                put_flow_mod(into, *cookie, ALL_TABLES, DELETE, &any);
+                put_flow_mod(into, *cookie, ALL_TABLES, command::DELETE, &any);
             }
             Self::AskFlows(Cookie(cookie)) => {
                 put_multipart(into, multipart::FLOWS);
@@ -205,9 +240,7 @@ impl Said<'_> {
                 into.extend(Port::ANY.0.to_be_bytes());
                 into.extend([0; 4]);
             }
-        }
-        let len = (into.len() - start) as u16;
-        into[start + 2..start + 4].copy_from_slice(&len.to_be_bytes());
+        });
     }
 
     fn kind(&self) -> u8 {
@@ -227,7 +260,7 @@ impl Said<'_> {
 fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, table: u8, command: u8, key: &FlowKey) {
     into.extend(cookie.0.to_be_bytes());
     // What is deleted has our cookie: others' flows with the same key stay.
-    let mask = if command == ADD { 0 } else { u64::MAX };
+    let mask = if command == command::ADD { 0 } else { u64::MAX };
     into.extend(mask.to_be_bytes());
     into.extend([table, command]);
     // It stays, used or not.
@@ -240,7 +273,33 @@ fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, table: u8, command: u8, key:
     key.matched.put(into);
 }
 
-fn put_multipart(into: &mut Vec<u8>, kind: u16) {
+/// Appends a message with the body that is appended.
+///
+/// # Panics
+/// It is longer than a message can be.
+pub(crate) fn put(kind: u8, xid: Xid, into: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = into.len();
+    into.extend([VERSION, kind, 0, 0]);
+    into.extend(xid.0.to_be_bytes());
+    body(into);
+    let len = into.len() - start;
+    assert!(len <= usize::from(u16::MAX), "a message of {len} bytes");
+    into[start + 2..start + 4].copy_from_slice(&(len as u16).to_be_bytes());
+}
+
+/// Opens a whole message: its version, its kind, its number, and its body.
+pub(crate) fn open(message: &[u8]) -> Result<(u8, u8, Xid, Reader<'_>), Malformed> {
+    if message_len(message)? != Some(message.len()) {
+        return Err(Malformed);
+    }
+    let mut reader = Reader::new(message);
+    let (version, kind) = (reader.u8()?, reader.u8()?);
+    reader.skip(2)?;
+    let xid = Xid(reader.u32()?);
+    if version != VERSION && kind != kind::HELLO { Err(Malformed) } else { Ok((version, kind, xid, reader)) }
+}
+
+pub(crate) fn put_multipart(into: &mut Vec<u8>, kind: u16) {
     into.extend(kind.to_be_bytes());
     into.extend([0; 6]);
 }
@@ -261,16 +320,7 @@ impl<'m> Heard<'m> {
     /// # Errors
     /// [`Malformed`]: it is not as long as it says, or something in it is not, or it is of another version and no hello.
     pub fn take(message: &'m [u8]) -> Result<(Xid, Self), Malformed> {
-        if message_len(message)? != Some(message.len()) {
-            return Err(Malformed);
-        }
-        let mut reader = Reader::new(message);
-        let (version, kind) = (reader.u8()?, reader.u8()?);
-        reader.skip(2)?;
-        let xid = Xid(reader.u32()?);
-        if version != VERSION && kind != kind::HELLO {
-            return Err(Malformed);
-        }
+        let (version, kind, xid, mut reader) = open(message)?;
         let heard = match kind {
             kind::HELLO => Self::Hello { speaks_ours: speaks_ours(version, reader)? },
             kind::ERROR => Self::Error(Refusal { kind: reader.u16()?, code: reader.u16()? }),
@@ -291,7 +341,7 @@ impl<'m> Heard<'m> {
 }
 
 /// Whether a hello's sender speaks 1.3: as it says, or, if it says no more than a version, all up to that.
-fn speaks_ours(version: u8, mut elements: Reader<'_>) -> Result<bool, Malformed> {
+pub(crate) fn speaks_ours(version: u8, mut elements: Reader<'_>) -> Result<bool, Malformed> {
     while !elements.is_empty() {
         let (kind, len) = (elements.u16()?, usize::from(elements.u16()?));
         let mut bitmaps = elements.part(len.checked_sub(4).ok_or(Malformed)?)?;

@@ -13,7 +13,7 @@
 //! Always true: a get is a datagram to the cluster's port. What has a get's address and is something else (another protocol or port, or a fragment
 //! behind the first, which has no port) comes to nobody.
 
-use guira_routing::{Encoding, KeyHash, MacAddress, NodeId};
+use guira_routing::{Encoding, Header, HeaderHash, KeyHash, MacAddress, MacKind, NodeId};
 
 use crate::{Actions, FlowKey, IPV4, IPV6, Masked, Match, Port, UDP};
 
@@ -35,6 +35,21 @@ pub struct Place {
     pub port: Port,
 }
 
+/// Which packets a rule is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RuleOf {
+    /// Gets of keys with a hash; whose they are, if the header says both in one.
+    Hash(Option<NodeId>, HeaderHash),
+    /// Gets of a backend.
+    Backend(NodeId),
+    /// Gets of nobody, and what is no get.
+    Nobody,
+    /// What goes to a member.
+    Member(NodeId),
+    /// All else.
+    Others,
+}
+
 /// The rules of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
@@ -43,6 +58,9 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// The priority of the rules of backends, which no other rule has.
+    pub const OF_A_BACKEND: u16 = OF_A_BACKEND;
+
     /// The priority of the rules of hashes, which no other rule has.
     pub const OF_A_HASH: u16 = OF_A_HASH;
 
@@ -101,6 +119,44 @@ impl Rules {
     pub fn of_others(&self) -> (FlowKey, Actions) {
         let key = FlowKey { priority: OF_OTHERS, matched: Match::default() };
         (key, Actions { set_eth_dst: None, output: Some(Port::NORMAL) })
+    }
+
+    /// What a flow is of; `None`: these rules have no such flow.
+    pub fn of(&self, key: &FlowKey) -> Option<RuleOf> {
+        let fits = |rule: &RuleOf| self.key(*rule).as_ref() == Some(key);
+        self.read(&key.matched).into_iter().chain([RuleOf::Nobody, RuleOf::Others]).find(fits)
+    }
+
+    /// The flow of that.
+    fn key(&self, rule: RuleOf) -> Option<FlowKey> {
+        match rule {
+            RuleOf::Hash(backend, hash) => Some(self.of_hash(backend.unwrap_or(NodeId(0)), hash.lowest())),
+            RuleOf::Backend(backend) => self.of_backend(backend),
+            RuleOf::Nobody => Some(self.of_nobody().0),
+            RuleOf::Member(node) => self.of_member(node),
+            RuleOf::Others => Some(self.of_others().0),
+        }
+    }
+
+    /// What the addresses may be of that a match wants.
+    fn read(&self, matched: &Match) -> Vec<RuleOf> {
+        match self.encoding {
+            Encoding::Ipv6(plan) => match matched.ipv6_dst.and_then(|to| plan.header(to.value().into())) {
+                Some(Header::Get { backend, hash }) => {
+                    vec![RuleOf::Hash(Some(backend), hash), RuleOf::Backend(backend)]
+                }
+                Some(Header::Member(node)) => vec![RuleOf::Member(node)],
+                None => Vec::new(),
+            },
+            Encoding::Mac(plan) => {
+                let by_mac = matched.eth_dst.and_then(|to| MacAddress(to.value()).kind()).map(|kind| match kind {
+                    MacKind::Get(hash) => RuleOf::Hash(None, hash),
+                    MacKind::Member(node) => RuleOf::Member(node),
+                });
+                let by_ip = matched.ipv4_dst.and_then(|to| plan.node(to.value().into())).map(RuleOf::Backend);
+                by_mac.into_iter().chain(by_ip).collect()
+            }
+        }
     }
 
     /// What brings packets there. `None`: with headers in MAC addresses a switch has to be told its port.
@@ -202,6 +258,36 @@ mod tests {
         assert_eq!(first(other, BACKEND, PORT + 1), OF_NOBODY);
         assert_eq!(first(MacAddress::of_member(BACKEND), BACKEND, PORT), OF_A_MEMBER);
         assert_eq!(first(MacAddress([2, 0, 0, 0, 0, 1]), BACKEND, PORT), OF_OTHERS);
+    }
+
+    #[test]
+    fn a_flow_says_what_it_is_of_and_others_are_none() {
+        for (encoding, backend) in [("ipv6=fd5e:a1c0::/32", Some(BACKEND)), ("mac=10.77.0.0/16", None)] {
+            let rules = rules(encoding);
+            let hash = if backend.is_some() { HeaderHash::Whole(HASH) } else { HeaderHash::high(HASH) };
+            let expected = [
+                RuleOf::Backend(BACKEND),
+                RuleOf::Member(BACKEND),
+                RuleOf::Member(OTHER),
+                RuleOf::Hash(backend, hash),
+                RuleOf::Nobody,
+                RuleOf::Others,
+            ];
+            for (key, expected) in flows(rules).into_iter().zip(expected) {
+                assert_eq!(rules.of(&key), Some(expected), "{encoding}");
+                let other = Match { udp_dst: Some(PORT + 1), ..key.matched };
+                assert_eq!(
+                    rules.of(&FlowKey { matched: other, ..key }),
+                    None,
+                    "{encoding}: {expected:?}, to another port"
+                );
+                assert_eq!(
+                    rules.of(&FlowKey { priority: 7, ..key }),
+                    None,
+                    "{encoding}: {expected:?}, of another priority"
+                );
+            }
+        }
     }
 
     #[test]

@@ -18,8 +18,8 @@ use std::{
 use guira_item::{Moment, Span};
 
 use crate::{
-    Actions, Cookie, DatapathId, FlowKey, Heard, Malformed, PortStats, Refusal, Said, TableStats, Xid, message_len,
-    rate::Rate,
+    Actions, Cookie, DatapathId, FlowKey, Heard, Malformed, PortStats, Refusal, Said, TableStats, Xid,
+    keep_alive::KeepAlive, message_len, rate::Rate,
 };
 
 /// What is said that a switch has not read, at most, in bytes: some batches.
@@ -200,8 +200,7 @@ pub struct Switch {
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     last_xid: Xid,
-    heard_at: Moment,
-    asked_at: Option<Moment>,
+    keep_alive: KeepAlive,
     read_at: Moment,
     rate: Rate,
     /// What was told of that last.
@@ -264,8 +263,7 @@ impl Switch {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             last_xid: Xid(0),
-            heard_at: now,
-            asked_at: None,
+            keep_alive: KeepAlive::new(now, config.ask_after, config.give_up_after),
             read_at: now,
             rate: Rate::default(),
             told_per_s: 0,
@@ -305,7 +303,7 @@ impl Switch {
     /// # Errors
     /// The connection is of no use any more.
     pub fn hear(&mut self, now: Moment, bytes: &[u8], told: &mut Vec<Told>) -> Result<(), Broken> {
-        (self.heard_at, self.asked_at) = (now, None);
+        self.keep_alive.heard(now);
         self.incoming.extend_from_slice(bytes);
         let incoming = mem::take(&mut self.incoming);
         let mut rest = &incoming[..];
@@ -328,14 +326,8 @@ impl Switch {
     /// # Errors
     /// The connection is of no use any more.
     pub fn tick(&mut self, now: Moment, told: &mut Vec<Told>) -> Result<(), Broken> {
-        match self.asked_at {
-            // Counted from when it was asked: before that it may have had nothing to say.
-            Some(asked_at) if now.since(asked_at) >= self.patience() => return Err(Broken::Silent),
-            None if now.since(self.heard_at) >= self.config.ask_after => {
-                self.asked_at = Some(now);
-                self.say(Said::EchoRequest);
-            }
-            _ => {}
+        if self.keep_alive.is_to_ask(now)? {
+            self.say(Said::EchoRequest);
         }
         if self.since().is_some_and(|since| now.since(since) >= self.config.give_up_after.times(10)) {
             return Err(Broken::Stuck);
@@ -343,11 +335,6 @@ impl Switch {
         self.go_on(now);
         self.tell_if_settled(told);
         Ok(())
-    }
-
-    /// How long an answer is waited for, to whether it is there.
-    fn patience(&self) -> Span {
-        Span::from_ns(self.config.give_up_after.ns().saturating_sub(self.config.ask_after.ns()))
     }
 
     /// When flows are to be read again, once nothing else is under way.
@@ -358,11 +345,9 @@ impl Switch {
 
     /// When it is to be ticked.
     pub fn wake_at(&self) -> Moment {
-        let Self { config, heard_at, .. } = self;
-        let silence = self.asked_at.map_or(*heard_at + config.ask_after, |asked_at| asked_at + self.patience());
-        let stuck = self.since().map(|since| since + config.give_up_after.times(10));
+        let stuck = self.since().map(|since| since + self.config.give_up_after.times(10));
         let reading = matches!(self.stage, Stage::Nothing).then(|| self.read_again_at());
-        stuck.into_iter().chain(reading).fold(silence, Moment::min)
+        stuck.into_iter().chain(reading).fold(self.keep_alive.wake_at(), Moment::min)
     }
 
     /// What is to be sent.

@@ -12,7 +12,7 @@ use std::{
     collections::BTreeMap,
     error::Error,
     fmt,
-    io::{self, ErrorKind, Read, Write},
+    io::{self, ErrorKind},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::{self, JoinHandle},
@@ -26,7 +26,11 @@ use mio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::{Actions, Broken, DatapathId, FlowKey, Switch, SwitchConfig, SwitchStatus, Told};
+use crate::{
+    Actions, Broken, DatapathId, FlowChange, FlowKey, Switch, SwitchConfig, SwitchStatus, Told, Version,
+    stream::{READ_LEN, Stream},
+    wanted::Wanted,
+};
 
 const LISTENER: Token = Token(0);
 const WAKE: Token = Token(1);
@@ -35,8 +39,7 @@ const CONNECTIONS: Token = Token(2);
 
 const EVENTS_LEN: usize = 64;
 
-/// Bytes that are read at a time, and times before another connection has its turn.
-const READ_LEN: usize = 64 << 10;
+/// Times that are read before another connection has its turn.
 const READS_A_TURN: usize = 16;
 
 /// After so long it is tried again to take a connection, if the system had no descriptors for one.
@@ -83,6 +86,8 @@ enum Wish {
     Unwant(FlowKey),
     SpareNone,
     Status(mpsc::Sender<Vec<SwitchStatus>>),
+    After(Option<FlowKey>, usize, mpsc::Sender<(Version, Vec<(FlowKey, Actions)>)>),
+    Since(Version, usize, mpsc::Sender<Option<(Version, Vec<FlowChange>)>>),
 }
 
 struct Shared {
@@ -144,7 +149,8 @@ impl Switches {
             poll,
             listener,
             shared: Arc::clone(&shared),
-            wanted: BTreeMap::new(),
+            // Nothing changes as often as a nanosecond passes.
+            wanted: Wanted::new(Version(boot_now().ns())),
             lines: BTreeMap::new(),
             next: CONNECTIONS,
             may_accept: true,
@@ -198,8 +204,37 @@ impl Switches {
     /// # Errors
     /// [`SwitchesEnded`].
     pub fn status(&self) -> Result<Vec<SwitchStatus>, SwitchesEnded> {
+        self.ask(Wish::Status)
+    }
+
+    /// The flows that are wanted behind a key, in their order: as many as there are, or `len_max`; and the version at which they are.
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn flows_after(
+        &self,
+        key: Option<FlowKey>,
+        len_max: usize,
+    ) -> Result<(Version, Vec<(FlowKey, Actions)>), SwitchesEnded> {
+        self.ask(|told| Wish::After(key, len_max, told))
+    }
+
+    /// What has changed since a version, in its order: as many changes as there were, or `len_max`; and the version that they lead to. `None`: not all of them are
+    /// known any more, and flows have to be read again.
+    ///
+    /// # Errors
+    /// [`SwitchesEnded`].
+    pub fn flows_since(
+        &self,
+        version: Version,
+        len_max: usize,
+    ) -> Result<Option<(Version, Vec<FlowChange>)>, SwitchesEnded> {
+        self.ask(|told| Wish::Since(version, len_max, told))
+    }
+
+    fn ask<T>(&self, wish: impl FnOnce(mpsc::Sender<T>) -> Wish) -> Result<T, SwitchesEnded> {
         let (told, tell) = mpsc::channel();
-        self.wish([Wish::Status(told)])?;
+        self.wish([wish(told)])?;
         tell.recv().map_err(|_| SwitchesEnded)
     }
 
@@ -224,10 +259,8 @@ impl Drop for Switches {
 
 /// One connection.
 struct Line {
-    stream: TcpStream,
+    stream: Stream<TcpStream>,
     switch: Switch,
-    may_read: bool,
-    may_write: bool,
 }
 
 /// Why a connection ends: it is broken, or the other end has closed it.
@@ -239,32 +272,24 @@ impl Line {
         let mut buffer = [0; READ_LEN];
         for _ in 0..READS_A_TURN {
             self.write()?;
-            if !self.may_read {
-                break;
-            }
             match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(None),
-                Ok(len) => self.switch.hear(now, &buffer[..len], told)?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_read = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Err(None),
+                Ok(Some(0)) | Err(_) => return Err(None),
+                Ok(Some(len)) => self.switch.hear(now, &buffer[..len], told)?,
+                Ok(None) => break,
             }
         }
         self.write()?;
-        Ok(self.may_read)
+        Ok(self.stream.may_read())
     }
 
     fn write(&mut self) -> Result<(), End> {
-        while self.may_write && !self.switch.outgoing().is_empty() {
+        loop {
             match self.stream.write(self.switch.outgoing()) {
-                Ok(0) => return Err(None),
+                Ok(0) => return Ok(()),
                 Ok(len) => self.switch.sent(len),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.may_write = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(None),
             }
         }
-        Ok(())
     }
 }
 
@@ -274,7 +299,7 @@ struct Speaker {
     poll: Poll,
     listener: TcpListener,
     shared: Arc<Shared>,
-    wanted: BTreeMap<FlowKey, Actions>,
+    wanted: Wanted,
     lines: BTreeMap<Token, Line>,
     next: Token,
     may_accept: bool,
@@ -297,8 +322,7 @@ impl Speaker {
                     WAKE => {}
                     token => {
                         if let Some(line) = self.lines.get_mut(&token) {
-                            line.may_read |= event.is_readable() || event.is_read_closed() || event.is_error();
-                            line.may_write |= event.is_writable();
+                            line.stream.heed(event);
                         }
                     }
                 }
@@ -322,11 +346,11 @@ impl Speaker {
         for wish in wishes {
             match wish {
                 Wish::Want(key, actions) => {
-                    self.wanted.insert(key, actions);
+                    self.wanted.change(key, Some(actions));
                     self.switches().for_each(|switch| switch.want(key, actions));
                 }
                 Wish::Unwant(key) => {
-                    self.wanted.remove(&key);
+                    self.wanted.change(key, None);
                     self.switches().for_each(|switch| switch.unwant(key));
                 }
                 Wish::SpareNone => {
@@ -335,6 +359,8 @@ impl Speaker {
                 }
                 // Who no longer waits is not told.
                 Wish::Status(tell) => _ = tell.send(self.switches().map(|switch| switch.status()).collect()),
+                Wish::After(key, len_max, tell) => _ = tell.send(self.wanted.after(key, len_max)),
+                Wish::Since(version, len_max, tell) => _ = tell.send(self.wanted.since(version, len_max)),
             }
         }
         true
@@ -358,15 +384,12 @@ impl Speaker {
         }
     }
 
-    fn begin(&mut self, mut stream: TcpStream) {
+    fn begin(&mut self, stream: TcpStream) {
         let token = self.next;
-        let both = Interest::READABLE | Interest::WRITABLE;
-        // A batch ends with its barrier, and is not to wait for more.
-        let is_ready = stream.set_nodelay(true).and_then(|()| self.poll.registry().register(&mut stream, token, both));
-        if is_ready.is_ok() {
+        if let Ok(stream) = Stream::over_tcp(stream, self.poll.registry(), token) {
             self.next = Token(token.0 + 1);
-            let switch = Switch::new(boot_now(), self.config.switch, self.wanted.clone());
-            self.lines.insert(token, Line { stream, switch, may_read: true, may_write: true });
+            let switch = Switch::new(boot_now(), self.config.switch, self.wanted.flows().clone());
+            self.lines.insert(token, Line { stream, switch });
         }
     }
 
@@ -412,7 +435,7 @@ impl Speaker {
         if let Some(mut line) = self.lines.remove(&token) {
             // What it says in the end may be why; nobody waits for it.
             let _ = line.write();
-            let _ = self.poll.registry().deregister(&mut line.stream);
+            line.stream.end(self.poll.registry());
             (self.told)(SwitchesTold::Gone(line.switch.datapath(), why));
         }
     }

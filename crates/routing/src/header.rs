@@ -48,6 +48,14 @@ impl HeaderHash {
         Self::High([h0, h1, h2, h3, h4])
     }
 
+    /// The lowest hash of which a header carries this.
+    pub fn lowest(&self) -> KeyHash {
+        match *self {
+            Self::Whole(hash) => hash,
+            Self::High([h0, h1, h2, h3, h4]) => KeyHash(u64::from_be_bytes([h0, h1, h2, h3, h4, 0, 0, 0])),
+        }
+    }
+
     /// Whether a header of a key with `hash` carries this.
     pub fn is_of(&self, hash: KeyHash) -> bool {
         match self {
