@@ -28,6 +28,8 @@ pub struct Counts {
     pub in_malformed: u64,
     /// Datagrams dropped: on the port of gets that the network routes, and to no get's address, or to that of another backend's.
     pub in_misrouted: u64,
+    /// Frames dropped that are not as they were sent: cut off or in parts, or with a checksum that is wrong.
+    pub in_damaged: u64,
 
     /// Datagrams, and messages of streams, sealed in an epoch before ours: a view has not come there yet.
     pub in_old_epoch: u64,

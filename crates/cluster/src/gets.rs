@@ -4,29 +4,32 @@
 //! gateway --- to PREFIX:1:BACKEND:HASH, port ---> a switch ---> cache node, if there is a rule for the hash
 //!                                                        \----> backend
 //! ```
-//! A host owns what it is to have by a route of its own, and the socket is bound to none of these addresses: which one a datagram came to the kernel says beside it.
-//! So there is one such port on a host. The parts of a cache node have a socket each there, and the kernel looks for a get's part as a gateway does
-//! ([`Steering`]).
+//! So it is with headers in IPv6 addresses (`datagrams.rs`). A host owns what it is to have by a route of its own, and the socket is bound to none of these
+//! addresses: which one a datagram came to the kernel says beside it. So there is one such port on a host. Headers in MAC addresses are in whole frames, which
+//! are read and written beside the kernel's own ways (`frames.rs`). The parts of a cache node have a socket each, and the kernel looks for a get's part as a
+//! gateway does ([`Steering`]).
 //!
 //! Always true: what a receiver is shown is a member's, from where that is, and was sealed for the backend that its address names; a backend is shown gets of
 //! its own keys alone. Whether the address is that of the key asked for is for who reads the message to see.
 
-use std::io::{self, ErrorKind, IoSliceMut};
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::AsRawFd;
+mod datagrams;
+mod frames;
 
-use guira_routing::{Header, Ipv6Plan, KeyHash, NodeId, Steering};
-use mio::net::UdpSocket;
-use nix::libc;
-use nix::sys::socket::sockopt::{AttachReusePortCbpf, Ipv6RecvPacketInfo};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn6, cmsg_space, recvmmsg, setsockopt};
-use socket2::{Domain, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::RawFd;
+
+use guira_routing::{Encoding, Header, HeaderHash, NodeId, Steering};
 
 use crate::bundle::messages;
 use crate::counts::Counts;
 use crate::members::Members;
 use crate::refusal::{Refusal, admit, counter, note};
 use crate::seal::{Kind, Sealer};
+use datagrams::DatagramReceiver;
+use frames::FrameReceiver;
+pub(crate) use frames::FrameSender;
 
 /// Datagrams a system call.
 const BATCH_MAX: usize = 64;
@@ -40,17 +43,10 @@ const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 /// Where gets go that the network routes: to an address that says all, at one port of UDP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GetWay {
-    /// Which addresses.
-    pub plan: Ipv6Plan,
+    /// Which addresses, and of what.
+    pub encoding: Encoding,
     /// The port.
     pub port: u16,
-}
-
-impl GetWay {
-    /// Where a get of a backend's key goes to.
-    pub fn address(&self, backend: NodeId, hash: KeyHash) -> SocketAddr {
-        SocketAddrV6::new(self.plan.get(backend, hash), self.port, 0, 0).into()
-    }
 }
 
 /// Whose gets a node takes.
@@ -58,45 +54,46 @@ impl GetWay {
 pub enum GetsOf {
     /// A backend its own.
     Own,
-    /// A part of a cache node anybody's, as far as keys are dealt out to it. The parts bind their sockets in their order.
-    All(Steering),
+    /// A part of a cache node anybody's, as far as keys are dealt out to it.
+    Part {
+        /// How they are.
+        steering: Steering,
+        /// Which part it is, from 0 on. They bind their sockets in this order.
+        part: u16,
+    },
 }
 
 /// The socket.
 pub(crate) struct GetSocket {
-    pub(crate) socket: UdpSocket,
-    plan: Ipv6Plan,
+    socket: Receiver,
     takes: GetsOf,
     /// Of `BUFFER_LEN` each.
     buffers: Box<[u8]>,
 }
 
+enum Receiver {
+    Datagrams(DatagramReceiver),
+    Frames(FrameReceiver),
+}
+
 impl GetSocket {
-    /// Binds it.
+    /// Binds it, for a node that is at an address.
     ///
     /// # Errors
-    /// The port is not to be had.
-    pub(crate) fn bind(way: GetWay, takes: GetsOf) -> io::Result<Self> {
-        let socket = Socket::new(Domain::IPV6, Type::DGRAM.nonblocking().cloexec(), None)?;
-        socket.set_only_v6(true)?;
-        socket.set_recv_buffer_size(RECEIVE_BUFFER_LEN)?;
-        setsockopt(&socket, Ipv6RecvPacketInfo, &true)?;
-        let parts = match takes {
-            GetsOf::Own => 1,
-            GetsOf::All(steering) => steering.parts.get(),
+    /// The port is not to be had, or frames are not.
+    pub(crate) fn bind(way: GetWay, takes: GetsOf, address: SocketAddr) -> io::Result<Self> {
+        let socket = match way.encoding {
+            Encoding::Ipv6(plan) => Receiver::Datagrams(DatagramReceiver::bind(plan, way.port, takes)?),
+            Encoding::Mac(plan) => Receiver::Frames(FrameReceiver::open(plan, way.port, takes, address.ip())?),
         };
-        if parts > 1 {
-            socket.set_reuse_port(true)?;
+        Ok(Self { socket, takes, buffers: vec![0; BATCH_MAX * BUFFER_LEN].into_boxed_slice() })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        match &self.socket {
+            Receiver::Datagrams(socket) => socket.fd(),
+            Receiver::Frames(socket) => socket.fd(),
         }
-        let address: SocketAddr = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, way.port, 0, 0).into();
-        socket.bind(&address.into())?;
-        if let GetsOf::All(steering) = takes
-            && parts > 1
-        {
-            steer(&socket, steering)?;
-        }
-        let buffers = vec![0; BATCH_MAX * BUFFER_LEN].into_boxed_slice();
-        Ok(Self { socket: UdpSocket::from_std(socket.into()), plan: way.plan, takes, buffers })
     }
 
     /// Reads up to 64 datagrams and shows `each` the messages in them, with who has sent them and what their address says; how many datagrams were read,
@@ -111,21 +108,28 @@ impl GetSocket {
         counts: &mut Counts,
         mut each: impl FnMut(NodeId, Header, &[u8]),
     ) -> io::Result<usize> {
-        let received = match self.socket.try_io(|| receive_batch(&self.socket, &mut self.buffers)) {
+        let received = match &self.socket {
+            Receiver::Datagrams(socket) => socket.receive_batch(&mut self.buffers),
+            Receiver::Frames(socket) => socket.receive_batch(&mut self.buffers),
+        };
+        let received = match received {
             Ok(received) => received,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error),
         };
         for (buffer, came) in self.buffers.chunks_exact(BUFFER_LEN).zip(&received) {
             counts.datagrams_in += 1;
-            counts.bytes_in += came.len as u64;
-            let header = came.to.and_then(|to| self.plan.header(to));
-            let Some(header @ Header::Get { backend, .. }) = header.filter(|header| self.takes(sealer, header)) else {
-                *counter(counts, Refusal::Misrouted) += 1;
-                continue;
-            };
-            match admit(sealer.open_for(backend, Kind::Get, &buffer[..came.len]), members, came.from) {
-                Ok(opened) => {
+            counts.bytes_in += came.datagram.len() as u64;
+            let opened = came.header.and_then(|header| {
+                let Header::Get { backend, hash } = header else { return Err(Refusal::Misrouted) };
+                if !self.takes(sealer, backend, hash) {
+                    return Err(Refusal::Misrouted);
+                }
+                let opened = sealer.open_for(backend, Kind::Get, &buffer[came.datagram.clone()]);
+                Ok((header, admit(opened, members, came.from)?))
+            });
+            match opened {
+                Ok((header, opened)) => {
                     note(counts, members, opened.epoch);
                     messages(opened.body).flatten().for_each(|message| each(opened.from, header, message));
                 }
@@ -135,61 +139,20 @@ impl GetSocket {
         Ok(received.len())
     }
 
-    fn takes(&self, sealer: &Sealer, header: &Header) -> bool {
+    fn takes(&self, sealer: &Sealer, backend: NodeId, hash: HeaderHash) -> bool {
         match self.takes {
-            GetsOf::Own => header.node() == sealer.me(),
-            GetsOf::All(_) => true,
+            GetsOf::Own => backend == sealer.me(),
+            // Every header has the bits that decide.
+            GetsOf::Part { steering, part } => steering.part_of(hash.lowest()) == part,
         }
     }
 }
 
 /// What has come into one buffer.
 struct Came {
-    len: usize,
+    /// Where in it.
+    datagram: Range<usize>,
     from: Option<SocketAddr>,
-    /// The address that it was sent to.
-    to: Option<Ipv6Addr>,
-}
-
-/// What has been read, by buffer. The headers are made anew each time, as [`UdpTransport`](crate::UdpTransport) does it.
-fn receive_batch(socket: &UdpSocket, buffers: &mut [u8]) -> io::Result<Vec<Came>> {
-    let beside = vec![0; cmsg_space::<libc::in6_pktinfo>()];
-    let mut headers = MultiHeaders::<SockaddrIn6>::preallocate(BATCH_MAX, Some(beside));
-    let mut slices: Vec<[IoSliceMut<'_>; 1]> =
-        buffers.chunks_exact_mut(BUFFER_LEN).map(|buffer| [IoSliceMut::new(buffer)]).collect();
-    let received = recvmmsg(socket.as_raw_fd(), &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None)?;
-    let came = received.map(|datagram| Came {
-        len: datagram.bytes,
-        from: datagram.address.map(|from| SocketAddrV6::from(from).into()),
-        to: datagram.cmsgs().ok().and_then(|mut beside| {
-            beside.find_map(|told| match told {
-                ControlMessageOwned::Ipv6PacketInfo(info) => Some(Ipv6Addr::from(info.ipi6_addr.s6_addr)),
-                _ => None,
-            })
-        }),
-    });
-    Ok(came.collect())
-}
-
-/// Where a packet's network header begins, for a filter (`SKF_NET_OFF` of linux/filter.h).
-const NETWORK_HEADER: u32 = -0x10_0000_i32 as u32;
-
-/// Where in it the destination's hash begins, in bytes: behind 24 of the header and 8 of the address.
-const HASH_AT: u32 = 24 + 8;
-
-/// Has the kernel give each get to its part: [`Steering::part_of`], step by step, on the sockets in the order in which they were bound.
-fn steer(socket: &Socket, steering: Steering) -> io::Result<()> {
-    let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    // The first byte of those that decide: they end where the bits below them begin.
-    let decide_at = HASH_AT + (u64::BITS - Steering::LOWEST_BIT - u32::BITS) / u8::BITS;
-    let mut program = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NETWORK_HEADER.wrapping_add(decide_at)),
-        step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, steering.multiplier),
-        step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
-        step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, steering.parts.get().into()),
-        step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
-        step(libc::BPF_RET | libc::BPF_A, 0),
-    ];
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    Ok(setsockopt(socket, AttachReusePortCbpf, &program)?)
+    /// What the address says that it was sent to.
+    header: Result<Header, Refusal>,
 }

@@ -19,10 +19,10 @@ use crate::seal::{Epoch, HEADER_LEN, Kind, Sealer};
 
 /// Datagrams that may wait: 64 batches. What would stand behind so many is better sent again by its session, which knows whether it still
 /// matters.
-const DATAGRAMS_MAX: usize = 4096;
+pub(crate) const DATAGRAMS_MAX: usize = 4096;
 
 /// Bytes that may wait: 256 full datagrams, a seventh of a second at a gigabit a second.
-const BYTES_MAX: usize = 16 << 20;
+pub(crate) const BYTES_MAX: usize = 16 << 20;
 
 /// Bundles kept for the next messages: a batch's, 4 MiB if all were full.
 const SPARE_MAX: usize = 64;

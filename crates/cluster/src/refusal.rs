@@ -20,6 +20,7 @@ pub(crate) enum Refusal {
     WrongAddress,
     Malformed,
     Misrouted,
+    Damaged,
 }
 
 /// Whether what a node has sealed is a member's of this view. `is_there`: whether it came from where that member is.
@@ -60,5 +61,6 @@ pub(crate) fn counter(counts: &mut Counts, reason: Refusal) -> &mut u64 {
         Refusal::WrongAddress => &mut counts.in_wrong_address,
         Refusal::Malformed => &mut counts.in_malformed,
         Refusal::Misrouted => &mut counts.in_misrouted,
+        Refusal::Damaged => &mut counts.in_damaged,
     }
 }

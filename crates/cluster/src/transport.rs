@@ -4,17 +4,18 @@
 //! overtaken.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
-use guira_routing::{Header, KeyHash, NodeId};
+use guira_routing::{Encoding, Header, Ipv6Plan, KeyHash, NodeId};
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::bundle::MESSAGE_LEN_MAX;
 use crate::clocks::boot_now;
 use crate::counts::Counts;
-use crate::gets::{GetSocket, GetWay, GetsOf};
+use crate::gets::{FrameSender, GetSocket, GetWay, GetsOf};
 use crate::members::Members;
 use crate::seal::Sealer;
 use crate::stream::{Long, Streams, View};
@@ -23,11 +24,18 @@ use crate::udp::UdpTransport;
 /// Ports that are tried where any would do: one may be free for datagrams and not for streams.
 const PORTS_TRIED: usize = 64;
 
+/// Where gets go that the network routes.
+enum WayOut {
+    /// To addresses that say whose they are and of which hash, at a port.
+    Addresses(Ipv6Plan, u16),
+    Frames(FrameSender),
+}
+
 /// The way.
 pub struct Transport {
     datagrams: UdpTransport,
     /// Where gets are sent to that the network routes; without it, to their backends.
-    get_way: Option<GetWay>,
+    way_out: Option<WayOut>,
     /// Where they come, if this node takes any.
     gets: Option<GetSocket>,
     streams: Streams,
@@ -44,7 +52,7 @@ impl Transport {
             tries -= 1;
             let datagrams = UdpTransport::bind(address, sealer.clone(), Arc::clone(&members))?;
             match Streams::bind(datagrams.local_address(), drawn()?) {
-                Ok(streams) => return Ok(Self { datagrams, get_way: None, gets: None, streams }),
+                Ok(streams) => return Ok(Self { datagrams, way_out: None, gets: None, streams }),
                 Err(error) if error.kind() == ErrorKind::AddrInUse && tries > 0 => {}
                 Err(error) => return Err(error),
             }
@@ -52,17 +60,25 @@ impl Transport {
     }
 
     /// Has the network route the gets that this node sends.
-    #[must_use]
-    pub fn with_routed_gets(self, way: GetWay) -> Self {
-        Self { get_way: Some(way), ..self }
+    ///
+    /// # Errors
+    /// Frames have to be written, which are not to be had.
+    pub fn with_routed_gets(self, way: GetWay) -> io::Result<Self> {
+        let way_out = match way.encoding {
+            Encoding::Ipv6(plan) => WayOut::Addresses(plan, way.port),
+            Encoding::Mac(plan) => {
+                WayOut::Frames(FrameSender::open(plan, way.port, self.node(), self.local_address())?)
+            }
+        };
+        Ok(Self { way_out: Some(way_out), ..self })
     }
 
     /// Takes gets that the network has routed here.
     ///
     /// # Errors
-    /// Their port is not to be had.
+    /// Their port is not to be had, or frames are not.
     pub fn taking_gets(self, way: GetWay, of: GetsOf) -> io::Result<Self> {
-        Ok(Self { gets: Some(GetSocket::bind(way, of)?), ..self })
+        Ok(Self { gets: Some(GetSocket::bind(way, of, self.local_address())?), ..self })
     }
 
     /// Has its sockets polled: datagrams under one token, gets under another, streams under those from `streams` on.
@@ -74,10 +90,19 @@ impl Transport {
         streams: Token,
     ) -> io::Result<()> {
         registry.register(&mut self.datagrams, datagrams, Interest::READABLE)?;
-        if let Some(routed) = &mut self.gets {
-            registry.register(&mut routed.socket, gets, Interest::READABLE)?;
+        if let Some(routed) = &self.gets {
+            registry.register(&mut SourceFd(&routed.fd()), gets, Interest::READABLE)?;
+        }
+        if let Some(WayOut::Frames(frames)) = &self.way_out {
+            // It tells when it takes more, after it has taken no more, and nothing else.
+            registry.register(&mut SourceFd(&frames.fd()), gets, Interest::WRITABLE)?;
         }
         self.streams.attach(registry.try_clone()?, streams)
+    }
+
+    /// Whose it is.
+    pub fn node(&self) -> NodeId {
+        self.datagrams.node()
     }
 
     /// Where it is bound.
@@ -121,8 +146,15 @@ impl Transport {
     /// Queues a get of a backend's key, as [`send`](Self::send) does, that the network is to route by the key's hash. Where it routes nothing it goes to the
     /// backend.
     pub fn send_get(&mut self, backend: NodeId, hash: KeyHash, message: &[u8]) {
-        match self.get_way {
-            Some(way) => self.datagrams.send_get(backend, way.address(backend, hash), message),
+        match &mut self.way_out {
+            Some(WayOut::Addresses(plan, port)) => {
+                let address = SocketAddrV6::new(plan.get(backend, hash), *port, 0, 0);
+                self.datagrams.send_get(backend, address.into(), message);
+            }
+            Some(WayOut::Frames(frames)) => {
+                let (sealer, members, counts) = self.datagrams.parts();
+                frames.send(members.epoch(), (backend, hash), message, sealer, counts);
+            }
             None => self.send(backend, message),
         }
     }
@@ -130,6 +162,9 @@ impl Transport {
     /// Sends what waits, until the sockets take no more.
     pub fn flush(&mut self) {
         self.datagrams.flush();
+        if let Some(WayOut::Frames(frames)) = &mut self.way_out {
+            frames.flush(self.datagrams.parts().2);
+        }
         let (streams, mut view) = self.parts();
         streams.flush(boot_now(), &mut view);
     }

@@ -68,6 +68,11 @@ impl UdpTransport {
         self.address
     }
 
+    /// Whose it is.
+    pub(crate) fn node(&self) -> NodeId {
+        self.sealer.me()
+    }
+
     /// The view that it goes by.
     pub fn members(&self) -> &Arc<Members> {
         &self.members

@@ -34,17 +34,26 @@ use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
 use guira_server::{CaughtSignals, allow_open_files};
 use guira_switched::{
-    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, StaticFile, backend::HotConfig,
+    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, Router, StaticFile,
+    backend::HotConfig,
 };
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-use crate::{node, rest::RestArguments, serve::start_log, size::size_bytes, with_parent::end_with};
-use network::Hosts;
+use crate::{
+    node::{self, ROUTER},
+    rest::RestArguments,
+    serve::start_log,
+    size::size_bytes,
+    with_parent::end_with,
+};
+use network::{Headers, Hosts};
 use running::{END_WITHIN, How, RunningMembers};
-use table::table;
+use table::{Row, table};
 
 const CONTROLLER: u16 = 1;
+/// A router's number, which is no member.
+const ROUTER_ID: u16 = 2;
 const FIRST_CACHE: u16 = 100;
 const FIRST_BACKEND: u16 = 1_000;
 const GATEWAY: u16 = 10_000;
@@ -111,11 +120,11 @@ struct Up {
     /// The TCP port for clients
     #[arg(short, long, default_value_t = 11211, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// What brings reads of hot keys to cache nodes: the gateway, or a switch of its own (Open vSwitch), with a network namespace for each
-    /// cache node and backend, which takes root's rights
+    /// What brings reads of hot keys to cache nodes: the gateway; or a switch of its own (Open vSwitch), or an eBPF program on links (XDP), with a network
+    /// namespace for each cache node and backend, which takes root's rights
     #[arg(long, default_value = "gateway", value_parser = ["gateway", "openflow", "xdp"])]
     router: String,
-    /// How reads say what they ask for, to a switch: in IPv6 addresses, or in MAC addresses as in the paper
+    /// How reads say what they ask for, to a switch or a program: in IPv6 addresses, or in MAC addresses as in the paper
     #[arg(long, value_parser = ["ipv6", "mac"])]
     encoding: Option<String>,
     /// Threads that serve clients
@@ -232,12 +241,13 @@ impl At {
         let up = self.ask("status", PATIENCE)?;
         let up: BTreeMap<String, Value> = serde_json::from_str(&up).map_err(|error| error.to_string())?;
         let file = node::read(&self.file())?;
-        let mut members: Vec<(&Member, Value)> = Vec::new();
-        for member in &file.members {
-            let told = ask_line(&self.node_socket(member.id), "status", PATIENCE).unwrap_or_default();
-            members.push((member, serde_json::from_str(&told).unwrap_or(Value::Null)));
-        }
-        print!("{}", table(&members, &up));
+        let members = file.members.iter().map(|member| (member.role.name(), member.id));
+        let is_routed = file.network.as_ref().is_some_and(|network| network.router == Router::Xdp);
+        let rows = members.chain(is_routed.then_some((ROUTER, ROUTER_ID))).map(|(role, id)| {
+            let told = ask_line(&self.node_socket(id), "status", PATIENCE).unwrap_or_default();
+            Row { role, id, told: serde_json::from_str(&told).unwrap_or(Value::Null) }
+        });
+        print!("{}", table(&rows.collect::<Vec<_>>(), &up));
         Ok(())
     }
 }
@@ -269,15 +279,18 @@ impl Up {
         // Gone before the socket is, which waits for who is being answered: whoever wants it down is let go with this.
         let wished = wished;
         let file = self.file(&at)?;
-        let (mut switch, hosts) = match &file.network {
+        let (mut router, hosts) = match &file.network {
             None => (None, None),
-            Some(_) => network::make(&at.folder, &file).map(|(switch, hosts)| (Some(switch), Some(hosts)))?,
+            Some(_) => network::make(&at, &file).map(|(router, hosts)| (Some(router), Some(hosts)))?,
         };
         let how = self.how(&file, hosts.as_ref())?;
         if self.one_process {
             start_log(0);
         }
         write(&at.file(), &file.print().map_err(|error| error.to_string())?)?;
+        if let Some(router) = &mut router {
+            router.begin()?;
+        }
         let signalled = signals.pass_the_end().map_err(|error| format!("cannot watch signals: {error}"))?;
         let started = file.members.iter().try_for_each(|member| lock(&members).start(&at, member, &how));
         if let Err(told) = started {
@@ -287,21 +300,24 @@ impl Up {
         }
         drop(wishes);
         self.greet(&file, &at);
-        switch.iter().flat_map(|switch| network::hints(&at.folder, switch)).for_each(|hint| tell(&hint));
+        router.iter().flat_map(|router| router.hints()).for_each(|hint| tell(&hint));
         let who = loop {
             match wished.recv_timeout(LOOK_EVERY) {
                 Ok(Wish::End(who)) => break who,
                 Err(RecvTimeoutError::Timeout) if signalled.try_recv().is_ok() => break None,
                 Err(RecvTimeoutError::Timeout) => {
                     lock(&members).look(&at, &file, &how);
-                    switch.iter_mut().for_each(network::RunningSwitch::look);
+                    if let Some(router) = &mut router {
+                        router.look();
+                        lock(&members).beside = router.process();
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => break None,
             }
         };
         lock(&members).end();
         socket.close();
-        drop((switch, hosts));
+        drop((router, hosts));
         // Who wanted it down is told by this end being gone.
         drop(who);
         Ok(())
@@ -387,17 +403,20 @@ impl Up {
         Ok(())
     }
 
+    fn headers(&self) -> Headers {
+        if self.encoding.as_deref() == Some("mac") { Headers::Mac } else { Headers::Ipv6 }
+    }
+
     fn check_router(&self) -> Result<(), String> {
         match (self.router.as_str(), self.encoding.as_deref()) {
-            ("gateway", Some(_)) => Err("--encoding: for --router openflow, where not the gateway routes".into()),
-            ("gateway", None) => Ok(()),
-            ("openflow", Some("mac")) => Err("--encoding mac: members send ipv6 only, yet".into()),
-            ("openflow", _) if self.one_process => {
-                Err("--router openflow: each cache node and backend is on a host of its own, not in --one-process"
-                    .into())
+            ("gateway", Some(_)) => {
+                Err("--encoding: for --router openflow or xdp, where not the gateway routes".into())
             }
-            ("openflow", _) => Ok(()),
-            (router, _) => Err(format!("--router {router}: not built yet, use openflow, or gateway")),
+            ("gateway", None) => Ok(()),
+            (router, _) if self.one_process => Err(format!(
+                "--router {router}: each cache node and backend is on a host of its own, not in --one-process"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -479,7 +498,8 @@ impl Up {
             .map_err(|_| format!("{ports} ports: {files} open files have to be allowed (ulimit -n)"))?;
         let network = match self.router.as_str() {
             "gateway" => None,
-            _ => Some(network::plan(&mut members)?),
+            "xdp" => Some(network::plan(&mut members, Router::Xdp, self.headers())?),
+            _ => Some(network::plan(&mut members, Router::Openflow, self.headers())?),
         };
         if network.is_none() {
             give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;

@@ -4,6 +4,7 @@ mod backend;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod dropped;
+mod router;
 #[cfg(feature = "cassandra")]
 mod standby;
 mod switches;
@@ -43,6 +44,7 @@ use crate::{
 };
 use backend::FILES_OF_A_STORE;
 use dropped::with_dropped;
+pub(crate) use router::RouterArguments;
 use switches::{tell_of_switches, with_switches};
 
 /// How often a member looks whether its core still runs.
@@ -57,6 +59,9 @@ pub(crate) const CONN_LIMIT: usize = 1024;
 /// The hottest keys that are told of.
 const HOTTEST: usize = 10;
 
+/// What is no member's role.
+pub(crate) const ROUTER: &str = "router";
+
 /// Which member.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
@@ -68,11 +73,11 @@ pub(crate) struct Arguments {
     /// A file with what members know each other by, which is not in etcd
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// The member's number
+    /// The member's number; a router's is the one by which the controller tells it from others
     #[arg(long)]
     id: u16,
-    /// What it is, to be sure that the coordinator says so too
-    #[arg(long, value_parser = ["controller", "cache", "backend", "gateway"])]
+    /// What it is, to be sure that the coordinator says so too; a router is no member, and is one by this
+    #[arg(long, value_parser = ["controller", "cache", "backend", "gateway", ROUTER])]
     role: Option<String>,
     /// Threads that serve clients, of a gateway
     #[arg(short, long, default_value_t = 2)]
@@ -92,6 +97,8 @@ pub(crate) struct Arguments {
     cleanup: bool,
     #[command(flatten)]
     rest: RestArguments,
+    #[command(flatten)]
+    router: RouterArguments,
     /// Where Prometheus may scrape a gateway, under /metrics: an address and a port (default: off)
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -121,6 +128,7 @@ impl Arguments {
             life_file: Some(life_file),
             cleanup: false,
             rest: RestArguments::default(),
+            router: RouterArguments::default(),
             metrics: None,
             with_parent: None,
         }
@@ -134,6 +142,17 @@ impl Arguments {
     /// A gateway's.
     pub(crate) fn with_metrics(self, metrics: Option<SocketAddr>) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// What a router has no use for.
+    fn check_router(&self) -> Result<(), String> {
+        let given = [
+            ("--rest", self.rest.address().is_some()),
+            ("--metrics", self.metrics.is_some()),
+            ("--cleanup", self.cleanup),
+            ("--life-file", self.life_file.is_some()),
+        ];
+        given.iter().find(|(_, is_given)| *is_given).map_or(Ok(()), |(flag, _)| Err(format!("{flag}: not of a router")))
     }
 
     /// Gives those that it has [`in_company`](Self::in_company) to a process.
@@ -151,6 +170,7 @@ impl Arguments {
             life_file,
             cleanup: _,
             rest,
+            router: _,
             metrics,
             with_parent: _,
         } = self;
@@ -219,6 +239,14 @@ pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: O
             (view.file.clone(), Some(Kept { etcd, view }))
         }
     };
+    if arguments.role.as_deref() == Some(ROUTER) {
+        arguments.check_router()?;
+        let status_socket = arguments.status_socket.as_deref();
+        return router::run(&file, arguments.id, &arguments.router, status_socket, ended_by);
+    }
+    if let Some(flag) = arguments.router.given() {
+        return Err(format!("{flag}: a router's (--role router)"));
+    }
     let me = NodeId(arguments.id);
     let member = file.member(me).ok_or_else(|| {
         let was_one = file.former.iter().any(|former| former.id == me.0);

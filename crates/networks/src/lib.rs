@@ -13,6 +13,6 @@ mod namespace;
 mod open_vswitch;
 
 pub use frames::Frames;
-pub use host::{Gets, host_lines};
+pub use host::{Gets, Host, host_lines};
 pub use namespace::{Namespace, in_a_namespace, ip, ip_all, may_have_networks, run, within_network_of};
 pub use open_vswitch::OpenVswitch;

@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
-    iter,
+    iter, mem,
     os::{fd::AsFd, unix::process::CommandExt},
     process::{Child, ChildStdin, Command, Stdio},
     thread,
@@ -87,13 +87,25 @@ pub fn ip_all<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> Result<(), S
 }
 
 fn ip_all_by<L: AsRef<str>>(mut ip: Command, lines: impl IntoIterator<Item = L>) -> Result<(), String> {
-    let text: String = lines.into_iter().map(|line| format!("{}\n", line.as_ref())).collect();
-    // Shorter than what a pipe takes at once, so that nobody waits for a reader.
+    ip.args(["-batch", "-"]);
+    let mut text = String::new();
+    for line in lines {
+        let line = line.as_ref();
+        if text.len() + line.len() + 1 > PIPE_LEN_MIN {
+            ip_batch(&mut ip, &mem::take(&mut text))?;
+        }
+        text += line;
+        text.push('\n');
+    }
+    ip_batch(&mut ip, &text)
+}
+
+fn ip_batch(ip: &mut Command, text: &str) -> Result<(), String> {
+    // No longer than what a pipe takes at once, so that nobody waits for a reader.
     let (reader, mut writer) = io::pipe().map_err(|error| format!("ip: {error}"))?;
-    assert!(text.len() < PIPE_LEN_MIN, "{} bytes of lines for ip", text.len());
     writer.write_all(text.as_bytes()).map_err(|error| format!("ip: {error}"))?;
     drop(writer);
-    let done = run_with(ip.args(["-batch", "-"]), reader.into());
+    let done = run_with(ip, reader.into());
     done.map(drop).map_err(|told| format!("{told} (of: {})", text.trim().replace('\n', "; ")))
 }
 

@@ -21,7 +21,7 @@ mod open_vswitch {
     };
 
     use guira_item::Span;
-    use guira_networks::{Gets, Namespace, OpenVswitch, host_lines, in_a_namespace, ip, run};
+    use guira_networks::{self as networks, Gets, Namespace, OpenVswitch, host_lines, in_a_namespace, ip, run};
     use guira_openflow::{
         Actions, FlowKey, Place, Port, Refusal, Rules, SwitchConfig, SwitchStatus, Switches, SwitchesConfig,
         SwitchesTold, Told,
@@ -107,7 +107,8 @@ mod open_vswitch {
                 CACHE => Gets::All,
                 _ => Gets::Of(node),
             };
-            namespace.ip_all(host_lines(plan(), "eth", mac(node), &[node], gets)).unwrap();
+            let host = networks::Host { link: "eth", mac: mac(node), members: &[node], gets };
+            namespace.ip_all(host_lines(Encoding::Ipv6(plan()), host, &[])).unwrap();
             namespace.ip(&format!("address add 10.1.0.{port}/24 dev eth")).unwrap();
             let socket = namespace.within(|| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, PORT)).unwrap());
             socket.set_nonblocking(true).unwrap();

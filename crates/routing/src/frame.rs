@@ -80,6 +80,13 @@ impl FrameWriter {
         Some(Self { headers, mtu })
     }
 
+    /// From an interface that has another address than the node's, which is another node's on its host.
+    #[must_use]
+    pub fn leaving_by(mut self, interface: MacAddress) -> Self {
+        self.headers[6..12].copy_from_slice(&interface.0);
+        self
+    }
+
     /// The longest payload, in bytes.
     pub fn payload_len_max(&self) -> usize {
         usize::from(self.mtu).saturating_sub(IP_LEN + UDP_LEN)

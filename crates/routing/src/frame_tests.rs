@@ -113,6 +113,16 @@ fn a_payload_is_as_long_as_the_mtu_allows() {
 }
 
 #[test]
+fn an_interface_of_another_node_is_who_a_frame_is_from() {
+    let mut frame = Vec::new();
+    let interface = MacAddress::of_member(NodeId(7));
+    let writer = FrameWriter::new(&plan(), SOURCE, PORT, MTU).unwrap().leaving_by(interface);
+    writer.write(get(), b"payload", &mut frame).unwrap();
+    assert_eq!(frame[6..12], interface.0);
+    assert_eq!(read(&frame).map(|frame| (frame.from, frame.payload)), Ok((SOURCE, &b"payload"[..])));
+}
+
+#[test]
 fn numbers_that_make_no_address_send_nothing() {
     for node in [NodeId(0), NodeId(0xffff)] {
         assert!(FrameWriter::new(&plan(), Source { node, port: FROM_PORT }, PORT, MTU).is_none());

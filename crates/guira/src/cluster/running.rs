@@ -32,7 +32,11 @@ pub(super) const END_WITHIN: Duration = Duration::from_secs(20);
 
 /// The members.
 #[derive(Default)]
-pub(super) struct RunningMembers(BTreeMap<u16, RunningMember>);
+pub(super) struct RunningMembers {
+    members: BTreeMap<u16, RunningMember>,
+    /// A router, which is no member: its process, and how often it was started again.
+    pub(super) beside: Option<(u16, Option<u32>, u64)>,
+}
 
 struct RunningMember {
     runs: Option<Runs>,
@@ -74,11 +78,7 @@ impl Runs {
     fn end(&self) {
         // It may have ended just now.
         match self {
-            Self::Process(child) => {
-                if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-                    let _ = kill_process(pid, Signal::TERM);
-                }
-            }
+            Self::Process(child) => ask_to_end(child),
             Self::Thread { end, .. } => drop(end.send(())),
         }
     }
@@ -90,6 +90,24 @@ impl Runs {
         let _ = child.wait();
         true
     }
+}
+
+fn ask_to_end(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+/// Has a process end, and kills it if it does not.
+pub(super) fn end_process(child: &mut Child) {
+    ask_to_end(child);
+    let asked = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) && asked.elapsed() < END_WITHIN {
+        pause();
+    }
+    // It has ended, as a rule.
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// How one has ended.
@@ -179,15 +197,15 @@ impl How<'_> {
 impl RunningMembers {
     pub(super) fn start(&mut self, at: &At, member: &Member, how: &How<'_>) -> Result<(), String> {
         let runs = Some(how.start(at, member)?);
-        let restarts = self.0.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
-        self.0.insert(member.id, RunningMember { runs, restarts, ended_at: Instant::now() });
+        let restarts = self.members.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
+        self.members.insert(member.id, RunningMember { runs, restarts, ended_at: Instant::now() });
         Ok(())
     }
 
     /// Starts again what has ended.
     pub(super) fn look(&mut self, at: &At, file: &StaticFile, how: &How<'_>) {
         for member in &file.members {
-            let Some(running) = self.0.get_mut(&member.id) else { continue };
+            let Some(running) = self.members.get_mut(&member.id) else { continue };
             if let Some(runs) = &mut running.runs {
                 let Some(why) = runs.ended() else { continue };
                 tell(&format!("{} {} has ended ({why}), and is started again", member.role.name(), member.id));
@@ -203,8 +221,8 @@ impl RunningMembers {
     /// Ends all: gateways first, so that nobody asks who is gone. If a thread does not end, this process does, once all others have.
     pub(super) fn end(&mut self) {
         let mut all_have = true;
-        let rest = self.0.split_off(&GATEWAY);
-        for members in [rest, std::mem::take(&mut self.0)] {
+        let rest = self.members.split_off(&GATEWAY);
+        for members in [rest, std::mem::take(&mut self.members)] {
             let running = members.into_iter().filter_map(|(id, member)| Some((id, member.runs?)));
             let mut running: Vec<(u16, Runs)> = running.collect();
             running.iter().for_each(|(_, runs)| runs.end());
@@ -235,10 +253,11 @@ impl RunningMembers {
     }
 
     pub(super) fn status(&self) -> String {
-        let all = self.0.iter().map(|(id, member)| {
-            let pid = member.runs.as_ref().map(Runs::pid);
-            (id.to_string(), serde_json::json!({ "pid": pid, "restarts": member.restarts }))
-        });
+        let members = self.members.iter();
+        let members = members.map(|(id, member)| (*id, member.runs.as_ref().map(Runs::pid), member.restarts));
+        let all = members
+            .chain(self.beside)
+            .map(|(id, pid, restarts)| (id.to_string(), serde_json::json!({ "pid": pid, "restarts": restarts })));
         Value::Object(all.collect()).to_string()
     }
 }

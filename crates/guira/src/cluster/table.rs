@@ -2,18 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use guira_switched::Member;
 use serde_json::Value;
 
-/// What is printed of all members.
-pub(super) fn table(members: &[(&Member, Value)], up: &BTreeMap<String, Value>) -> String {
+/// One who is asked, and what he says.
+pub(super) struct Row {
+    pub(super) role: &'static str,
+    pub(super) id: u16,
+    /// `Null`: nothing.
+    pub(super) told: Value,
+}
+
+/// What is printed of all.
+pub(super) fn table(rows: &[Row], up: &BTreeMap<String, Value>) -> String {
     let mut text = format!("{:<12}{:>8}{:>8}{:>10}  what it says of itself\n", "member", "number", "pid", "restarts");
     let sum = |role: &str, field: &str| -> u64 {
-        let of_role = members.iter().filter(|(member, _)| member.role.name() == role);
-        of_role.filter_map(|(_, told)| told.get(field).and_then(Value::as_u64)).sum()
+        let of_role = rows.iter().filter(|row| row.role == role);
+        of_role.filter_map(|row| row.told.get(field).and_then(Value::as_u64)).sum()
     };
-    for (member, told) in members {
-        let process = up.get(&member.id.to_string());
+    for Row { role, id, told } in rows {
+        let process = up.get(&id.to_string());
         let number = |field: &str| process.and_then(|process| process.get(field)).and_then(Value::as_u64);
         let shown = |field: &str| number(field).map_or_else(|| "-".to_owned(), |number| number.to_string());
         let says = match told.as_object() {
@@ -23,7 +30,6 @@ pub(super) fn table(members: &[(&Member, Value)], up: &BTreeMap<String, Value>) 
                 fields.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
             }
         };
-        let (role, id) = (member.role.name(), member.id);
         text += &format!("{role:<12}{id:>8}{:>8}{:>10}  {says}\n", shown("pid"), shown("restarts"));
     }
     let (hits, operations) = (sum("cache", "hits"), sum("backend", "operations"));
@@ -31,11 +37,11 @@ pub(super) fn table(members: &[(&Member, Value)], up: &BTreeMap<String, Value>) 
         let share = 100.0 * hits as f64 / (hits + operations) as f64;
         text += &format!("\n{share:.1} % of {} operations answered by cache nodes\n", hits + operations);
     }
-    for (member, told) in members {
+    for Row { id, told, .. } in rows {
         let hottest = told.get("hottest").and_then(Value::as_array).into_iter().flatten();
         for (at, key) in hottest.enumerate() {
             if at == 0 {
-                text += &format!("hottest at cache {}, queries a second:\n", member.id);
+                text += &format!("hottest at cache {id}, queries a second:\n");
             }
             let name = key.get("key").and_then(Value::as_str).unwrap_or_default();
             text += &format!("{:>10} {name}\n", key.get("per_s").and_then(Value::as_f64).unwrap_or_default());

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 type Reason = (&'static str, fn(&Wire) -> u64);
 
 /// Of what came: datagrams, messages and connections.
-const DROPPED: [Reason; 10] = [
+const DROPPED: [Reason; 11] = [
     ("too_short", |wire| wire.transport.in_too_short),
     ("of_another_version", |wire| wire.transport.in_version),
     ("for_another_member", |wire| wire.transport.in_not_for_me),
@@ -15,6 +15,7 @@ const DROPPED: [Reason; 10] = [
     ("from_elsewhere", |wire| wire.transport.in_wrong_address),
     ("malformed", |wire| wire.transport.in_malformed),
     ("misrouted", |wire| wire.transport.in_misrouted),
+    ("damaged", |wire| wire.transport.in_damaged),
     ("undecodable", |wire| wire.undecodable),
     ("unwanted_connections", |wire| wire.transport.in_unwanted),
 ];

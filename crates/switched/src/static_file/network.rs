@@ -21,6 +21,18 @@ use super::{Member, Role, StaticFile};
 pub enum Router {
     /// Switches that speak OpenFlow 1.3, which call the controller.
     Openflow,
+    /// Linux with an eBPF program on its links (`guira node --role router`), which calls the controller as a switch does.
+    Xdp,
+}
+
+impl Router {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Openflow => "openflow",
+            Self::Xdp => "xdp",
+        }
+    }
 }
 
 /// The network of a cluster whose gateways do not route.
@@ -52,8 +64,6 @@ pub struct Plug {
 /// What is wrong with a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkError {
-    /// Headers are encoded in a way that no member sends.
-    Encoding,
     /// The port of gets is none, or one that this member has.
     Port(u16),
     /// A member's address is not the one that the encoding gives it.
@@ -65,6 +75,12 @@ pub enum NetworkError {
     },
     /// It is not said where this member is for a switch.
     NoMac(u16),
+    /// With headers in MAC addresses the encoding has none for a member of this number.
+    NoAddress(u16),
+    /// With headers in MAC addresses a host's interface has the address of one of its members, and this is none.
+    OtherMac(u16),
+    /// With headers in MAC addresses switches do not find out ports by addresses.
+    NoPort(u16),
     /// Two members are on one host, that cannot be.
     OneHost(u16, u16),
     /// Where this member is for a switch is said, and there is no network that routes.
@@ -74,7 +90,6 @@ pub enum NetworkError {
 impl Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Encoding => f.write_str("network: encoding: members send ipv6=PREFIX, and no other yet"),
             Self::Port(0) => f.write_str("network: gets_port: from 1 on"),
             Self::Port(id) => write!(f, "network: gets_port: member {id} has that port"),
             Self::Address { id, expected } => {
@@ -83,6 +98,13 @@ impl Display for NetworkError {
             Self::NoMac(id) => {
                 write!(f, "member {id}: mac: switches have to know the address of its interface (ip link show)")
             }
+            Self::NoAddress(id) => write!(f, "member {id}: id: mac=PREFIX has addresses for 1 to {}", u16::MAX - 1),
+            Self::OtherMac(id) => write!(
+                f,
+                "member {id}: mac: with mac=PREFIX the interface of its host has the address of a member there, for instance {}",
+                MacAddress::of_member(NodeId(*id))
+            ),
+            Self::NoPort(id) => write!(f, "member {id}: switch_port: with mac=PREFIX switches have to be told it"),
             Self::OneHost(id, other) => write!(
                 f,
                 "members {id} and {other}: mac: a host with a cache node or a backend has no other one, and no gateway: the network brings gets to one of them, or none would leave it"
@@ -95,11 +117,16 @@ impl Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// Where gets go; `None`: the encoding is one that no member sends.
-    pub fn get_way(&self) -> Option<GetWay> {
+    /// Where gets go.
+    pub fn get_way(&self) -> GetWay {
+        GetWay { encoding: self.encoding, port: self.gets_port }
+    }
+
+    /// A member's own address; `None`: the encoding has none for that number.
+    fn address_of(&self, member: NodeId) -> Option<IpAddr> {
         match self.encoding {
-            Encoding::Ipv6(plan) => Some(GetWay { plan, port: self.gets_port }),
-            Encoding::Mac(_) => None,
+            Encoding::Ipv6(plan) => Some(plan.member(member).into()),
+            Encoding::Mac(plan) => plan.ip(member).map(IpAddr::from),
         }
     }
 }
@@ -121,15 +148,18 @@ impl StaticFile {
     /// take what comes so. Of a cache node each part's is given here, in their order.
     ///
     /// # Errors
-    /// The port of gets is not to be had.
+    /// The port of gets is not to be had, or whole frames are not.
     pub fn in_network(&self, member: &Member, transport: Transport) -> io::Result<Transport> {
-        let Some(way) = self.network.as_ref().and_then(Network::get_way) else { return Ok(transport) };
+        let Some(way) = self.network.as_ref().map(Network::get_way) else { return Ok(transport) };
         match member.role {
             Role::Controller => Ok(transport),
-            Role::Gateway { .. } => Ok(transport.with_routed_gets(way)),
+            Role::Gateway { .. } => transport.with_routed_gets(way),
             Role::Backend(_) => transport.taking_gets(way, GetsOf::Own),
             Role::Cache { .. } => match self.caches().steering(NodeId(member.id)) {
-                Some(steering) => transport.taking_gets(way, GetsOf::All(steering)),
+                Some(steering) => {
+                    let part = transport.node().0.wrapping_sub(member.id);
+                    transport.taking_gets(way, GetsOf::Part { steering, part })
+                }
                 None => Ok(transport),
             },
         }
@@ -151,20 +181,27 @@ impl StaticFile {
             let plugged = self.members.iter().find(|member| member.plug != Plug::default());
             return plugged.map_or(Ok(()), |Member { id, .. }| Err(NetworkError::NoNetwork(*id)));
         };
-        let GetWay { plan, port } = network.get_way().ok_or(NetworkError::Encoding)?;
+        let port = network.gets_port;
         if port == 0 {
             return Err(NetworkError::Port(0));
         }
         for member in &self.members {
-            let (id, expected) = (member.id, IpAddr::V6(plan.member(NodeId(member.id))));
+            let id = member.id;
+            let expected = network.address_of(NodeId(id)).ok_or(NetworkError::NoAddress(id))?;
             if member.address.ip() != expected {
                 return Err(NetworkError::Address { id, expected });
             }
             if member.places().any(|(_, place)| place.port() == port) {
                 return Err(NetworkError::Port(id));
             }
-            if member.plug.mac.is_none() {
-                return Err(NetworkError::NoMac(id));
+            let mac = member.plug.mac.ok_or(NetworkError::NoMac(id))?;
+            if let Encoding::Mac(_) = network.encoding {
+                let is_its =
+                    |other: &Member| MacAddress::of_member(NodeId(other.id)) == mac && other.plug.mac == Some(mac);
+                if !self.members.iter().any(is_its) {
+                    return Err(NetworkError::OtherMac(id));
+                }
+                member.plug.switch_port.ok_or(NetworkError::NoPort(id))?;
             }
         }
         self.check_hosts()
@@ -224,6 +261,8 @@ mod maybe_as_text {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::StaticFileError;
 
@@ -267,8 +306,7 @@ mod tests {
     #[test]
     fn networks_that_cannot_be_are_refused_with_what_to_do() {
         let network = |from: &str, to: &str| refused(&text(&NETWORK.replace(from, to)));
-        assert!(network("openflow", "gateway").contains("unknown variant `gateway`, expected `openflow`"));
-        assert_eq!(network("ipv6=fd5e:a1c0::/32", "mac=10.77.0.0/16"), NetworkError::Encoding.to_string());
+        assert!(network("openflow", "gateway").contains("unknown variant `gateway`, expected `openflow` or `xdp`"));
         assert_eq!(network("7100", "0"), "network: gets_port: from 1 on");
         assert_eq!(network("7100", "7000"), "network: gets_port: member 1 has that port");
         let elsewhere = network("fd5e:a1c0", "fd5e:a1c1");
@@ -286,5 +324,32 @@ mod tests {
         }
         let plugged = StaticFile::parse(&text(""));
         assert_eq!(plugged, Err(StaticFileError::Network(NetworkError::NoNetwork(1))));
+    }
+
+    #[test]
+    fn with_headers_in_mac_addresses_hosts_have_their_members_addresses_and_ports() {
+        // The gateway and the controller are on one host.
+        let macs = [(1_u16, 1), (100, 100), (1_000, 1_000), (10_000, 1)]
+            .map(|(id, on)| (id, MacAddress::of_member(NodeId(on))));
+        let mut text = text(&NETWORK.replace("ipv6=fd5e:a1c0::/32", "mac=10.77.0.0/16"));
+        for (id, mac) in macs {
+            let ip = Ipv4Addr::from(0x0a4d_0000 | u32::from(id));
+            text = text.replace(&format!("[fd5e:a1c0:0:{id:x}::1]"), &ip.to_string());
+            let given = format!("mac = \"02:00:00:00:00:{:02x}\"", id % 256);
+            text = text.replace(&given, &format!("mac = \"{mac}\"\nswitch_port = {id}"));
+        }
+        let file = StaticFile::parse(&text).unwrap();
+        assert_eq!(StaticFile::parse(&file.print().unwrap()).unwrap(), file);
+        let with = |from: &str, to: &str| refused(&text.replacen(from, to, 1));
+        assert_eq!(with("switch_port = 100\n", ""), NetworkError::NoPort(100).to_string());
+        assert_eq!(with("06:00:00:00:00:64", "02:00:00:00:00:64"), NetworkError::OtherMac(100).to_string());
+        assert!(NetworkError::OtherMac(100).to_string().ends_with("for instance 06:00:00:00:00:64"));
+        // That member is elsewhere.
+        assert_eq!(with("06:00:00:00:00:64", "06:00:00:00:03:e9"), NetworkError::OtherMac(100).to_string());
+        assert_eq!(
+            with("10.77.0.100", "10.77.0.101"),
+            "member 100: address: in this network it is 10.77.0.100, with whatever port"
+        );
+        assert_eq!(with("id = 10000", "id = 65535"), NetworkError::NoAddress(65_535).to_string());
     }
 }

@@ -75,6 +75,11 @@ pub trait Place {
         Plug::default()
     }
 
+    /// A router that is to be started beside the members: its number, and what it is told beside what each is.
+    fn router(&self) -> Option<(u16, Vec<String>)> {
+        None
+    }
+
     /// A command that runs a program where a member is.
     fn command(&self, id: u16, program: PathBuf) -> Command;
 }
@@ -93,12 +98,17 @@ impl<P: Place> Members<P> {
     pub fn up(place: P, patience: Patience) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut members = Self { processes: BTreeMap::new(), folder, patience, place };
-        for id in IDS {
+        for id in members.ids() {
             let text = members.view(id).print().expect("a file");
             fs::write(members.file(id), text).expect("room for a few lines");
         }
         members.start_all();
         members
+    }
+
+    /// All who are started, in their order.
+    fn ids(&self) -> Vec<u16> {
+        IDS.into_iter().chain(self.place.router().map(|(id, _)| id)).collect()
     }
 
     /// The cluster as one of its members sees it.
@@ -145,15 +155,18 @@ impl<P: Place> Members<P> {
         command.args(["node", "--id", &id.to_string(), "--with-parent", &std::process::id().to_string()]);
         command.arg("--coordinator").arg(format!("static:{}", self.file(id).display()));
         command.arg("--status-socket").arg(self.socket(id)).stdin(Stdio::null());
+        if let Some((_, words)) = self.place.router().filter(|(router, _)| *router == id) {
+            command.args(["--role", "router"]).args(words);
+        }
         assert!(self.processes.insert(id, Process::start(command)).is_none(), "{id} is up");
     }
 
     /// Starts all, and waits until each of the keys that clients work with is answered.
     pub fn start_all(&mut self) {
-        IDS.into_iter().for_each(|id| self.start(id));
+        self.ids().into_iter().for_each(|id| self.start(id));
         let address = self.place.for_clients();
         wait_for("the gateway takes connections", || {
-            if let Some(id) = IDS.into_iter().find(|id| self.process(*id).ended().is_some()) {
+            if let Some(id) = self.ids().into_iter().find(|id| self.process(*id).ended().is_some()) {
                 panic!("{id} has ended: {}", self.process(id).complaints());
             }
             Connection::try_open(address).ok().map(drop)

@@ -7,7 +7,7 @@
 //! ```
 //! A test runs itself again in a namespace that has the bridge (`guira_networks`).
 
-mod openflow;
+mod routed;
 mod wire;
 
 use std::{net::SocketAddr, path::PathBuf, process::Command};

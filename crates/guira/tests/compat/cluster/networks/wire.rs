@@ -95,7 +95,9 @@ impl Drop for Wire {
 /// The messages about requests in a frame.
 fn read(at: usize, gets_port: u16, frame: &[u8]) -> Vec<Came> {
     let Ok(packet) = SlicedPacket::from_ethernet(frame) else { return Vec::new() };
-    let (Some(NetSlice::Ipv6(_)), Some(TransportSlice::Udp(datagram))) = (&packet.net, &packet.transport) else {
+    let (Some(NetSlice::Ipv4(_) | NetSlice::Ipv6(_)), Some(TransportSlice::Udp(datagram))) =
+        (&packet.net, &packet.transport)
+    else {
         return Vec::new();
     };
     let Some(body) = datagram.payload().get(HEADER_LEN..) else { return Vec::new() };
