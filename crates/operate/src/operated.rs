@@ -4,10 +4,11 @@
 
 use std::sync::Weak;
 
+use guira_openflow::{FlowChange, FlowKey, Version};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 use guira_switched::{
     controller::{BackendReport, CacheReport, ControllerCounts, MoveError},
-    host::ControllerHost,
+    host::{ControllerHost, Flows},
 };
 
 /// A controller as operators see it.
@@ -26,6 +27,12 @@ pub trait Operated: Send + Sync + 'static {
 
     /// The rule of a hash.
     fn rule(&self, hash: KeyHash) -> Option<Option<Choices>>;
+
+    /// Flows that switches are to have, those behind `after`: as many as there are, or `len_max`.
+    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Flows>;
+
+    /// What has changed of them since a version, as many changes as there were, or `len_max`; `None` within: that is not known any more.
+    fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>>;
 
     /// A backend is to be in the charge of a cache node.
     fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>>;
@@ -65,6 +72,14 @@ impl Operated for Weak<ControllerHost> {
 
     fn rule(&self, hash: KeyHash) -> Option<Option<Choices>> {
         self.upgrade()?.rule(hash)
+    }
+
+    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Flows> {
+        self.upgrade()?.flows_after(after, len_max)
+    }
+
+    fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>> {
+        self.upgrade()?.flows_since(version, len_max)
     }
 
     fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>> {

@@ -6,8 +6,10 @@ use std::{
 };
 
 use guira_item::Span;
+use guira_openflow::{Actions, FlowChange, FlowKey, IPV6, Match, Port, Version};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget, RuleChoices};
 use guira_switched::controller::{BackendReport, CacheReport, ControllerCounts, MoveError, PartReport, RULES_AT_ONCE};
+use guira_switched::host::Flows;
 use serde_json::{Value, json};
 
 use super::*;
@@ -88,6 +90,21 @@ impl Operated for Arc<Fake> {
         self.say("rule", rules.find(|(there, _)| *there == hash).map(|(_, choices)| choices))
     }
 
+    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Flows> {
+        let flows = (0..3).map(|number| (flow_key(number), to(number))).filter(|(key, _)| Some(*key) > after);
+        self.say("flows", Flows { version: Version(7), flows: flows.take(len_max).collect() })
+    }
+
+    fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>> {
+        let changes = [(flow_key(1), Some(to(1))), (flow_key(2), None)];
+        let missed = 7_u64.checked_sub(version.0).filter(|missed| *missed <= 2);
+        let changes = missed.map(|missed| {
+            let changes: Vec<FlowChange> = changes[2 - missed as usize..].iter().take(len_max).copied().collect();
+            (Version(version.0 + changes.len() as u64), changes)
+        });
+        self.say("changes", changes)
+    }
+
     fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>> {
         let done = match (backend.0, cache.0) {
             (1_000 | 1_001, 100) => {
@@ -100,6 +117,14 @@ impl Operated for Arc<Fake> {
         };
         self.say("move", done)
     }
+}
+
+fn flow_key(number: u16) -> FlowKey {
+    FlowKey { priority: 400 + number, matched: Match { eth_type: Some(IPV6), ..Match::default() } }
+}
+
+fn to(port: u16) -> Actions {
+    Actions { set_eth_dst: None, output: Some(Port(port.into())) }
 }
 
 struct Server {
@@ -225,6 +250,45 @@ fn rules_are_told_page_by_page() {
 }
 
 #[test]
+fn flows_are_told_page_by_page_and_then_what_changes() {
+    let server = Server::plain();
+    let shown = |number: u16| {
+        let actions = json!([{"type": "OUTPUT", "port": number}]);
+        // Priority, and a match of one field.
+        let id = format!("{:04x}0001000a80000a0286dd000000000000", 400 + number);
+        json!({"id": id, "priority": 400 + number, "match": {"eth_type": 0x86dd}, "actions": actions})
+    };
+    let ids: Vec<String> = (0..3).map(|number| shown(number)["id"].as_str().unwrap().to_owned()).collect();
+    let all = json!({"version": 7, "flows": [shown(0), shown(1), shown(2)]});
+    assert_eq!(server.get("/v1/flows"), (200, all));
+    let page = json!({"version": 7, "flows": [shown(0), shown(1)], "next": ids[1]});
+    assert_eq!(server.get("/v1/flows?limit=2"), (200, page));
+    let rest = json!({"version": 7, "flows": [shown(2)]});
+    assert_eq!(server.get(&format!("/v1/flows?limit=2&after={}", ids[1])), (200, rest));
+
+    let changes = |version: u64, changes: Value| (200, json!({"version": version, "changes": changes}));
+    assert_eq!(server.get("/v1/flows/changes?since=7"), changes(7, json!([])));
+    let both = json!([{"make": shown(1)}, {"delete": ids[2]}]);
+    assert_eq!(server.get("/v1/flows/changes?since=5"), changes(7, both));
+    assert_eq!(server.get("/v1/flows/changes?since=5&limit=1"), changes(6, json!([{"make": shown(1)}])));
+    for since in [4, 8] {
+        let (status, body) = server.get(&format!("/v1/flows/changes?since={since}"));
+        assert!(status == 410 && is_line(&body, "read /v1/flows again"), "{status} {body}");
+    }
+    for (query, words) in [
+        ("flows?after=12", "write the id of a flow"),
+        ("flows?limit=0", "from 1 to 1000"),
+        ("flows?since=7", "unknown field"),
+        ("flows/changes", "missing field"),
+        ("flows/changes?since=x", "invalid digit"),
+        ("flows/changes?since=7&limit=1001", "from 1 to 1000"),
+    ] {
+        let (status, body) = server.get(&format!("/v1/{query}"));
+        assert!(status == 400 && is_line(&body, words), "{query}: {status} {body}");
+    }
+}
+
+#[test]
 fn what_is_not_as_it_should_be_is_told_in_a_line() {
     let server = Server::plain();
     let refused = |(status, body): (u16, Value), wanted: u16, words: &str| {
@@ -322,7 +386,7 @@ fn without_a_token_a_web_page_under_a_name_of_its_own_learns_nothing() {
 #[test]
 fn a_controller_that_has_ended_answers_nothing() {
     let server = Server::new(Fake { has_ended: true, ..Fake::default() }, None, Limits::default());
-    for path in ["status", "caches", "backends", "rules", "rules/0000000000000000"] {
+    for path in ["status", "caches", "backends", "rules", "rules/0000000000000000", "flows", "flows/changes?since=7"] {
         let (status, body) = server.get(&format!("/v1/{path}"));
         assert!(status == 503 && is_line(&body, "has ended"), "{status} {body}");
     }

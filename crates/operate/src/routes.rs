@@ -1,6 +1,6 @@
 //! What is asked for by method and path, and how it is answered.
 //!
-//! Always true: who is not to be answered is refused before anything is looked up; a body is read up to a bound; a page of rules is bounded; whatever
+//! Always true: who is not to be answered is refused before anything is looked up; a body is read up to a bound; a page of rules or flows is bounded; whatever
 //! is a request is answered with JSON.
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, put},
 };
+use guira_openflow::Version;
 use guira_routing::NodeId;
 use guira_switched::controller::RULES_AT_ONCE;
 use serde::Deserialize;
@@ -22,6 +23,7 @@ use serde_json::error::Category;
 
 use crate::{
     Access, Operated,
+    flows::{Changes, FLOWS_AT_ONCE, Flows, key},
     refusal::Refusal,
     shown::{Backends, Caches, MoveTo, Moving, Rule, Rules, Status, hash},
 };
@@ -38,6 +40,8 @@ pub(crate) fn routes<O: Operated>(operated: O, access: Access) -> Router {
         .route("/v1/backends/{id}/cache", put(move_backend::<O>))
         .route("/v1/rules", get(rules::<O>))
         .route("/v1/rules/{hash}", get(rule::<O>))
+        .route("/v1/flows", get(flows::<O>))
+        .route("/v1/flows/changes", get(flow_changes::<O>))
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_so)
         .with_state(Arc::new(operated))
@@ -81,15 +85,49 @@ async fn rules<O: Operated>(
     State(operated): State<Arc<O>>,
     page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<Rules>, Refusal> {
-    let bad = |line: String| Refusal::new(StatusCode::BAD_REQUEST, line);
     let Query(Page { limit, after }) = page.map_err(|error| bad(error.body_text()))?;
-    let limit = limit.unwrap_or(RULES_AT_ONCE);
-    if !(1..=RULES_AT_ONCE).contains(&limit) {
-        return Err(bad(format!("limit {limit}: from 1 to {RULES_AT_ONCE}")));
-    }
+    let limit = limit_of(limit, RULES_AT_ONCE)?;
     let after = after.map(|digits| hash(&digits).ok_or_else(|| bad(format!("after {digits}: write {HASH}"))));
     let rules = operated.rules_after(after.transpose()?, limit).ok_or_else(Refusal::ended)?;
     Ok(Json(Rules::new(rules, limit)))
+}
+
+fn bad(line: String) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, line)
+}
+
+fn limit_of(limit: Option<usize>, max: usize) -> Result<usize, Refusal> {
+    let limit = limit.unwrap_or(max);
+    if (1..=max).contains(&limit) { Ok(limit) } else { Err(bad(format!("limit {limit}: from 1 to {max}"))) }
+}
+
+async fn flows<O: Operated>(
+    State(operated): State<Arc<O>>,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<Flows>, Refusal> {
+    let Query(Page { limit, after }) = page.map_err(|error| bad(error.body_text()))?;
+    let limit = limit_of(limit, FLOWS_AT_ONCE)?;
+    let after = after.map(|id| key(&id).ok_or_else(|| bad(format!("after {id}: write the id of a flow"))));
+    let flows = operated.flows_after(after.transpose()?, limit).ok_or_else(Refusal::ended)?;
+    Ok(Json(Flows::new(flows, limit)))
+}
+
+/// Since when.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Since {
+    since: u64,
+    limit: Option<usize>,
+}
+
+async fn flow_changes<O: Operated>(
+    State(operated): State<Arc<O>>,
+    since: Result<Query<Since>, QueryRejection>,
+) -> Result<Json<Changes>, Refusal> {
+    let Query(Since { since, limit }) = since.map_err(|error| bad(error.body_text()))?;
+    let changes = operated.flows_since(Version(since), limit_of(limit, FLOWS_AT_ONCE)?).ok_or_else(Refusal::ended)?;
+    let gone = || Refusal::new(StatusCode::GONE, format!("since {since}: not known any more, read /v1/flows again"));
+    Ok(Json(changes.ok_or_else(gone)?.into()))
 }
 
 /// What a hash looks like.

@@ -1,0 +1,183 @@
+//! Flows as JSON, in the words of other controllers' interfaces (Ryu's `ofctl_rest`, Faucet's, OpenDaylight's: the standard's names of fields, in lower case), so that one of
+//! these can put them into its switches.
+//!
+//! ```text
+//! {"id": "0190000100...", "priority": 400,
+//!  "match": {"eth_type": 34525, "ip_proto": 17, "ipv6_dst": "fd5e:a1c0:1:3e8::7", "udp_dst": 6999},
+//!  "actions": [{"type": "SET_FIELD", "field": "eth_dst", "value": "02:00:00:00:00:64"}, {"type": "OUTPUT", "port": 2}]}
+//! ```
+//! Always true: of a flow the id says which it is, and that one of the same id takes its place; no action: its packets are dropped.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use guira_openflow::{Actions, FlowChange, FlowKey, Masked, Match, Port, Version};
+use guira_routing::MacAddress;
+use guira_switched::host;
+use serde::Serialize;
+
+/// Flows in an answer, at most.
+pub(crate) const FLOWS_AT_ONCE: usize = 1_000;
+
+/// Answers `GET /v1/flows`.
+#[derive(Serialize)]
+pub(crate) struct Flows {
+    version: u64,
+    flows: Vec<Flow>,
+    /// After which id to go on; not there at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+impl Flows {
+    /// A page of at most `limit`: a full one may not be the last.
+    pub(crate) fn new(host::Flows { version, flows }: host::Flows, limit: usize) -> Self {
+        let next = flows.last().filter(|_| flows.len() >= limit).map(|(key, _)| id(key));
+        Self { version: version.0, flows: flows.into_iter().map(Flow::from).collect(), next }
+    }
+}
+
+/// Answers `GET /v1/flows/changes`.
+#[derive(Serialize)]
+pub(crate) struct Changes {
+    /// Since which version to ask next.
+    version: u64,
+    changes: Vec<Change>,
+}
+
+/// A flow that is to be there, or the id of one that is not to be there any more.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Change {
+    Make(Flow),
+    Delete(String),
+}
+
+impl From<(Version, Vec<FlowChange>)> for Changes {
+    fn from((version, changes): (Version, Vec<FlowChange>)) -> Self {
+        let change = |(key, actions): FlowChange| match actions {
+            Some(actions) => Change::Make(Flow::from((key, actions))),
+            None => Change::Delete(id(&key)),
+        };
+        Self { version: version.0, changes: changes.into_iter().map(change).collect() }
+    }
+}
+
+#[derive(Serialize)]
+struct Flow {
+    id: String,
+    priority: u16,
+    #[serde(rename = "match")]
+    matched: Fields,
+    actions: Vec<Action>,
+}
+
+/// What is compared; what is not there is not.
+#[derive(Serialize)]
+struct Fields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eth_dst: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    eth_type: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip_proto: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv4_dst: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipv6_dst: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    udp_dst: Option<u16>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
+enum Action {
+    SetField { field: &'static str, value: String },
+    Output { port: u32 },
+}
+
+impl From<(FlowKey, Actions)> for Flow {
+    fn from((key, actions): (FlowKey, Actions)) -> Self {
+        let set = actions.set_eth_dst.map(|mac| Action::SetField { field: "eth_dst", value: mac.to_string() });
+        let output = actions.output.map(|Port(port)| Action::Output { port });
+        let actions = set.into_iter().chain(output).collect();
+        Self { id: id(&key), priority: key.priority, matched: key.matched.into(), actions }
+    }
+}
+
+impl From<Match> for Fields {
+    fn from(Match { eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst }: Match) -> Self {
+        Self {
+            eth_dst: eth_dst.map(|to| masked(to, |bytes| MacAddress(bytes).to_string())),
+            eth_type,
+            ip_proto,
+            ipv4_dst: ipv4_dst.map(|to| masked(to, |bytes| Ipv4Addr::from(bytes).to_string())),
+            ipv6_dst: ipv6_dst.map(|to| masked(to, |bytes| Ipv6Addr::from(bytes).to_string())),
+            udp_dst,
+        }
+    }
+}
+
+/// A value, and behind a stroke its mask if that has zeros.
+fn masked<const N: usize>(field: Masked<N>, text: impl Fn([u8; N]) -> String) -> String {
+    let value = text(field.value());
+    if field.is_exact() { value } else { format!("{value}/{}", text(field.mask())) }
+}
+
+fn id(key: &FlowKey) -> String {
+    key.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key of an id.
+pub(crate) fn key(id: &str) -> Option<FlowKey> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = id.as_bytes().as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+    FlowKey::from_bytes(&bytes.filter(|_| rest.is_empty())?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_openflow::{Place, Rules};
+    use guira_routing::{KeyHash, NodeId};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn shown(key: FlowKey, actions: Actions) -> Value {
+        let mut shown = serde_json::to_value(Flow::from((key, actions))).unwrap();
+        let id = shown["id"].take();
+        assert_eq!(super::key(id.as_str().unwrap()), Some(key));
+        shown.as_object_mut().unwrap().remove("id");
+        shown
+    }
+
+    #[test]
+    fn flows_are_shown_in_the_words_of_other_controllers() {
+        let place = Place { mac: MacAddress([2, 0, 0, 0, 0, 0x64]), port: Port(2) };
+        let rules = |text: &str| Rules::new(text.parse().unwrap(), 6_999);
+        let (backend, hash) = (NodeId(1_000), KeyHash(0x0123_4567_89ab_cdef));
+        let ipv6 = rules("ipv6=fd5e:a1c0::/32");
+        let to = json!([{"type": "SET_FIELD", "field": "eth_dst", "value": "02:00:00:00:00:64"}, {"type": "OUTPUT", "port": 2}]);
+        let datagram = |to: &str| json!({"eth_type": 0x86dd, "ip_proto": 17, "udp_dst": 6_999, "ipv6_dst": to});
+        assert_eq!(
+            shown(ipv6.of_hash(backend, hash), ipv6.to(place).unwrap()),
+            json!({"priority": 400, "match": datagram("fd5e:a1c0:1:3e8:123:4567:89ab:cdef"), "actions": to})
+        );
+        assert_eq!(
+            shown(ipv6.of_backend(backend).unwrap(), ipv6.to(place).unwrap())["match"],
+            datagram("fd5e:a1c0:1:3e8::/ffff:ffff:ffff:ffff::")
+        );
+        let (key, dropped) = ipv6.of_nobody();
+        assert_eq!(shown(key, dropped)["actions"], json!([]));
+        let mac = rules("mac=10.77.0.0/16");
+        let its = json!({"eth_dst": "0a:00:00:00:00:00/ff:00:00:00:00:00", "eth_type": 0x0800, "ip_proto": 17, "ipv4_dst": "10.77.3.232", "udp_dst": 6_999});
+        assert_eq!(shown(mac.of_backend(backend).unwrap(), mac.to(place).unwrap())["match"], its);
+    }
+
+    #[test]
+    fn what_is_no_id_is_none() {
+        for text in ["", "0", "0190", "zz", "01900001000400000000000g", "+19000010004000000"] {
+            assert_eq!(key(text), None, "{text}");
+        }
+    }
+}
