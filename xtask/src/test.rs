@@ -1,6 +1,6 @@
 //! `test`: everything CI runs.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use crate::{
     cassandra_nodes, check, deny, fuzz, model,
@@ -49,7 +49,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.
     program::build(run)?;
-    for bench in ["engine", "map", "server", "store", "cluster"] {
+    for bench in ["engine", "map", "server", "store", "cluster", "router"] {
         let command = program::guira(run, &format!("bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }
@@ -73,6 +73,10 @@ fn crates(run: &mut Run) -> Result<(), Failed> {
         );
         tests.args(["--skip", "open_vswitch::", "--skip", "networks::"]);
     }
+    if !may_load_programs() {
+        println!("\n== not possible here, and left out: xdp::, which needs root's rights to load eBPF programs");
+        tests.args(["--skip", "xdp::"]);
+    }
     let outcome = run.step("tests of the crates", tests);
     let examples = run.command(&format!("cargo test --workspace {FEATURES} --locked --doc"));
     let examples = run.step("examples of the documentation", examples);
@@ -87,6 +91,12 @@ fn programs(run: &mut Run) -> Result<(), Failed> {
             "\n== not possible here, and left out: cluster::networks::, which needs network namespaces with a bridge"
         );
         tests.args(["--skip", "cluster::networks::"]);
+    }
+    if !may_load_programs() {
+        println!(
+            "\n== not possible here, and left out: cluster::networks::routed::xdp::, which needs root's rights to load eBPF programs"
+        );
+        tests.args(["--skip", "routed::xdp::"]);
     }
     // As many as CI promises.
     tests.env("GUIRA_DIFFERENTIAL_COMMANDS", "1000000");
@@ -117,6 +127,19 @@ fn compat(run: &Run) -> Command {
     tests
 }
 
+/// Whether this process has what it takes to have a program on a link (capabilities(7)): as root has.
+fn may_load_programs() -> bool {
+    const NET_ADMIN: u64 = 1 << 12;
+    const BPF: u64 = 1 << 39;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    // In a user namespace they are of that alone.
+    let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_outermost = ids.split_whitespace().eq(["0", "0", "4294967295"]);
+    is_outermost && effective & NET_ADMIN != 0 && effective & BPF != 0
+}
+
 /// Whether there is a way to networks of one's own, as the tests look for one (`guira_networks`).
 fn has_network_namespaces(run: &Run) -> bool {
     ["--net", "--user --map-root-user --net"].into_iter().any(|way| {
@@ -127,7 +150,7 @@ fn has_network_namespaces(run: &Run) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, ffi::OsStr, fs};
+    use std::{collections::BTreeSet, ffi::OsStr};
 
     use super::*;
 

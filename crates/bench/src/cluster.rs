@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-mod bench;
+pub(crate) mod bench;
 mod core_reads;
 mod hot_in;
 mod killed_cache;
 mod modes;
-mod processes;
+pub(crate) mod processes;
 mod timeline;
 mod trackers;
 

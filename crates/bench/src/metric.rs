@@ -212,3 +212,29 @@ metrics! {
     /// Share of them that trackers take.
     TRACKERS: "trackers", "of instructions", Less;
 }
+
+// Routers.
+metrics! {
+    /// Packets that a core routes per second: of a program in the kernel, its core's; of a process, a second of its CPU time.
+    PACKETS: "packets", "packets/s", More;
+    /// The program alone, for each packet.
+    PACKET_NS: "packet-time", "ns/packet", Less;
+    /// Packets per second over those of the gateway's router, in the same round.
+    OVER_GATEWAY: "over-gateway", "x gateway", More;
+    /// Packets per second of a program that only forwards over those of the router, in the same round.
+    FORWARDING_OVER: "forwarding-over", "x router", Less;
+    /// Gets that a gateway answers in a second of its CPU time.
+    GETS_PER_CPU: "gets-per-cpu-second", "gets/CPU s", Neither;
+    /// Rules made and taken back per second.
+    UPDATES: "updates", "updates/s", More;
+    /// Rules made per second.
+    MADE: "made", "rules/s", More;
+    /// Rules taken back per second.
+    TAKEN_BACK: "taken-back", "rules/s", More;
+    /// Until a switch has what it is to have, and nothing else.
+    AGREED_AFTER: "agreed-after", "ms", Less;
+    /// The longest of all rounds.
+    AGREED_AT_WORST: "agreed-at-worst", "ms", Less;
+    /// The part of it after the switch has called and said who it is, which is told when others have had their turn: at least.
+    SINCE_IT_CALLED: "since-it-called", "ms", Neither;
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use guira_bench::{cluster, engine, map, server, store};
+use guira_bench::{cluster, engine, map, router, server, store};
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
@@ -24,9 +24,11 @@ enum Experiment {
     Store(Box<store::Options>),
     /// A switched cluster of processes with slow backends, by each way to use its cache, and what its members do to it
     Cluster(Box<cluster::Options>),
+    /// What brings gets to cache nodes: an eBPF program beside one that only forwards and the gateway; how fast rules change there and in Open vSwitch
+    Router(Box<router::Options>),
     /// Draw the plots of kept results again, from their JSON
     Redraw {
-        /// Folders with a cluster.json, an engine.json, a map.json, a server.json or a store.json
+        /// Folders with a cluster.json, an engine.json, a map.json, a router.json, a server.json or a store.json
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<PathBuf>,
     },
@@ -65,6 +67,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         }
         Experiment::Cluster(options) => {
             let report = cluster::run(*options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
+        Experiment::Router(options) => {
+            let report = router::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
         Experiment::Redraw { folders } => {

@@ -28,6 +28,8 @@ pub struct OpenVswitch {
     inside: Vec<String>,
     database: Child,
     daemon: Option<Child>,
+    /// Times that it was given its power back.
+    powered: u32,
 }
 
 impl OpenVswitch {
@@ -68,7 +70,7 @@ impl OpenVswitch {
         run(Command::new("ovsdb-tool").args(["create", &conf, schema]))?;
         let remote = format!("--remote=punix:{}/db.sock", folder.display());
         let database = start(&folder, &inside, "ovsdb-server", &[&conf, &remote])?;
-        let mut switch = Self { folder, _temporary: temporary, inside, database, daemon: None };
+        let mut switch = Self { folder, _temporary: temporary, inside, database, daemon: None, powered: 0 };
         switch.vsctl("--no-wait init")?;
         switch.start_daemon()?;
         switch.vsctl(&format!(
@@ -86,8 +88,9 @@ impl OpenVswitch {
     /// It runs.
     pub fn power_on(&mut self) -> Result<(), String> {
         self.start_daemon()?;
-        // This waits until it has its bridge, and says so.
-        self.vsctl(&format!("set bridge {BRIDGE} other_config:was_off=true")).map(drop)
+        // This waits until it has its bridge, and says so, as long as it changes something.
+        self.powered += 1;
+        self.vsctl(&format!("set bridge {BRIDGE} other_config:powered={}", self.powered)).map(drop)
     }
 
     fn start_daemon(&mut self) -> Result<(), String> {

@@ -121,12 +121,12 @@ impl Fake {
                         }
                     }
                     3 => {
-                        assert_eq!((mask, key.matched), (u64::MAX, Match::default()));
+                        assert_eq!((mask, key.matched), (!1, Match::default()));
                         self.flows.retain(|_, (cookie, _)| *cookie != COOKIE);
                         self.has_a_foreign_one = false;
                     }
                     4 => {
-                        assert_eq!(mask, u64::MAX);
+                        assert_eq!(mask, !1);
                         self.deletions.push(key);
                         self.flows.remove(&key);
                     }

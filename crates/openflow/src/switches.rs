@@ -310,7 +310,7 @@ impl Speaker {
     fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_LEN);
         let mut has_work = false;
-        while self.take_wishes() {
+        loop {
             let limit = if has_work { Duration::ZERO } else { self.sleep_for(boot_now()) };
             match self.poll.poll(&mut events, Some(limit)) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return,
@@ -326,6 +326,10 @@ impl Speaker {
                         }
                     }
                 }
+            }
+            // Behind the wait, which a wish ends: it is told in this round.
+            if !self.take_wishes() {
+                return;
             }
             self.accept();
             has_work = self.serve();

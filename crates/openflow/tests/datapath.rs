@@ -181,8 +181,12 @@ impl Tool {
 }
 
 fn switches(listener: TcpListener) -> (Switches, Receiver<SwitchesTold>) {
+    switches_with(listener, SwitchesConfig::default())
+}
+
+fn switches_with(listener: TcpListener, config: SwitchesConfig) -> (Switches, Receiver<SwitchesTold>) {
     let (tell, told) = mpsc::channel();
-    let switches = Switches::listen_at(listener, SwitchesConfig::default(), move |told| drop(tell.send(told)));
+    let switches = Switches::listen_at(listener, config, move |told| drop(tell.send(told)));
     (switches.unwrap(), told)
 }
 
@@ -418,4 +422,25 @@ fn the_tool_of_open_vswitch_shows_and_changes_what_is_there() {
     assert!(!tool(&["dump-flows"]).contains("NORMAL"));
     assert_eq!(tool(&["del-flows"]), "");
     assert!(running.end().lookups().0.is_empty());
+}
+
+/// It was heeded after the round in which it came, and told in the next one, which began when something else happened: a switch was asked whether it is there, two seconds later.
+#[test]
+fn what_is_wished_of_an_idle_switch_is_told_with_nothing_else_happening() {
+    let hour = Span::from_s(3_600);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let running = Running::begin(listener.local_addr().unwrap());
+    let switch = SwitchConfig {
+        ask_after: hour,
+        give_up_after: hour.times(2),
+        read_again_after: hour,
+        ..SwitchConfig::default()
+    };
+    let (switches, told) = switches_with(listener, SwitchesConfig { switch, ..SwitchesConfig::default() });
+    settled(&told);
+    for number in 1..=20 {
+        switches.want(key(number), to(1)).unwrap();
+        until(|| running.made.load(Relaxed) == number as usize);
+    }
+    running.end();
 }

@@ -36,7 +36,7 @@ const ON_DISK_LEN: u64 = 1_000;
 const LOOKS: usize = 3;
 
 /// The settings of a run.
-pub(super) struct Bench {
+pub(crate) struct Bench {
     pub backends: u16,
     /// What each backend can do.
     pub limit: Option<Limited>,
@@ -60,7 +60,7 @@ pub(super) struct Bench {
 
 /// How keys are read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// By way of which gateway.
     pub mode: CacheMode,
     /// Time before the clock starts.
@@ -75,7 +75,7 @@ pub(super) struct Run {
 }
 
 /// What came of it.
-pub(super) struct Read {
+pub(crate) struct Read {
     pub interval: Interval,
     /// What members have counted in the interval.
     pub counted: Sample,
@@ -122,8 +122,8 @@ impl Bench {
         Ok(bench)
     }
 
-    /// The same with one backend, which does all it can, so many items and connections, and data of its own.
-    pub fn alone(&self, keys: u64, connections: usize) -> Self {
+    /// The same with one backend, which does all it can, so many items and connections, and data of its own in a folder of this name.
+    pub fn alone(&self, place: &'static str, keys: u64, connections: usize) -> Self {
         Self {
             backends: 1,
             limit: None,
@@ -137,7 +137,7 @@ impl Bench {
             server_cores: self.server_cores.clone(),
             generator_cores: self.generator_cores.clone(),
             workplace: Rc::clone(&self.workplace),
-            place: "alone",
+            place,
             is_filled: Cell::new(false),
             next_seed: Cell::new(1),
         }

@@ -33,7 +33,7 @@ const TRIES: usize = 100;
 
 /// How a cluster is brought up.
 #[derive(Clone, Debug)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     /// The binary.
     pub program: PathBuf,
     /// Where its data is.
@@ -48,7 +48,7 @@ pub(super) struct Setup {
 
 /// A cluster that is up.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     child: Child,
     folder: PathBuf,
     file: StaticFile,
@@ -57,7 +57,7 @@ pub(super) struct Processes {
 
 /// What members have counted since they were started.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Reads that cache nodes have answered.
     pub hits: u64,
     /// Reads that they have not.
@@ -68,6 +68,8 @@ pub(super) struct Sample {
     pub operations: Vec<u64>,
     /// CPU time of all members, seconds.
     pub cpu_s: f64,
+    /// That of gateways alone.
+    pub gateways_cpu_s: f64,
     /// Whose counts these are.
     pids: BTreeMap<u16, u32>,
 }
@@ -88,6 +90,7 @@ impl Sample {
             items: self.items,
             operations: operations.collect(),
             cpu_s: self.cpu_s - before.cpu_s,
+            gateways_cpu_s: self.gateways_cpu_s - before.gateways_cpu_s,
             pids: self.pids.clone(),
         })
     }
@@ -215,8 +218,15 @@ impl Processes {
             }
         }
         sample.pids = self.pids()?;
-        let used = sample.pids.values().map(|pid| Ok(process_usage::of(*pid)?.cpu_s));
-        sample.cpu_s = used.sum::<Result<f64, BenchError>>()?;
+        let gateways = self.file.members.iter().filter(|member| matches!(member.role, Role::Gateway { .. }));
+        let gateways: Vec<u16> = gateways.map(|member| member.id).collect();
+        for (id, pid) in &sample.pids {
+            let used_s = process_usage::of(*pid)?.cpu_s;
+            sample.cpu_s += used_s;
+            if gateways.contains(id) {
+                sample.gateways_cpu_s += used_s;
+            }
+        }
         Ok(sample)
     }
 

@@ -38,7 +38,7 @@ pub(super) fn valgrind() -> Result<PathBuf, BenchError> {
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
     let valgrind = valgrind()?;
-    let bench = bench.alone(bench.extent.scaled(20_000, 200), 64);
+    let bench = bench.alone("alone", bench.extent.scaled(20_000, 200), 64);
     let words = format!(
         "{}, zipf {EXPONENT} over {} items; one backend with RocksDB, without a limit and without a cache node, under callgrind; what trackers take of \
          that is what they add to the same reads of its core alone, as many a second by its clock as the process answers; instructions for each read are those of a longer run less \

@@ -10,6 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::TryRecvError},
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use guira_cluster::{LineSocket, SocketFile, boot_now};
 use guira_item::Span;
 use guira_openflow::{ControllerTold, Controllers, DatapathConfig, DatapathId, FlowTable, Gone, Port, obey};
@@ -62,7 +63,7 @@ pub(crate) struct RouterArguments {
     #[arg(long, value_name = "PORT=LINK")]
     link: Vec<LinkArgument>,
     /// Of a router: where frames are seen: driver, generic, or by the driver where it can (default)
-    #[arg(long, value_name = "MODE", value_parser = mode)]
+    #[arg(long, value_name = "MODE", value_parser = modes())]
     xdp_mode: Option<Mode>,
     /// Of a router: rules of hashes, at most; memory is taken for them
     #[arg(long, default_value_t = RULES_MAX, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -84,12 +85,9 @@ impl Default for RouterArguments {
     }
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
-    match text {
-        "driver" => Ok(Mode::Driver),
-        "generic" => Ok(Mode::Generic),
-        _ => Err("driver or generic".into()),
-    }
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(["driver", "generic"])
+        .map(|text| if text == "driver" { Mode::Driver } else { Mode::Generic })
 }
 
 impl RouterArguments {
