@@ -53,6 +53,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// What is said of a core that has panicked.
 const ENDED_BY_ITSELF: &str = "it has ended by itself; please report the lines above";
 
+/// Threads of a gateway that serve clients, if nothing else is said.
+const THREADS: usize = 2;
+
 /// Connections of a gateway at a time, if nothing else is said.
 pub(crate) const CONN_LIMIT: usize = 1024;
 
@@ -80,7 +83,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = ["controller", "cache", "backend", "gateway", ROUTER])]
     role: Option<String>,
     /// Threads that serve clients, of a gateway
-    #[arg(short, long, default_value_t = 2)]
+    #[arg(short, long, default_value_t = THREADS)]
     threads: usize,
     /// Connections at a time, of a gateway
     #[arg(short, long, default_value_t = CONN_LIMIT)]
@@ -151,6 +154,8 @@ impl Arguments {
             ("--metrics", self.metrics.is_some()),
             ("--cleanup", self.cleanup),
             ("--life-file", self.life_file.is_some()),
+            ("--threads", self.threads != THREADS),
+            ("--conn-limit", self.conn_limit != CONN_LIMIT),
         ];
         given.iter().find(|(_, is_given)| *is_given).map_or(Ok(()), |(flag, _)| Err(format!("{flag}: not of a router")))
     }
@@ -241,6 +246,9 @@ pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: O
     };
     if arguments.role.as_deref() == Some(ROUTER) {
         arguments.check_router()?;
+        if file.member(NodeId(arguments.id)).is_some() {
+            return Err(format!("--id {}: that is a member's; a router has a number of its own", arguments.id));
+        }
         let status_socket = arguments.status_socket.as_deref();
         return router::run(&file, arguments.id, &arguments.router, status_socket, ended_by);
     }

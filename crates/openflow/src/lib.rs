@@ -47,7 +47,7 @@ pub use message::{DatapathId, HEADER_LEN, Heard, IsLast, PortStats, Refusal, Sai
 pub use rules::{Place, RuleOf, Rules};
 pub use switch::{Broken, Switch, SwitchConfig, SwitchCounts, SwitchStatus, Told};
 pub use switches::{Switches, SwitchesConfig, SwitchesEnded, SwitchesTold};
-pub use wanted::{FlowChange, Version};
+pub use wanted::{FlowChange, Version, WantedChanges, WantedFlows};
 
 /// What is no OpenFlow 1.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -27,7 +27,8 @@ use mio::{
 };
 
 use crate::{
-    Actions, Broken, DatapathId, FlowChange, FlowKey, Switch, SwitchConfig, SwitchStatus, Told, Version,
+    Actions, Broken, DatapathId, FlowKey, Switch, SwitchConfig, SwitchStatus, Told, Version, WantedChanges,
+    WantedFlows,
     stream::{READ_LEN, Stream},
     wanted::Wanted,
 };
@@ -86,8 +87,8 @@ enum Wish {
     Unwant(FlowKey),
     SpareNone,
     Status(mpsc::Sender<Vec<SwitchStatus>>),
-    After(Option<FlowKey>, usize, mpsc::Sender<(Version, Vec<(FlowKey, Actions)>)>),
-    Since(Version, usize, mpsc::Sender<Option<(Version, Vec<FlowChange>)>>),
+    After(Option<FlowKey>, usize, mpsc::Sender<WantedFlows>),
+    Since(Version, usize, mpsc::Sender<Option<WantedChanges>>),
 }
 
 struct Shared {
@@ -150,7 +151,7 @@ impl Switches {
             listener,
             shared: Arc::clone(&shared),
             // Nothing changes as often as a nanosecond passes.
-            wanted: Wanted::new(Version(boot_now().ns())),
+            wanted: Wanted::new(Version(boot_now().ns()), config.switch.spares.is_none()),
             lines: BTreeMap::new(),
             next: CONNECTIONS,
             may_accept: true,
@@ -207,28 +208,19 @@ impl Switches {
         self.ask(Wish::Status)
     }
 
-    /// The flows that are wanted behind a key, in their order: as many as there are, or `len_max`; and the version at which they are.
+    /// The flows that are wanted behind a key, in their order: as many as there are, or `len_max`.
     ///
     /// # Errors
     /// [`SwitchesEnded`].
-    pub fn flows_after(
-        &self,
-        key: Option<FlowKey>,
-        len_max: usize,
-    ) -> Result<(Version, Vec<(FlowKey, Actions)>), SwitchesEnded> {
+    pub fn flows_after(&self, key: Option<FlowKey>, len_max: usize) -> Result<WantedFlows, SwitchesEnded> {
         self.ask(|told| Wish::After(key, len_max, told))
     }
 
-    /// What has changed since a version, in its order: as many changes as there were, or `len_max`; and the version that they lead to. `None`: not all of them are
-    /// known any more, and flows have to be read again.
+    /// What has changed since a version: as many changes as there were, or `len_max`. `None`: not all of them are known any more, and flows have to be read again.
     ///
     /// # Errors
     /// [`SwitchesEnded`].
-    pub fn flows_since(
-        &self,
-        version: Version,
-        len_max: usize,
-    ) -> Result<Option<(Version, Vec<FlowChange>)>, SwitchesEnded> {
+    pub fn flows_since(&self, version: Version, len_max: usize) -> Result<Option<WantedChanges>, SwitchesEnded> {
         self.ask(|told| Wish::Since(version, len_max, told))
     }
 
@@ -359,6 +351,7 @@ impl Speaker {
                 }
                 Wish::SpareNone => {
                     self.config.switch.spares = None;
+                    self.wanted.be_whole();
                     self.switches().for_each(Switch::spare_none);
                 }
                 // Who no longer waits is not told.

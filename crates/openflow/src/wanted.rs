@@ -4,7 +4,8 @@
 //! versions   first ............... last
 //! changes        [ ][ ][ ] ... [ ]         each makes of one version the next; of so many only the last are kept
 //! ```
-//! Always true: who has read all flows at some version, or later, and then heeds all changes since, has what is wanted; to whom changes are missing he is told so.
+//! Always true: who reads all flows, page by page, and then heeds all changes since the version of the first page, has what is wanted, whatever has changed between
+//! two pages; who has missed changes is told so.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,12 +17,34 @@ use crate::{Actions, FlowKey};
 /// Changes that are kept: what a table with room for 10,000 keys changes by in ten seconds, some times over.
 const CHANGES_MAX: usize = 1 << 16;
 
-/// How often something was changed. One life of a controller does not begin where another one has been.
+/// How often something was changed, from somewhere on: one life of a controller hardly ever begins where another has been.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Version(pub u64);
 
 /// A flow, and what is to become of its packets; `None`: it is not to be there any more.
 pub type FlowChange = (FlowKey, Option<Actions>);
+
+/// Some of the flows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WantedFlows {
+    /// When they were so.
+    pub version: Version,
+    /// Whether a switch is to have no others of hashes: until a controller that has begun knows what is cached, those are left that an earlier one has made.
+    pub is_whole: bool,
+    /// Which, and what becomes of their packets.
+    pub flows: Vec<(FlowKey, Actions)>,
+}
+
+/// What has changed of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WantedChanges {
+    /// Which version that leads to.
+    pub version: Version,
+    /// As of [`WantedFlows`].
+    pub is_whole: bool,
+    /// In this order.
+    pub changes: Vec<FlowChange>,
+}
 
 /// The flows.
 #[derive(Debug)]
@@ -29,12 +52,18 @@ pub(crate) struct Wanted {
     flows: BTreeMap<FlowKey, Actions>,
     changes: VecDeque<FlowChange>,
     version: Version,
+    is_whole: bool,
 }
 
 impl Wanted {
-    /// None, at first. The version is to be higher than any of an earlier life.
-    pub(crate) fn new(version: Version) -> Self {
-        Self { flows: BTreeMap::new(), changes: VecDeque::new(), version }
+    /// None, at first. The version is to be another than any that an earlier life has told.
+    pub(crate) fn new(version: Version, is_whole: bool) -> Self {
+        Self { flows: BTreeMap::new(), changes: VecDeque::new(), version, is_whole }
+    }
+
+    /// There are to be no others from now on.
+    pub(crate) fn be_whole(&mut self) {
+        self.is_whole = true;
     }
 
     /// A flow is to do this, or (`None`) not to be there, from now on.
@@ -58,19 +87,20 @@ impl Wanted {
         &self.flows
     }
 
-    /// The version, and the flows behind a key, in their order: as many as there are, or `len_max`.
-    pub(crate) fn after(&self, key: Option<FlowKey>, len_max: usize) -> (Version, Vec<(FlowKey, Actions)>) {
+    /// The flows behind a key, in their order: as many as there are, or `len_max`.
+    pub(crate) fn after(&self, key: Option<FlowKey>, len_max: usize) -> WantedFlows {
         let behind = (key.map_or(Unbounded, Excluded), Unbounded);
         let flows = self.flows.range(behind).take(len_max).map(|(key, actions)| (*key, *actions));
-        (self.version, flows.collect())
+        WantedFlows { version: self.version, is_whole: self.is_whole, flows: flows.collect() }
     }
 
-    /// Which version there is once the changes have been made that have come since another, as many as there are, or `len_max`; `None`: not all of them are known.
-    pub(crate) fn since(&self, Version(since): Version, len_max: usize) -> Option<(Version, Vec<FlowChange>)> {
+    /// The changes that have come since a version, as many as there are, or `len_max`; `None`: not all of them are known.
+    pub(crate) fn since(&self, Version(since): Version, len_max: usize) -> Option<WantedChanges> {
         let missed = usize::try_from(self.version.0.checked_sub(since)?).ok()?;
         let start = self.changes.len().checked_sub(missed)?;
         let changes: Vec<FlowChange> = self.changes.range(start..).take(len_max).copied().collect();
-        Some((Version(since + changes.len() as u64), changes))
+        let version = Version(since + changes.len() as u64);
+        Some(WantedChanges { version, is_whole: self.is_whole, changes })
     }
 }
 
@@ -90,40 +120,38 @@ mod tests {
         Actions { set_eth_dst: None, output: Some(Port(port.into())) }
     }
 
-    fn all(wanted: &Wanted, page: usize) -> BTreeMap<FlowKey, Actions> {
-        let (mut read, mut after) = (BTreeMap::new(), None);
-        loop {
-            let (_, flows) = wanted.after(after, page);
-            let Some((last, _)) = flows.last() else { return read };
-            after = Some(*last);
-            read.extend(flows);
-        }
-    }
-
     proptest! {
         #[test]
-        fn whoever_follows_has_what_is_wanted(
+        fn whoever_reads_and_follows_has_what_is_wanted(
             changes in prop::collection::vec((0..8_u8, prop::option::of(0..3_u8)), 0..100),
-            read_after in 0..100_usize,
+            begins_after in 0..50_usize,
             page in 1..5_usize,
         ) {
-            let mut wanted = Wanted::new(Version(7));
-            let mut read = None;
-            for (at, (number, port)) in changes.iter().enumerate() {
-                if at == read_after {
-                    let (version, _) = wanted.after(None, 0);
-                    read = Some((version, all(&wanted, page)));
-                }
-                wanted.change(key(*number), port.map(to));
-            }
-            let (mut version, mut flows) = read.unwrap_or((Version(7), BTreeMap::new()));
+            let mut wanted = Wanted::new(Version(7), true);
+            let mut changes = changes.into_iter();
+            let mut change_some = |wanted: &mut Wanted, len: usize| {
+                changes.by_ref().take(len).for_each(|(number, port)| wanted.change(key(number), port.map(to)));
+            };
+            change_some(&mut wanted, begins_after);
+            let (mut flows, mut after, mut version) = (BTreeMap::new(), None, None);
             loop {
-                let (next, changes) = wanted.since(version, page).unwrap();
-                if changes.is_empty() {
+                let read = wanted.after(after, page);
+                version.get_or_insert(read.version);
+                let Some((last, _)) = read.flows.last() else { break };
+                after = Some(*last);
+                flows.extend(read.flows);
+                // Between two pages.
+                change_some(&mut wanted, 3);
+            }
+            change_some(&mut wanted, 100);
+            let mut version = version.unwrap();
+            loop {
+                let since = wanted.since(version, page).unwrap();
+                if since.changes.is_empty() {
                     break;
                 }
-                version = next;
-                for (key, actions) in changes {
+                version = since.version;
+                for (key, actions) in since.changes {
                     match actions {
                         Some(actions) => flows.insert(key, actions),
                         None => flows.remove(&key),
@@ -131,23 +159,26 @@ mod tests {
                 }
             }
             prop_assert_eq!(&flows, wanted.flows());
-            prop_assert_eq!(version, wanted.after(None, 0).0);
+            prop_assert_eq!(version, wanted.after(None, 0).version);
         }
     }
 
     #[test]
     fn who_has_missed_too_much_or_knows_another_life_is_told_so() {
-        let mut wanted = Wanted::new(Version(7));
+        let mut wanted = Wanted::new(Version(7), false);
         assert_eq!(wanted.since(Version(6), 1), None);
         assert_eq!(wanted.since(Version(8), 1), None);
         for at in 0..=CHANGES_MAX {
             wanted.change(key(0), Some(to((at % 2) as u8)));
         }
         assert_eq!(wanted.since(Version(7), 1), None);
-        assert_eq!(wanted.since(Version(8), 1), Some((Version(9), vec![(key(0), Some(to(1)))])));
-        let version = wanted.after(None, 0).0;
+        let next = |is_whole| WantedChanges { version: Version(9), is_whole, changes: vec![(key(0), Some(to(1)))] };
+        assert_eq!(wanted.since(Version(8), 1), Some(next(false)));
+        let version = wanted.after(None, 0).version;
         wanted.change(key(0), wanted.flows()[&key(0)].into());
         wanted.change(key(1), None);
-        assert_eq!(wanted.after(None, 0).0, version, "what changes nothing is no change");
+        wanted.be_whole();
+        assert_eq!(wanted.after(None, 0).version, version, "what changes nothing is no change");
+        assert_eq!(wanted.since(Version(8), 1), Some(next(true)));
     }
 }

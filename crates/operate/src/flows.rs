@@ -6,13 +6,14 @@
 //!  "match": {"eth_type": 34525, "ip_proto": 17, "ipv6_dst": "fd5e:a1c0:1:3e8::7", "udp_dst": 6999},
 //!  "actions": [{"type": "SET_FIELD", "field": "eth_dst", "value": "02:00:00:00:00:64"}, {"type": "OUTPUT", "port": 2}]}
 //! ```
+//! A version is a text of digits, since it is more than a number of JSON is safe for. Changes are to be followed from the version of the first page on; while `whole` is
+//! false, flows of hashes that are not told are to be left where they are: a controller that has just begun does not know yet what is cached.
 //! Always true: of a flow the id says which it is, and that one of the same id takes its place; no action: its packets are dropped.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use guira_openflow::{Actions, FlowChange, FlowKey, Masked, Match, Port, Version};
+use guira_openflow::{Actions, FlowChange, FlowKey, Masked, Match, Port, WantedChanges, WantedFlows};
 use guira_routing::MacAddress;
-use guira_switched::host;
 use serde::Serialize;
 
 /// Flows in an answer, at most.
@@ -21,7 +22,8 @@ pub(crate) const FLOWS_AT_ONCE: usize = 1_000;
 /// Answers `GET /v1/flows`.
 #[derive(Serialize)]
 pub(crate) struct Flows {
-    version: u64,
+    version: String,
+    whole: bool,
     flows: Vec<Flow>,
     /// After which id to go on; not there at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,9 +32,9 @@ pub(crate) struct Flows {
 
 impl Flows {
     /// A page of at most `limit`: a full one may not be the last.
-    pub(crate) fn new(host::Flows { version, flows }: host::Flows, limit: usize) -> Self {
+    pub(crate) fn new(WantedFlows { version, is_whole: whole, flows }: WantedFlows, limit: usize) -> Self {
         let next = flows.last().filter(|_| flows.len() >= limit).map(|(key, _)| id(key));
-        Self { version: version.0, flows: flows.into_iter().map(Flow::from).collect(), next }
+        Self { version: version.0.to_string(), whole, flows: flows.into_iter().map(Flow::from).collect(), next }
     }
 }
 
@@ -40,7 +42,8 @@ impl Flows {
 #[derive(Serialize)]
 pub(crate) struct Changes {
     /// Since which version to ask next.
-    version: u64,
+    version: String,
+    whole: bool,
     changes: Vec<Change>,
 }
 
@@ -52,13 +55,13 @@ enum Change {
     Delete(String),
 }
 
-impl From<(Version, Vec<FlowChange>)> for Changes {
-    fn from((version, changes): (Version, Vec<FlowChange>)) -> Self {
+impl From<WantedChanges> for Changes {
+    fn from(WantedChanges { version, is_whole: whole, changes }: WantedChanges) -> Self {
         let change = |(key, actions): FlowChange| match actions {
             Some(actions) => Change::Make(Flow::from((key, actions))),
             None => Change::Delete(id(&key)),
         };
-        Self { version: version.0, changes: changes.into_iter().map(change).collect() }
+        Self { version: version.0.to_string(), whole, changes: changes.into_iter().map(change).collect() }
     }
 }
 

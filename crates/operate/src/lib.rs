@@ -7,7 +7,7 @@
 //! GET /v1/rules?limit=N&after=HASH      rules by their hashes, page by page; they lead to parts, of which a node's first has its number
 //! GET /v1/rules/{hash}          the rule of a hash
 //! GET /v1/flows?limit=N&after=ID        what switches are to have, for another controller: page by page, and at which version
-//! GET /v1/flows/changes?since=N&limit=N  what has changed since, and up to which version; 410: read all again
+//! GET /v1/flows/changes?since=N&limit=N  what has changed since the first page's version, and up to which; 410: read all again
 //! PUT /v1/backends/{id}/cache   {"cache": ID}: move it there
 //! ```
 //! Backends are those whose cache node may change: none, in a cluster with a gateway that goes by their homes and not by rules. What is not as wanted

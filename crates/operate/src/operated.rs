@@ -4,11 +4,11 @@
 
 use std::sync::Weak;
 
-use guira_openflow::{FlowChange, FlowKey, Version};
+use guira_openflow::{FlowKey, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 use guira_switched::{
     controller::{BackendReport, CacheReport, ControllerCounts, MoveError},
-    host::{ControllerHost, Flows},
+    host::{ControllerHost, NoFlows},
 };
 
 /// A controller as operators see it.
@@ -29,10 +29,10 @@ pub trait Operated: Send + Sync + 'static {
     fn rule(&self, hash: KeyHash) -> Option<Option<Choices>>;
 
     /// Flows that switches are to have, those behind `after`: as many as there are, or `len_max`.
-    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Flows>;
+    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>>;
 
-    /// What has changed of them since a version, as many changes as there were, or `len_max`; `None` within: that is not known any more.
-    fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>>;
+    /// What has changed of them since a version: as many changes as there were, or `len_max`.
+    fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>>;
 
     /// A backend is to be in the charge of a cache node.
     fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>>;
@@ -74,11 +74,11 @@ impl Operated for Weak<ControllerHost> {
         self.upgrade()?.rule(hash)
     }
 
-    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Flows> {
+    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
         self.upgrade()?.flows_after(after, len_max)
     }
 
-    fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>> {
+    fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>> {
         self.upgrade()?.flows_since(version, len_max)
     }
 

@@ -6,10 +6,10 @@ use std::{
 };
 
 use guira_item::Span;
-use guira_openflow::{Actions, FlowChange, FlowKey, IPV6, Match, Port, Version};
+use guira_openflow::{Actions, FlowChange, FlowKey, IPV6, Match, Port, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget, RuleChoices};
 use guira_switched::controller::{BackendReport, CacheReport, ControllerCounts, MoveError, PartReport, RULES_AT_ONCE};
-use guira_switched::host::Flows;
+use guira_switched::host::NoFlows;
 use serde_json::{Value, json};
 
 use super::*;
@@ -24,13 +24,14 @@ const TOKEN: &str = "0123456789abcdef";
 struct Fake {
     rules: u64,
     has_ended: bool,
+    has_switches: bool,
     moves: Mutex<Vec<(u16, u16)>>,
     asked: Mutex<Option<mpsc::Sender<&'static str>>>,
 }
 
 impl Default for Fake {
     fn default() -> Self {
-        Self { rules: 3, has_ended: false, moves: Mutex::default(), asked: Mutex::default() }
+        Self { rules: 3, has_ended: false, has_switches: true, moves: Mutex::default(), asked: Mutex::default() }
     }
 }
 
@@ -90,19 +91,21 @@ impl Operated for Arc<Fake> {
         self.say("rule", rules.find(|(there, _)| *there == hash).map(|(_, choices)| choices))
     }
 
-    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Flows> {
+    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
         let flows = (0..3).map(|number| (flow_key(number), to(number))).filter(|(key, _)| Some(*key) > after);
-        self.say("flows", Flows { version: Version(7), flows: flows.take(len_max).collect() })
+        let flows = WantedFlows { version: Version(7), is_whole: true, flows: flows.take(len_max).collect() };
+        self.say("flows", self.has_switches.then_some(flows).ok_or(NoFlows::NoSwitches))
     }
 
-    fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>> {
+    fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>> {
         let changes = [(flow_key(1), Some(to(1))), (flow_key(2), None)];
         let missed = 7_u64.checked_sub(version.0).filter(|missed| *missed <= 2);
         let changes = missed.map(|missed| {
             let changes: Vec<FlowChange> = changes[2 - missed as usize..].iter().take(len_max).copied().collect();
-            (Version(version.0 + changes.len() as u64), changes)
+            WantedChanges { version: Version(version.0 + changes.len() as u64), is_whole: false, changes }
         });
-        self.say("changes", changes)
+        let changes = changes.ok_or(NoFlows::Unknown);
+        self.say("changes", if self.has_switches { changes } else { Err(NoFlows::NoSwitches) })
     }
 
     fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>> {
@@ -259,14 +262,16 @@ fn flows_are_told_page_by_page_and_then_what_changes() {
         json!({"id": id, "priority": 400 + number, "match": {"eth_type": 0x86dd}, "actions": actions})
     };
     let ids: Vec<String> = (0..3).map(|number| shown(number)["id"].as_str().unwrap().to_owned()).collect();
-    let all = json!({"version": 7, "flows": [shown(0), shown(1), shown(2)]});
+    let all = json!({"version": "7", "whole": true, "flows": [shown(0), shown(1), shown(2)]});
     assert_eq!(server.get("/v1/flows"), (200, all));
-    let page = json!({"version": 7, "flows": [shown(0), shown(1)], "next": ids[1]});
+    let page = json!({"version": "7", "whole": true, "flows": [shown(0), shown(1)], "next": ids[1]});
     assert_eq!(server.get("/v1/flows?limit=2"), (200, page));
-    let rest = json!({"version": 7, "flows": [shown(2)]});
+    let rest = json!({"version": "7", "whole": true, "flows": [shown(2)]});
     assert_eq!(server.get(&format!("/v1/flows?limit=2&after={}", ids[1])), (200, rest));
 
-    let changes = |version: u64, changes: Value| (200, json!({"version": version, "changes": changes}));
+    let changes = |version: u64, changes: Value| {
+        (200, json!({"version": version.to_string(), "whole": false, "changes": changes}))
+    };
     assert_eq!(server.get("/v1/flows/changes?since=7"), changes(7, json!([])));
     let both = json!([{"make": shown(1)}, {"delete": ids[2]}]);
     assert_eq!(server.get("/v1/flows/changes?since=5"), changes(7, both));
@@ -274,6 +279,11 @@ fn flows_are_told_page_by_page_and_then_what_changes() {
     for since in [4, 8] {
         let (status, body) = server.get(&format!("/v1/flows/changes?since={since}"));
         assert!(status == 410 && is_line(&body, "read /v1/flows again"), "{status} {body}");
+    }
+    let without = Server::new(Fake { has_switches: false, ..Fake::default() }, None, Limits::default());
+    for path in ["flows", "flows/changes?since=7"] {
+        let (status, body) = without.get(&format!("/v1/{path}"));
+        assert!(status == 404 && is_line(&body, "gateways route"), "{status} {body}");
     }
     for (query, words) in [
         ("flows?after=12", "write the id of a flow"),

@@ -17,7 +17,7 @@ use axum::{
 };
 use guira_openflow::Version;
 use guira_routing::NodeId;
-use guira_switched::controller::RULES_AT_ONCE;
+use guira_switched::{controller::RULES_AT_ONCE, host::NoFlows};
 use serde::Deserialize;
 use serde_json::error::Category;
 
@@ -108,7 +108,7 @@ async fn flows<O: Operated>(
     let Query(Page { limit, after }) = page.map_err(|error| bad(error.body_text()))?;
     let limit = limit_of(limit, FLOWS_AT_ONCE)?;
     let after = after.map(|id| key(&id).ok_or_else(|| bad(format!("after {id}: write the id of a flow"))));
-    let flows = operated.flows_after(after.transpose()?, limit).ok_or_else(Refusal::ended)?;
+    let flows = operated.flows_after(after.transpose()?, limit).ok_or_else(Refusal::ended)?.map_err(no_flows)?;
     Ok(Json(Flows::new(flows, limit)))
 }
 
@@ -126,8 +126,17 @@ async fn flow_changes<O: Operated>(
 ) -> Result<Json<Changes>, Refusal> {
     let Query(Since { since, limit }) = since.map_err(|error| bad(error.body_text()))?;
     let changes = operated.flows_since(Version(since), limit_of(limit, FLOWS_AT_ONCE)?).ok_or_else(Refusal::ended)?;
-    let gone = || Refusal::new(StatusCode::GONE, format!("since {since}: not known any more, read /v1/flows again"));
-    Ok(Json(changes.ok_or_else(gone)?.into()))
+    Ok(Json(changes.map_err(no_flows)?.into()))
+}
+
+fn no_flows(why: NoFlows) -> Refusal {
+    match why {
+        NoFlows::NoSwitches => Refusal::new(
+            StatusCode::NOT_FOUND,
+            "this cluster's gateways route, and no switches (its file has no [network])",
+        ),
+        NoFlows::Unknown => Refusal::new(StatusCode::GONE, "not known any more since then: read /v1/flows again"),
+    }
 }
 
 /// What a hash looks like.

@@ -37,7 +37,7 @@ use crate::{Message, Outbox, View};
 pub use backend::{BackendHost, BackendMachine, BackendStatus, BackendTold, Completed};
 pub use cache::{CacheHost, CacheStatus, PartStatus};
 pub use caller::{Caller, CallerBounds};
-pub use controller::{ControllerHost, ControllerMachine, ControllerStatus, ControllerTold, Flows, MoveWish};
+pub use controller::{ControllerHost, ControllerMachine, ControllerStatus, ControllerTold, MoveWish, NoFlows};
 pub use gateway::{GatewayHost, GatewayMachine, GatewayStatus, GatewayTold};
 pub use heard::ClusterHoldings;
 pub use lives::{LIVES_APART, LifeError};

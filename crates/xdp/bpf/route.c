@@ -9,7 +9,7 @@
 //
 // A fragment is no datagram here, nor is what has options or extensions before its UDP header, or a tag before its IP header.
 // Always true: what is not the cluster's is not changed; a frame is changed only if it goes where it is then addressed to; a place is one
-// word, so that whoever reads one while it is made anew reads the one or the other.
+// aligned word, which the kernel writes at once in practice, so that whoever reads one while it is made anew reads the one or the other.
 // Only bytes are compared: the layout of places and counts is the loader's (`tables.rs`).
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

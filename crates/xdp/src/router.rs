@@ -26,8 +26,9 @@ use crate::{
 /// What clang has made of `bpf/route.c`.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/route.o"));
 
-/// Programs end with who has put them on links since 5.9, and maps are not counted against what a process may lock since this one.
-const OLDEST_KERNEL: (u8, u8, u16) = (5, 11, 0);
+/// Programs end with who has put them on links since 5.9, maps are not counted against what a process may lock since 5.11, and the end of a veth takes frames that a
+/// driver sends on without a program of its own since this one.
+const OLDEST_KERNEL: (u8, u8, u16) = (5, 13, 0);
 
 /// Links that a router is on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,7 +116,7 @@ impl fmt::Display for RouterError {
             Self::Taken(name) => {
                 write!(f, "{name} has an XDP program already: another router, perhaps (bpftool net says whose)")
             }
-            Self::OldKernel(there) => write!(f, "it takes Linux 5.11 or later, and this is {there:?}"),
+            Self::OldKernel(there) => write!(f, "it takes Linux 5.13 or later, and this is {there:?}"),
             Self::Load(error) => write!(f, "the kernel does not take the program: {}", with_causes(error)),
             Self::Attach(name, error) => write!(f, "{name} does not take the program: {}", with_causes(error)),
             Self::Map(error) => write!(f, "a map: {}", with_causes(error)),

@@ -73,7 +73,7 @@ pub(crate) struct RouterArguments {
     management_socket: Option<PathBuf>,
 }
 
-/// How old what is told of its status may be.
+/// What is told of its status is looked at no more often.
 const TELL_EVERY: Span = Span::from_ms(100);
 
 /// Rules of hashes, unless something else is said: for a cache of 10,000 items some times over.

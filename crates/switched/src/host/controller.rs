@@ -7,7 +7,7 @@ use std::{
 
 use guira_cluster::{Transport, boot_now};
 use guira_item::Moment;
-use guira_openflow::{Actions, FlowChange, FlowKey, SwitchStatus, SwitchesTold, Version};
+use guira_openflow::{FlowKey, SwitchStatus, SwitchesTold, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 
 use super::{
@@ -100,19 +100,13 @@ pub struct ControllerStatus {
     pub wire: Wire,
 }
 
-/// Flows that switches are to have.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Flows {
-    /// When.
-    pub version: Version,
-    /// Which, and what becomes of their packets.
-    pub flows: Vec<(FlowKey, Actions)>,
-}
-
-impl Default for Flows {
-    fn default() -> Self {
-        Self { version: Version(0), flows: Vec::new() }
-    }
+/// Why nothing is told of flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoFlows {
+    /// Gateways route, and no switches.
+    NoSwitches,
+    /// Of what has changed since that version not all is known.
+    Unknown,
 }
 
 /// An operator wants a backend to be in the charge of a cache node, and waits to be told whether that can be.
@@ -184,19 +178,20 @@ impl ControllerHost {
         self.look(|machine, _| machine.network.as_ref().map(Network::switches)).map(status_of)
     }
 
-    /// The flows that switches are to have behind a key, see [`Switches::flows_after`](guira_openflow::Switches::flows_after); none where gateways route. `None` if it has ended.
-    pub fn flows_after(&self, key: Option<FlowKey>, len_max: usize) -> Option<Flows> {
-        let switches = self.look(|machine, _| machine.network.as_ref().map(Network::switches))?;
-        switches.map_or(Some(Flows::default()), |switches| {
-            let (version, flows) = switches.flows_after(key, len_max).ok()?;
-            Some(Flows { version, flows })
-        })
+    /// The flows that switches are to have behind a key, see [`Switches::flows_after`](guira_openflow::Switches::flows_after). `None` if it has ended.
+    pub fn flows_after(&self, key: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
+        let Some(switches) = self.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
+            return Some(Err(NoFlows::NoSwitches));
+        };
+        switches.flows_after(key, len_max).ok().map(Ok)
     }
 
     /// What has changed of them since a version, see [`Switches::flows_since`](guira_openflow::Switches::flows_since). `None` if it has ended.
-    pub fn flows_since(&self, version: Version, len_max: usize) -> Option<Option<(Version, Vec<FlowChange>)>> {
-        let switches = self.look(|machine, _| machine.network.as_ref().map(Network::switches))?;
-        switches.map_or(Some(None), |switches| switches.flows_since(version, len_max).ok())
+    pub fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>> {
+        let Some(switches) = self.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
+            return Some(Err(NoFlows::NoSwitches));
+        };
+        switches.flows_since(version, len_max).ok().map(|changes| changes.ok_or(NoFlows::Unknown))
     }
 
     /// See [`Controller::caches`]; `None` if it has ended.

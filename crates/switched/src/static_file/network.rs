@@ -304,6 +304,13 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_is_a_cluster() {
+        let file = StaticFile::parse(include_str!("../../../../docs/examples/routed.toml")).unwrap();
+        assert_eq!(file.network.as_ref().map(|network| network.router), Some(Router::Xdp));
+        assert!(file.members.iter().all(|member| member.plug.switch_port.is_some()));
+    }
+
+    #[test]
     fn networks_that_cannot_be_are_refused_with_what_to_do() {
         let network = |from: &str, to: &str| refused(&text(&NETWORK.replace(from, to)));
         assert!(network("openflow", "gateway").contains("unknown variant `gateway`, expected `openflow` or `xdp`"));
