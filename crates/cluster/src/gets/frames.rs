@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::libc;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType, bind, recvmmsg, socket,
+    AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType, bind, recv, recvmmsg, socket,
 };
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use socket2::{SockFilter, SockRef};
@@ -30,19 +30,16 @@ use crate::outgoing::{BYTES_MAX, DATAGRAMS_MAX};
 use crate::refusal::Refusal;
 use crate::seal::{Epoch, Kind, Sealer};
 
-/// A packet socket on a link.
-fn open(link: &LinkAddr, protocol: Option<SockProtocol>) -> io::Result<OwnedFd> {
-    let socket =
-        socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, protocol)
-            .map_err(|error| match error {
-                Errno::EPERM => io::Error::new(
-                    ErrorKind::PermissionDenied,
-                    "gets in MAC addresses are whole frames, which take the capability NET_RAW, or root's rights",
-                ),
-                other => other.into(),
-            })?;
-    bind(socket.as_raw_fd(), link)?;
-    Ok(socket)
+/// A packet socket that is on no link yet.
+fn open(protocol: Option<SockProtocol>) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Packet, SockType::Raw, flags, protocol).map_err(|error| match error {
+        Errno::EPERM => io::Error::new(
+            ErrorKind::PermissionDenied,
+            "gets in MAC addresses are whole frames, which take the capability NET_RAW, or root's rights",
+        ),
+        other => other.into(),
+    })
 }
 
 /// The link that has an address.
@@ -80,7 +77,8 @@ impl FrameSender {
         let link = link_of(address.ip())?;
         let writer = writer.leaving_by(MacAddress(link.addr().unwrap_or_default()));
         // It hears nothing.
-        let socket = open(&link, None)?;
+        let socket = open(None)?;
+        bind(socket.as_raw_fd(), &link)?;
         Ok(Self { socket, plan, writer, queue: VecDeque::new(), bytes: 0, bundle: Bundle::new() })
     }
 
@@ -152,6 +150,9 @@ impl FrameSender {
     }
 }
 
+/// Frames that are thrown away at first, of all links, which have come before there was a filter: more than are kept at a time.
+const UNFILTERED_MAX: usize = 1 << 16;
+
 /// What reads them.
 pub(super) struct FrameReceiver {
     socket: OwnedFd,
@@ -165,11 +166,14 @@ impl FrameReceiver {
     /// # Errors
     /// The rights are not there, or no link has the address.
     pub(super) fn open(plan: MacPlan, port: u16, takes: GetsOf, address: IpAddr) -> io::Result<Self> {
-        let socket = open(&link_of(address)?, Some(SockProtocol::EthAll))?;
+        let (link, socket) = (link_of(address)?, open(Some(SockProtocol::EthAll))?);
         let settings = SockRef::from(&socket);
         settings.set_recv_buffer_size(RECEIVE_BUFFER_LEN)?;
-        // What has come before this, from whatever link, is looked at as well.
         settings.attach_filter(&filter(port, takes))?;
+        // Whoever is on his way past the filter, as it was before, has arrived by the end of this.
+        bind(socket.as_raw_fd(), &link)?;
+        let mut unfiltered = (0..UNFILTERED_MAX).map(|_| recv(socket.as_raw_fd(), &mut [0], MsgFlags::MSG_DONTWAIT));
+        unfiltered.find(Result::is_err);
         Ok(Self { socket, plan, reader: FrameReader::new(plan, port) })
     }
 
