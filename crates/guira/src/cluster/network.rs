@@ -260,11 +260,12 @@ const PREFIXES_DRAWN: usize = 64;
 
 /// Whether a route (as `/proc/net/route` has them) leads into a /16, or is one for more than that and not for all.
 fn leads_into(routes: &str, prefix: Ipv4Addr) -> bool {
-    let hexadecimal = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::from_le);
+    // Written as numbers of this machine, of bytes that are in the network's order.
+    let address = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::from_be);
     routes.lines().skip(1).any(|line| {
         let mut fields = line.split_whitespace();
-        let (to, mask) = (fields.nth(1).and_then(hexadecimal), fields.nth(5).and_then(hexadecimal));
-        let (Some(to), Some(mask)) = (to.map(u32::swap_bytes), mask.map(u32::swap_bytes)) else { return false };
+        let (to, mask) = (fields.nth(1).and_then(address), fields.nth(5).and_then(address));
+        let (Some(to), Some(mask)) = (to, mask) else { return false };
         let common = mask & 0xffff_0000;
         mask != 0 && (to ^ prefix.to_bits()) & common == 0
     })

@@ -308,14 +308,13 @@ impl Plugged {
 
     /// From now on these do not hear of each other; everybody else hears both.
     fn part(&mut self, one: u16, other: u16) {
-        let kind = match self.encoding {
-            Encoding::Ipv6(_) => "ipv6",
-            Encoding::Mac(_) => "nw",
+        let (protocol, field) = match self.encoding {
+            Encoding::Ipv6(_) => ("ipv6", "ipv6"),
+            Encoding::Mac(_) => ("ip", "nw"),
         };
-        let protocol = if kind == "nw" { "ip" } else { kind };
         let [one, other] = [one, other].map(|id| member_ip(self.encoding, id));
-        self.lie(&format!("{protocol},{kind}_src={one},{kind}_dst={other}"), None);
-        self.lie(&format!("{protocol},{kind}_src={other},{kind}_dst={one}"), None);
+        self.lie(&format!("{protocol},{field}_src={one},{field}_dst={other}"), None);
+        self.lie(&format!("{protocol},{field}_src={other},{field}_dst={one}"), None);
     }
 
     /// It goes by what the controller has said, and by nothing else.
