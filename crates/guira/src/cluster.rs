@@ -34,7 +34,7 @@ use guira_cluster::{LineSocket, ask_line};
 use guira_persist::{Durability, Limit};
 use guira_server::{CaughtSignals, allow_open_files};
 use guira_switched::{
-    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, Router, StaticFile,
+    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, Router, RulesOfKeys, StaticFile,
     backend::HotConfig,
 };
 use serde_json::Value;
@@ -47,7 +47,7 @@ use crate::{
     size::size_bytes,
     with_parent::end_with,
 };
-use network::{Headers, Hosts};
+use network::{Headers, Hosts, Shape};
 use running::{END_WITHIN, How, RunningMembers};
 use table::{Row, table};
 
@@ -127,6 +127,12 @@ struct Up {
     /// How reads say what they ask for, to a switch or a program: in IPv6 addresses, or in MAC addresses as in the paper
     #[arg(long, value_parser = ["ipv6", "mac"])]
     encoding: Option<String>,
+    /// Switches of --router openflow, in a row, to which hosts are dealt out
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    switches: u16,
+    /// Which of several switches have the rules of hot keys: all of them all, or each those of the backends that are plugged into it
+    #[arg(long, value_parser = ["replicated", "parted"])]
+    rules: Option<String>,
     /// Threads that serve clients
     #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -412,12 +418,33 @@ impl Up {
             ("gateway", Some(_)) => {
                 Err("--encoding: for --router openflow or xdp, where not the gateway routes".into())
             }
-            ("gateway", None) => Ok(()),
+            ("gateway", None) => self.check_switches(),
             (router, _) if self.one_process => Err(format!(
                 "--router {router}: each cache node and backend is on a host of its own, not in --one-process"
             )),
+            _ => self.check_switches(),
+        }
+    }
+
+    fn check_switches(&self) -> Result<(), String> {
+        let is_switch = self.router == "openflow" && self.headers() == Headers::Ipv6;
+        match (self.switches, &self.rules) {
+            (1, Some(_)) => Err("--rules: for several --switches".into()),
+            (2.., _) if !is_switch => Err("--switches: several for --router openflow and --encoding ipv6 alone".into()),
             _ => Ok(()),
         }
+    }
+
+    /// What routes, if gateways do not.
+    fn shape(&self) -> Option<Shape> {
+        let router = match self.router.as_str() {
+            "gateway" => return None,
+            "xdp" => Router::Xdp,
+            _ => Router::Openflow,
+        };
+        let is_parted = self.rules.as_deref() == Some("parted");
+        let rules = if is_parted { RulesOfKeys::Parted } else { RulesOfKeys::Replicated };
+        Some(Shape { router, headers: self.headers(), switches: self.switches, rules })
     }
 
     /// Where each gateway's metrics are, if they are anywhere.
@@ -496,11 +523,7 @@ impl Up {
         let files = 2 * ports + 256;
         allow_open_files(0, files)
             .map_err(|_| format!("{ports} ports: {files} open files have to be allowed (ulimit -n)"))?;
-        let network = match self.router.as_str() {
-            "gateway" => None,
-            "xdp" => Some(network::plan(&mut members, Router::Xdp, self.headers())?),
-            _ => Some(network::plan(&mut members, Router::Openflow, self.headers())?),
-        };
+        let network = self.shape().map(|shape| network::plan(&mut members, shape)).transpose()?;
         if network.is_none() {
             give_addresses(&mut members, &listens).map_err(|error| format!("no ports: {error}"))?;
         }

@@ -622,7 +622,8 @@ impl Start<'_> {
         let Some((rules, address)) = self.file.switch_rules() else { return Ok(None) };
         let listener = TcpListener::bind(address);
         let listener = listener.map_err(|error| format!("cannot bind {address} ([network] switches): {error}"))?;
-        Ok(Some(NetworkConfig { rules, listener, told: Box::new(tell_of_switches) }))
+        let fabric = self.file.fabric();
+        Ok(Some(NetworkConfig { rules, fabric, listener, told: Box::new(tell_of_switches) }))
     }
 
     fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, ended_by: EndedBy) -> Result<(), String> {

@@ -93,6 +93,14 @@ impl OpenVswitch {
         self.vsctl(&format!("set bridge {BRIDGE} other_config:powered={}", self.powered)).map(drop)
     }
 
+    /// Gives it a datapath id.
+    ///
+    /// # Errors
+    /// It failed.
+    pub fn set_datapath_id(&self, id: u64) -> Result<(), String> {
+        self.vsctl(&format!("set bridge {BRIDGE} other_config:datapath-id={id:016x}")).map(drop)
+    }
+
     fn start_daemon(&mut self) -> Result<(), String> {
         assert!(self.daemon.is_none(), "it runs");
         let database = format!("unix:{}/db.sock", self.folder.display());

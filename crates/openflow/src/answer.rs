@@ -3,9 +3,9 @@
 //! Always true: an answer is one message, but for flows, which are said in as many as it takes; what is not counted is said to be all ones.
 
 use crate::{
-    Actions, Cookie, DatapathId, FlowKey, PortStatus, Refusal, Role, SwitchSettings, TableStats, Xid,
+    Actions, Cookie, DatapathId, FlowKey, PortStatus, Refusal, Role, SwitchSettings, TableId, TableStats, Xid,
     flow::put_properties,
-    message::{PORT_STATS_LEN, TABLE, kind, multipart, put, put_multipart},
+    message::{PORT_STATS_LEN, kind, multipart, put, put_multipart},
 };
 
 /// Ports that are told of at most: as many as a message holds, and more than a host has.
@@ -102,7 +102,7 @@ impl Answer<'_> {
             Self::TableFeatures { flows_max } => {
                 put_multipart(into, multipart::TABLE_FEATURES);
                 let start = into.len();
-                into.extend([0, 0, TABLE, 0, 0, 0, 0, 0]);
+                into.extend([0, 0, TableId::FIRST.0, 0, 0, 0, 0, 0]);
                 put_text(into, "flows", TABLE_NAME_LEN);
                 // No metadata, and nothing to configure.
                 into.extend([0; 20]);
@@ -168,7 +168,7 @@ pub(crate) fn put_flows<'f>(
 fn put_flow(into: &mut Vec<u8>, key: &FlowKey, cookie: Cookie, actions: &Actions) {
     let start = into.len();
     // Its length, its table, and since when it is there, which nobody keeps.
-    into.extend([0, 0, TABLE, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    into.extend([0, 0, key.table.0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     into.extend(key.priority.to_be_bytes());
     // It stays; no flags.
     into.extend([0; 10]);

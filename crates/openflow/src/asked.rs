@@ -3,7 +3,7 @@
 //! Always true: what is read fills the length that was said; what cannot be done is read as such, so that it can be refused by what it is.
 
 use crate::{
-    Actions, Cookie, Malformed, Masked, Match, Port, Refusal, Selection, Xid,
+    Actions, Cookie, Malformed, Masked, Match, Port, Refusal, Selection, TableId, Xid,
     message::{ANY_GROUP, NO_BUFFER, command, kind, multipart, open, speaks_ours},
     wire::Reader,
 };
@@ -40,7 +40,7 @@ pub enum Asked<'m> {
     /// Which flows are there?
     Flows {
         /// In which table.
-        table: u8,
+        table: TableId,
         /// Which of them; `None`: it says more than we can.
         which: Option<Selection>,
     },
@@ -99,7 +99,7 @@ pub struct FlowMod {
     /// How; `None`: in a way that we do not know.
     pub command: Option<Command>,
     /// In which table.
-    pub table: u8,
+    pub table: TableId,
     /// The priority of one that is added, and of which one is meant.
     pub priority: u16,
     /// Of one that is added.
@@ -149,7 +149,7 @@ impl<'m> Asked<'m> {
 
 fn flow_mod(mut reader: Reader<'_>) -> Result<FlowMod, Malformed> {
     let (cookie, mask) = (reader.array()?, reader.array()?);
-    let (table, command) = (reader.u8()?, reader.u8()?);
+    let (table, command) = (TableId(reader.u8()?), reader.u8()?);
     let is_temporary = reader.u32()? != 0;
     let priority = reader.u16()?;
     let has_buffer = reader.u32()? != NO_BUFFER;
@@ -194,7 +194,7 @@ fn multipart<'m>(mut reader: Reader<'m>) -> Result<Asked<'m>, Malformed> {
     Ok(match kind {
         multipart::DESCRIPTION => Asked::Description,
         multipart::FLOWS => {
-            let table = reader.u8()?;
+            let table = TableId(reader.u8()?);
             reader.skip(3)?;
             let (port, group) = (Port(reader.u32()?), reader.u32()?);
             reader.skip(4)?;

@@ -14,10 +14,10 @@ use guira_item::{Moment, Span};
 
 use crate::{
     Answer, Asked, Broken, Command, DatapathId, FlowKey, FlowMod, FlowTable, Lookups, Malformed, Port, Refusal, Role,
-    Said, Selection, SwitchSettings, Xid,
+    Said, Selection, SwitchSettings, TableId, Xid,
     answer::{PORTS_MAX, put_flows},
     keep_alive::KeepAlive,
-    message::{ALL_TABLES, TABLE, VERSION, kind},
+    message::{ALL_TABLES, VERSION, kind},
     message_len,
     wire::Reader,
 };
@@ -268,7 +268,7 @@ impl Datapath {
             }
             Asked::Barrier => Answer::Barrier.put(xid, into),
             Asked::Description => Answer::Description.put(xid, into),
-            Asked::Flows { table: TABLE | ALL_TABLES, which } => {
+            Asked::Flows { table: TableId::FIRST | ALL_TABLES, which } => {
                 let which = which.ok_or(Refusal::BAD_FIELD)?;
                 self.reading = Some(Reading { xid, which, behind: None });
             }
@@ -317,7 +317,7 @@ fn xid(message: &[u8]) -> Xid {
 fn change<L: Lookups>(asked: &FlowMod, flows: &mut FlowTable<L>) -> Result<(), Refusal> {
     let command = asked.command.ok_or(Refusal::BAD_COMMAND)?;
     let deletes = matches!(command, Command::Delete | Command::DeleteStrict);
-    if asked.table != TABLE && !(deletes && asked.table == ALL_TABLES) {
+    if asked.table != TableId::FIRST && !(deletes && asked.table == ALL_TABLES) {
         return Err(Refusal::NO_TABLE_FOR_FLOW);
     }
     let which = asked.which.ok_or(Refusal::BAD_FIELD)?;
@@ -326,6 +326,10 @@ fn change<L: Lookups>(asked: &FlowMod, flows: &mut FlowTable<L>) -> Result<(), R
         return Ok(());
     }
     let actions = asked.actions.ok_or(Refusal::UNSUPPORTED_ACTION)?;
+    // There is none behind it.
+    if actions.next_table.is_some() {
+        return Err(Refusal::NO_NEXT_TABLE);
+    }
     if asked.has_buffer {
         return Err(Refusal::NO_SUCH_BUFFER);
     }
@@ -343,7 +347,11 @@ fn change<L: Lookups>(asked: &FlowMod, flows: &mut FlowTable<L>) -> Result<(), R
     if !which.matched.is_whole() {
         return Err(Refusal::LACKS_FIELDS);
     }
-    flows.add(asked.cookie, FlowKey { priority: asked.priority, matched: which.matched }, actions)
+    flows.add(
+        asked.cookie,
+        FlowKey { table: TableId::FIRST, priority: asked.priority, matched: which.matched },
+        actions,
+    )
 }
 
 #[cfg(test)]

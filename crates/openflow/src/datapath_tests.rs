@@ -24,11 +24,15 @@ fn at(ms: u64) -> Moment {
 
 fn key(number: u32) -> FlowKey {
     let [a, b, c, d] = number.to_be_bytes();
-    FlowKey { priority: 300, matched: Match { eth_dst: Some(Masked::exact([2, 0, a, b, c, d])), ..Match::default() } }
+    FlowKey {
+        priority: 300,
+        matched: Match { eth_dst: Some(Masked::exact([2, 0, a, b, c, d])), ..Match::default() },
+        ..FlowKey::default()
+    }
 }
 
 fn to(port: u32) -> Actions {
-    Actions { set_eth_dst: None, output: Some(Port(port)) }
+    Actions { output: Some(Port(port)), ..Actions::default() }
 }
 
 #[derive(Debug)]
@@ -318,6 +322,10 @@ fn a_flow_that_cannot_be_as_it_is_asked_for_is_refused_and_what_was_there_stays(
         (Mod { actions: Some(to(REFUSED.0)), ..good }, Refusal { kind: 2, code: 4 }),
         (Mod { actions: Some(to(REFUSED.0)), command: 1, ..good }, Refusal { kind: 2, code: 4 }),
         (Mod { actions: Some(to(REFUSED.0)), command: 2, ..good }, Refusal { kind: 2, code: 4 }),
+        (
+            Mod { actions: Some(Actions { next_table: Some(TableId(1)), ..to(1) }), ..good },
+            Refusal { kind: 3, code: 2 },
+        ),
         lacks(udp),
         lacks(Match { eth_type: Some(IPV6), ..udp }),
         lacks(Match { ip_proto: Some(UDP), ..udp }),
@@ -328,13 +336,13 @@ fn a_flow_that_cannot_be_as_it_is_asked_for_is_refused_and_what_was_there_stays(
         assert_eq!(asked.tell(&mut flows), Err(refusal));
         assert_eq!(flows_of(&flows), before);
     }
-    // By the port that packets came by; and to two ports.
-    let in_port = [0, 1, 0, 12, 0x80, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0];
+    // By where packets come from; and to two ports.
+    let ipv4_src = [0, 1, 0, 12, 0x80, 0, 22, 4, 10, 0, 0, 7, 0, 0, 0, 0];
     let two_ports =
         [&[0, 4, 0, 40, 0, 0, 0, 0][..], &[0, 0, 0, 16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0].repeat(2)].concat();
     let any = Mod::default().bytes();
     let (head, any_match) = any.split_at(any.len() - 8);
-    for (matched, actions, code) in [(&in_port[..], &[][..], [0, 4, 0, 6]), (any_match, &two_ports, [0, 2, 0, 0])] {
+    for (matched, actions, code) in [(&ipv4_src[..], &[][..], [0, 4, 0, 6]), (any_match, &two_ports, [0, 2, 0, 0])] {
         let asked = message(14, 5, &[&head[HEADER_LEN..], matched, actions].concat());
         let mut datapath = greeted(&mut flows);
         assert_eq!(ask(&mut datapath, &mut flows, &asked)[8..12], code);
@@ -379,7 +387,7 @@ fn varied() -> FlowTable<InAMap> {
         (200, 0x2002, of(Masked::prefix(address(0), 32), None), 2),
         (0, 0x3001, Match::default(), 3),
     ] {
-        flows.add(Cookie(cookie), FlowKey { priority, matched }, to(port)).unwrap();
+        flows.add(Cookie(cookie), FlowKey { priority, matched, ..FlowKey::default() }, to(port)).unwrap();
     }
     flows
 }
@@ -484,9 +492,12 @@ fn of_flows_that_are_changed_one_that_cannot_stays_as_it_is() {
 fn a_match_of_which_no_bit_is_wanted_is_the_one_without_it() {
     let mut flows = table(10, 10);
     let idle = Some(Masked::prefix([0; 6], 0));
-    let asked = Mod::add(FlowKey { priority: 1, matched: Match { eth_dst: idle, ..Match::default() } }, to(1));
+    let asked = Mod::add(
+        FlowKey { priority: 1, matched: Match { eth_dst: idle, ..Match::default() }, ..FlowKey::default() },
+        to(1),
+    );
     assert_eq!(asked.tell(&mut flows), Ok(()));
-    assert_eq!(flows_of(&flows), BTreeMap::from([(FlowKey { priority: 1, matched: Match::default() }, to(1))]));
+    assert_eq!(flows_of(&flows), BTreeMap::from([(FlowKey { priority: 1, ..FlowKey::default() }, to(1))]));
 }
 
 #[test]
@@ -768,12 +779,12 @@ proptest! {
 
     /// What a controller of ours says comes to a switch of ours as it was meant.
     #[test]
-    fn what_is_said_is_what_is_asked(matched in matches(), priority: u16, actions in actions(), cookie: u64) {
-        let key = FlowKey { priority, matched };
+    fn what_is_said_is_what_is_asked(matched in matches(), table: u8, priority: u16, actions in actions(), cookie: u64) {
+        let key = FlowKey { table: TableId(table), priority, matched };
         let mut bytes = Vec::new();
         Said::Add(Cookie(cookie), key, actions).put(Xid(1), &mut bytes);
         let Ok((Xid(1), Asked::Flow(asked))) = Asked::take(&bytes) else { panic!("{bytes:?}") };
-        prop_assert_eq!((asked.command, asked.table, asked.priority), (Some(Command::Add), 0, priority));
+        prop_assert_eq!((asked.command, asked.table, asked.priority), (Some(Command::Add), key.table, priority));
         prop_assert_eq!((asked.cookie, asked.actions), (Cookie(cookie), Some(actions)));
         prop_assert_eq!(asked.which.map(|which| which.matched), Some(matched.without_idle_fields()));
         let bits = [asked.is_temporary, asked.has_buffer, asked.tells_removal, asked.checks_overlap];
@@ -782,7 +793,7 @@ proptest! {
         bytes.clear();
         Said::Delete(Cookie(cookie), key).put(Xid(2), &mut bytes);
         let Ok((Xid(2), Asked::Flow(asked))) = Asked::take(&bytes) else { panic!("{bytes:?}") };
-        prop_assert_eq!((asked.command, asked.priority), (Some(Command::DeleteStrict), priority));
+        prop_assert_eq!((asked.command, asked.table, asked.priority), (Some(Command::DeleteStrict), key.table, priority));
         // But for one bit.
         let cookies = Masked::new(cookie.to_be_bytes(), (!1_u64).to_be_bytes());
         let matched = matched.without_idle_fields();
@@ -793,6 +804,7 @@ proptest! {
     fn a_match_includes_those_whose_packets_it_takes(ours in matches(), others in matches(), is_narrowed: bool) {
         // As they come, few include each other: so one is made of the other by leaving fields away.
         let wider = Match {
+            in_port: ours.in_port.filter(|_| others.in_port.is_some()),
             eth_dst: ours.eth_dst.filter(|_| others.eth_dst.is_some()),
             eth_type: ours.eth_type.filter(|_| others.eth_type.is_some()),
             ip_proto: ours.ip_proto.filter(|_| others.ip_proto.is_some()),

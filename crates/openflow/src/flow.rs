@@ -68,6 +68,8 @@ impl<const N: usize> Masked<N> {
 /// Which packets a flow takes: those that have all of what is said.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Match {
+    /// By which port the frame came.
+    pub in_port: Option<Port>,
     /// Where the frame goes.
     pub eth_dst: Option<Masked<6>>,
     /// What is in the frame.
@@ -94,26 +96,48 @@ pub const UDP: u8 = 17;
 pub struct Port(pub u32);
 
 impl Port {
+    /// The last one that is a number.
+    pub const MAX: Self = Self(0xffff_ff00);
     /// Where a switch that has no controller would send it: by the addresses that it has learned.
     pub const NORMAL: Self = Self(0xffff_fffa);
+    /// Back by the port by which it came: by its number nothing goes there.
+    pub const IN_PORT: Self = Self(0xffff_fff8);
     /// A switch's own.
     pub const LOCAL: Self = Self(0xffff_fffe);
     /// Any.
     pub(crate) const ANY: Self = Self(0xffff_ffff);
+
+    /// Whether it is the number of a port, and means no more.
+    pub fn is_number(self) -> bool {
+        (1..=Self::MAX.0).contains(&self.0)
+    }
 }
 
-/// What becomes of a packet.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// A table of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct TableId(pub u8);
+
+impl TableId {
+    /// To which packets come.
+    pub const FIRST: Self = Self(0);
+}
+
+/// What becomes of a packet; nothing of all this: it is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Actions {
     /// Where the frame goes from here on.
     pub set_eth_dst: Option<MacAddress>,
-    /// By which port it leaves; `None`: by none, it is dropped.
+    /// By which port it leaves.
     pub output: Option<Port>,
+    /// In which table, behind the flow's own, it is looked up then.
+    pub next_table: Option<TableId>,
 }
 
-/// What tells flows of a table apart.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// What tells flows of a switch apart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FlowKey {
+    /// In which table.
+    pub table: TableId,
     /// Higher ones come first.
     pub priority: u16,
     /// Of which packets.
@@ -121,9 +145,10 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// Two bytes of priority, and the match as switches are told it: no two keys have the same.
+    /// A byte of table, two of priority, and the match as switches are told it: no two keys have the same.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.priority.to_be_bytes().to_vec();
+        let mut bytes = vec![self.table.0];
+        bytes.extend(self.priority.to_be_bytes());
         self.matched.put(&mut bytes);
         bytes
     }
@@ -134,7 +159,8 @@ impl FlowKey {
     /// [`Malformed`]: they are none's.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes);
-        let key = Self { priority: reader.u16()?, matched: Match::take(&mut reader)?.ok_or(Malformed)? };
+        let (table, priority) = (TableId(reader.u8()?), reader.u16()?);
+        let key = Self { table, priority, matched: Match::take(&mut reader)?.ok_or(Malformed)? };
         if key.to_bytes() == bytes { Ok(key) } else { Err(Malformed) }
     }
 }
@@ -146,6 +172,7 @@ pub struct Cookie(pub u64);
 const MATCH_OXM: u16 = 1;
 /// The class of the standard's own fields.
 const BASIC: u16 = 0x8000;
+const IN_PORT: u8 = 0;
 const ETH_DST: u8 = 3;
 const ETH_TYPE: u8 = 5;
 const IP_PROTO: u8 = 10;
@@ -153,6 +180,7 @@ const IPV4_DST: u8 = 12;
 const UDP_DST: u8 = 16;
 const IPV6_DST: u8 = 27;
 
+const GOTO_TABLE: u16 = 1;
 const APPLY_ACTIONS: u16 = 4;
 const OUTPUT: u16 = 0;
 const SET_FIELD: u16 = 25;
@@ -240,7 +268,8 @@ impl Match {
         fn exact<T: PartialEq>(ours: Option<T>, others: Option<T>) -> bool {
             ours.is_none() || ours == others
         }
-        masked(self.eth_dst, other.eth_dst)
+        exact(self.in_port, other.in_port)
+            && masked(self.eth_dst, other.eth_dst)
             && exact(self.eth_type, other.eth_type)
             && exact(self.ip_proto, other.ip_proto)
             && masked(self.ipv4_dst, other.ipv4_dst)
@@ -269,6 +298,7 @@ impl Match {
         let start = into.len();
         into.extend(MATCH_OXM.to_be_bytes());
         into.extend([0; 2]);
+        self.in_port.into_iter().for_each(|Port(port)| put_field(into, IN_PORT, Masked::exact(port.to_be_bytes())));
         self.eth_dst.into_iter().for_each(|to| put_field(into, ETH_DST, to));
         self.eth_type.into_iter().for_each(|kind| put_field(into, ETH_TYPE, Masked::exact(kind.to_be_bytes())));
         self.ip_proto.into_iter().for_each(|kind| put_field(into, IP_PROTO, Masked::exact([kind])));
@@ -292,6 +322,10 @@ impl Match {
             let (field, has_mask) = (field >> 1, field & 1 == 1);
             let is_known = class == BASIC
                 && match field {
+                    IN_PORT => {
+                        let port = take_exact(&mut value, has_mask)?.map(|port| Port(u32::from_be_bytes(port)));
+                        port.is_some() && replace(&mut matched.in_port, port).is_none()
+                    }
                     ETH_DST => matched.eth_dst.replace(take_field(&mut value, has_mask)?).is_none(),
                     IPV4_DST => matched.ipv4_dst.replace(take_field(&mut value, has_mask)?).is_none(),
                     IPV6_DST => matched.ipv6_dst.replace(take_field(&mut value, has_mask)?).is_none(),
@@ -341,18 +375,27 @@ impl Actions {
         }
         let len = (into.len() - start) as u16;
         into[start + 2..start + 4].copy_from_slice(&len.to_be_bytes());
+        if let Some(TableId(table)) = self.next_table {
+            into.extend(GOTO_TABLE.to_be_bytes());
+            into.extend(8_u16.to_be_bytes());
+            into.extend([table, 0, 0, 0]);
+        }
     }
 
     /// Reads instructions to their end; `None` if they do more than we can say.
     pub(crate) fn take(mut reader: Reader<'_>) -> Result<Option<Self>, Malformed> {
-        let (mut taken, mut is_ours) = (Self { set_eth_dst: None, output: None }, true);
-        let mut count = 0;
+        let (mut taken, mut is_ours, mut is_applied) = (Self::default(), true, false);
         while !reader.is_empty() {
             let (kind, len) = (reader.u16()?, usize::from(reader.u16()?));
             let mut instruction = reader.part(len.checked_sub(4).ok_or(Malformed)?)?;
-            count += 1;
-            if kind != APPLY_ACTIONS || count > 1 {
-                is_ours = false;
+            // One of each kind, in whatever order.
+            let is_first = match kind {
+                APPLY_ACTIONS => !replace(&mut is_applied, true),
+                GOTO_TABLE => taken.next_table.replace(TableId(instruction.u8()?)).is_none(),
+                _ => false,
+            };
+            is_ours &= is_first;
+            if kind != APPLY_ACTIONS || !is_first {
                 continue;
             }
             instruction.skip(4)?;
@@ -399,6 +442,7 @@ pub(crate) mod tests {
 
     prop_compose! {
         pub(crate) fn matches()(
+            in_port in prop::option::of(any::<u32>().prop_map(Port)),
             eth_dst in prop::option::of(array::uniform6(any::<u8>()).prop_map(Masked::exact)),
             eth_type in prop::option::of(any::<u16>()),
             ip_proto in prop::option::of(any::<u8>()),
@@ -406,7 +450,7 @@ pub(crate) mod tests {
             ipv6_dst in prop::option::of(masked16()),
             udp_dst in prop::option::of(any::<u16>()),
         ) -> Match {
-            Match { eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst }
+            Match { in_port, eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst }
         }
     }
 
@@ -414,8 +458,9 @@ pub(crate) mod tests {
         pub(crate) fn actions()(
             set_eth_dst in prop::option::of(array::uniform6(any::<u8>()).prop_map(MacAddress)),
             output in prop::option::of(any::<u32>().prop_map(Port)),
+            next_table in prop::option::of(any::<u8>().prop_map(TableId)),
         ) -> Actions {
-            Actions { set_eth_dst, output }
+            Actions { set_eth_dst, output, next_table }
         }
     }
 
@@ -457,8 +502,8 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn keys_come_back_and_other_bytes_are_none(matched in matches(), priority: u16, at: prop::sample::Index, bit in 0..8_u8) {
-            let key = FlowKey { priority, matched };
+        fn keys_come_back_and_other_bytes_are_none(matched in matches(), table: u8, priority: u16, at: prop::sample::Index, bit in 0..8_u8) {
+            let key = FlowKey { table: TableId(table), priority, matched };
             let mut bytes = key.to_bytes();
             prop_assert_eq!(FlowKey::from_bytes(&bytes), Ok(key));
             prop_assert_eq!(FlowKey::from_bytes(&bytes[..bytes.len() - 1]), Err(Malformed));
@@ -479,9 +524,9 @@ pub(crate) mod tests {
 
     #[test]
     fn what_says_more_than_we_can_is_known_as_such() {
-        // The port that a packet came by: a field that we have not.
-        let in_port = [0, 1, 0, 12, 0x80, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0];
-        assert_eq!(Match::take(&mut Reader::new(&in_port)), Ok(None));
+        // Where a packet comes from: a field that we have not.
+        let ipv4_src = [0, 1, 0, 12, 0x80, 0, 22, 4, 10, 0, 0, 7, 0, 0, 0, 0];
+        assert_eq!(Match::take(&mut Reader::new(&ipv4_src)), Ok(None));
         // Of two kinds at once, which no packet is.
         let kinds = [0, 1, 0, 16, 0x80, 0, 10, 2, 8, 0, 0x80, 0, 10, 2, 0x86, 0xdd];
         assert_eq!(Match::take(&mut Reader::new(&kinds)), Ok(None));
@@ -489,6 +534,10 @@ pub(crate) mod tests {
         let output = [0, 0, 0, 16, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
         let twice = [&[0, 4, 0, 40, 0, 0, 0, 0], &output[..], &output].concat();
         assert_eq!(Actions::take(Reader::new(&twice)), Ok(None));
+        // Two instructions of one kind, and one that writes metadata.
+        let [first, next] = [[0, 1, 0, 8, 1, 0, 0, 0], [0, 1, 0, 8, 2, 0, 0, 0]];
+        assert_eq!(Actions::take(Reader::new(&[first, next].concat())), Ok(None));
+        assert_eq!(Actions::take(Reader::new(&[&[0, 2, 0, 24], &[0; 20][..]].concat())), Ok(None));
         // A length shorter than itself.
         assert_eq!(Match::take(&mut Reader::new(&[0, 1, 0, 3, 0, 0, 0, 0])), Err(Malformed));
         assert_eq!(Actions::take(Reader::new(&[0, 4, 0, 3, 0, 0, 0, 0])), Err(Malformed));

@@ -10,7 +10,7 @@ use std::{
 
 use guira_routing::MacAddress;
 
-use crate::{Actions, Cookie, FlowKey, Masked, Match, Port, PortStats, Refusal, TableStats};
+use crate::{Actions, Cookie, FlowKey, Masked, Match, Port, PortStats, Refusal, TableId, TableStats};
 
 /// What looks packets up, and does with them as the flow of the highest priority says that takes them.
 pub trait Lookups {
@@ -55,6 +55,11 @@ pub struct Selection {
 }
 
 impl Selection {
+    /// The one of this priority that matches the same.
+    fn key(&self, priority: u16) -> FlowKey {
+        FlowKey { table: TableId::FIRST, priority, matched: self.matched }
+    }
+
     /// Whether a flow is one of them.
     pub fn takes(&self, key: &FlowKey, cookie: Cookie, actions: &Actions) -> bool {
         let leads_there = !self.to_group && self.to.is_none_or(|to| actions.output == Some(to));
@@ -161,7 +166,7 @@ impl<L: Lookups> FlowTable<L> {
                 Err(refusal) => (done, counts.refused) = (Err(refusal), counts.refused + 1),
             }
         };
-        match priority.map(|priority| FlowKey { priority, matched: which.matched }) {
+        match priority.map(|priority| which.key(priority)) {
             Some(key) => _ = flows.get_mut(&key).map(|flow| change(&key, flow)),
             None => flows.iter_mut().for_each(|(key, flow)| change(key, flow)),
         }
@@ -179,7 +184,7 @@ impl<L: Lookups> FlowTable<L> {
             }
             goes
         };
-        match priority.map(|priority| FlowKey { priority, matched: which.matched }) {
+        match priority.map(|priority| which.key(priority)) {
             Some(key) => {
                 if flows.get(&key).is_some_and(|flow| goes(&key, flow)) {
                     flows.remove(&key);

@@ -1,7 +1,7 @@
 //! Rules of a cluster in OpenFlow 1.3 switches (SwitchKV, NSDI 2016, section 3.2.3; OpenFlow Switch Specification 1.3.5).
 //!
 //! ```text
-//! Rules ---> which flows a switch is to have: gets by hash, above those by backend
+//! Rules ---> which flows a switch is to have: gets by hash, above those by backend; Fabric: by which way, where there are several
 //!              |
 //! Switches     one thread: switches that call, each on a connection
 //!   Switch       what one is to have, and has: told in batches, read again after every silence
@@ -21,6 +21,8 @@ mod asked;
 mod callers;
 mod controller;
 mod datapath;
+mod datapath_id;
+mod fabric;
 mod flow;
 mod flow_table;
 mod keep_alive;
@@ -40,14 +42,16 @@ pub use answer::Answer;
 pub use asked::{Asked, Command, FlowMod, Role, SwitchSettings};
 pub use controller::{ControllerTold, Controllers, obey};
 pub use datapath::{Datapath, DatapathConfig};
-pub use flow::{Actions, Cookie, FlowKey, IPV4, IPV6, Masked, Match, Port, UDP};
+pub use datapath_id::{DatapathId, NoDatapathId};
+pub use fabric::{Fabric, FabricError};
+pub use flow::{Actions, Cookie, FlowKey, IPV4, IPV6, Masked, Match, Port, TableId, UDP};
 pub use flow_table::{FlowCounts, FlowTable, Lookups, PortStatus, Selection};
 pub use line::Gone;
-pub use message::{DatapathId, HEADER_LEN, Heard, IsLast, PortStats, Refusal, Said, TableStats, Xid, message_len};
+pub use message::{HEADER_LEN, Heard, IsLast, PortStats, Refusal, Said, TableStats, Xid, message_len};
 pub use rules::{Place, RuleOf, Rules};
 pub use switch::{Broken, Switch, SwitchConfig, SwitchCounts, SwitchStatus, Told};
 pub use switches::{Switches, SwitchesConfig, SwitchesEnded, SwitchesTold};
-pub use wanted::{FlowChange, Version, WantedChanges, WantedFlows};
+pub use wanted::{FlowAt, FlowChange, Version, WantedChanges, WantedFlows};
 
 /// What is no OpenFlow 1.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

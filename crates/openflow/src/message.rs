@@ -6,7 +6,7 @@
 //! ```
 //! Always true: what is read fills the length that was said; what we have no use for is read as [`Heard::Other`] and not looked into.
 
-use crate::{Actions, Cookie, FlowKey, Malformed, Match, Port, wire::Reader};
+use crate::{Actions, Cookie, DatapathId, FlowKey, Malformed, Match, Port, TableId, wire::Reader};
 
 /// OpenFlow 1.3.
 pub(crate) const VERSION: u8 = 4;
@@ -17,10 +17,6 @@ pub const HEADER_LEN: usize = 8;
 /// Names a request, and its answers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Xid(pub u32);
-
-/// A switch's number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct DatapathId(pub u64);
 
 pub(crate) mod kind {
     pub(crate) const HELLO: u8 = 0;
@@ -64,9 +60,7 @@ pub(crate) mod command {
 const VERSION_BITMAP: u16 = 1;
 pub(crate) const NO_BUFFER: u32 = u32::MAX;
 pub(crate) const ANY_GROUP: u32 = u32::MAX;
-/// The table that packets come to first.
-pub(crate) const TABLE: u8 = 0;
-pub(crate) const ALL_TABLES: u8 = u8::MAX;
+pub(crate) const ALL_TABLES: TableId = TableId(u8::MAX);
 pub(crate) const PORT_STATS_LEN: usize = 112;
 const TABLE_STATS_LEN: usize = 24;
 const FLOW_STATS_HEAD_LEN: usize = 48;
@@ -164,6 +158,8 @@ impl Refusal {
     pub(crate) const NO_SUCH_BUFFER: Self = Self { kind: 1, code: 8 };
     pub(crate) const NO_SUCH_TABLE: Self = Self { kind: 1, code: 9 };
     pub(crate) const NO_SUCH_PORT: Self = Self { kind: 1, code: 11 };
+    /// Packets cannot be looked up in that table afterwards.
+    pub(crate) const NO_NEXT_TABLE: Self = Self { kind: 3, code: 2 };
     pub(crate) const NO_TABLE_FOR_FLOW: Self = Self { kind: 5, code: 2 };
     pub(crate) const BAD_TIMEOUT: Self = Self { kind: 5, code: 5 };
     pub(crate) const BAD_COMMAND: Self = Self { kind: 5, code: 6 };
@@ -215,18 +211,18 @@ impl Said<'_> {
             Self::EchoReply(data) => into.extend_from_slice(data),
             Self::EchoRequest | Self::FeaturesRequest | Self::Barrier => {}
             Self::Add(cookie, key, actions) => {
-                put_flow_mod(into, *cookie, TABLE, command::ADD, key);
+                put_flow_mod(into, *cookie, command::ADD, key);
                 actions.put(into);
             }
-            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, TABLE, command::DELETE_STRICT, key),
+            Self::Delete(cookie, key) => put_flow_mod(into, *cookie, command::DELETE_STRICT, key),
             Self::DeleteAll(cookie) => {
                 // Of whatever priority: that counts only where a flow is meant exactly.
-                let any = FlowKey { priority: 0, matched: Match::default() };
-                put_flow_mod(into, *cookie, ALL_TABLES, command::DELETE, &any);
+                let any = FlowKey { table: ALL_TABLES, priority: 0, matched: Match::default() };
+                put_flow_mod(into, *cookie, command::DELETE, &any);
             }
             Self::AskFlows(Cookie(cookie)) => {
                 put_multipart(into, multipart::FLOWS);
-                into.extend([ALL_TABLES, 0, 0, 0]);
+                into.extend([ALL_TABLES.0, 0, 0, 0]);
                 into.extend(Port::ANY.0.to_be_bytes());
                 into.extend(ANY_GROUP.to_be_bytes());
                 into.extend([0; 4]);
@@ -261,11 +257,11 @@ impl Said<'_> {
 /// is meant, which takes twice the time.
 const DELETED_MASK: u64 = !1;
 
-fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, table: u8, command: u8, key: &FlowKey) {
+fn put_flow_mod(into: &mut Vec<u8>, cookie: Cookie, command: u8, key: &FlowKey) {
     into.extend(cookie.0.to_be_bytes());
     let mask = if command == command::ADD { 0 } else { DELETED_MASK };
     into.extend(mask.to_be_bytes());
-    into.extend([table, command]);
+    into.extend([key.table.0, command]);
     // It stays, used or not.
     into.extend([0; 4]);
     into.extend(key.priority.to_be_bytes());
@@ -389,7 +385,7 @@ fn flow(reader: &mut Reader<'_>) -> Result<Option<(FlowKey, Actions)>, Malformed
     }
     let mut flow = reader.part(len)?;
     flow.skip(2)?;
-    let table = flow.u8()?;
+    let table = TableId(flow.u8()?);
     // Since when it is there.
     flow.skip(9)?;
     let priority = flow.u16()?;
@@ -398,9 +394,8 @@ fn flow(reader: &mut Reader<'_>) -> Result<Option<(FlowKey, Actions)>, Malformed
     flow.skip(2 + 4 + 8 + 8 + 8)?;
     let matched = Match::take(&mut flow)?;
     let actions = Actions::take(flow)?;
-    let is_ours = table == TABLE && timeouts == 0;
-    let found = matched.zip(actions).filter(|_| is_ours);
-    Ok(found.map(|(matched, actions)| (FlowKey { priority, matched }, actions)))
+    let found = matched.zip(actions).filter(|_| timeouts == 0);
+    Ok(found.map(|(matched, actions)| (FlowKey { table, priority, matched }, actions)))
 }
 
 fn table(reader: &mut Reader<'_>) -> Result<TableStats, Malformed> {

@@ -8,6 +8,15 @@
 //!   100     what goes to a member itself                 to the member
 //!     0     all else                                     as if there were no controller
 //! ```
+//! Where there are several switches ([`Fabric`](crate::Fabric)), this says to which host a packet goes, and a second table by which way:
+//!
+//! ```text
+//! table  priority  of which packets                                         what becomes of them
+//!   0      500     gets that another switch has sent on their way to a host  by the second table
+//!   0      400...  as above, but that hosts' addresses take ports' place     by the second table
+//!   1      200     what goes to a host by the port by which it came          back by that port
+//!   1      100     what goes to a host                                       by the port that leads there
+//! ```
 //! With headers in IPv6 addresses the frame's destination becomes that of the host, which takes no other. With those in MAC addresses nothing is
 //! changed, since the hash is in there, and hosts take any.
 //! Always true: a get is a datagram to the cluster's port. What has a get's address and is something else (another protocol or port, or a fragment
@@ -15,13 +24,19 @@
 
 use guira_routing::{Encoding, Header, HeaderHash, KeyHash, MacAddress, MacKind, NodeId};
 
-use crate::{Actions, FlowKey, IPV4, IPV6, Masked, Match, Port, UDP};
+use crate::{Actions, DatapathId, FlowKey, IPV4, IPV6, Masked, Match, Port, TableId, UDP};
 
+const ON_ITS_WAY: u16 = 500;
 const OF_A_HASH: u16 = 400;
 const OF_A_BACKEND: u16 = 300;
 const OF_NOBODY: u16 = 200;
 const OF_A_MEMBER: u16 = 100;
 const OF_OTHERS: u16 = 0;
+
+/// Says by which way a frame comes to a host.
+const WAYS: TableId = TableId(1);
+const WAY_BACK: u16 = 200;
+const WAY: u16 = 100;
 
 /// Bits of a MAC address that say that it is of a get.
 const MAC_KIND_BITS: usize = 8;
@@ -33,6 +48,8 @@ pub struct Place {
     pub mac: MacAddress,
     /// The port by which it is reached; with [`Port::NORMAL`] the switch finds that out by the address, which only headers in IPv6 addresses leave to it.
     pub port: Port,
+    /// The switch that has that port, where there are several.
+    pub switch: Option<DatapathId>,
 }
 
 /// Which packets a rule is of.
@@ -78,7 +95,7 @@ impl Rules {
             // Whosever they are: a MAC address has no room for that.
             Encoding::Mac(_) => Match { eth_dst: Some(Masked::exact(MacAddress::of_get(hash).0)), ..Match::default() },
         };
-        FlowKey { priority: OF_A_HASH, matched: self.datagrams(to) }
+        FlowKey { table: TableId::FIRST, priority: OF_A_HASH, matched: self.datagrams(to) }
     }
 
     /// Gets of a backend's keys; `None`: the encoding has no address for a node of this number.
@@ -91,13 +108,13 @@ impl Rules {
             }
             Encoding::Mac(plan) => Match { ipv4_dst: Some(Masked::exact(plan.ip(backend)?.octets())), ..self.gets() },
         };
-        Some(FlowKey { priority: OF_A_BACKEND, matched: self.datagrams(to) })
+        Some(FlowKey { table: TableId::FIRST, priority: OF_A_BACKEND, matched: self.datagrams(to) })
     }
 
     /// Gets that are nobody's, and what has their addresses and is no get.
     pub fn of_nobody(&self) -> (FlowKey, Actions) {
-        let key = FlowKey { priority: OF_NOBODY, matched: self.gets() };
-        (key, Actions { set_eth_dst: None, output: None })
+        let key = FlowKey { table: TableId::FIRST, priority: OF_NOBODY, matched: self.gets() };
+        (key, Actions::default())
     }
 
     /// Whatever goes to a member itself; `None` as for [`of_backend`](Self::of_backend).
@@ -112,13 +129,37 @@ impl Rules {
                 Match { eth_dst: Some(Masked::exact(eth_dst.0)), ..Match::default() }
             }
         };
-        Some(FlowKey { priority: OF_A_MEMBER, matched })
+        Some(FlowKey { table: TableId::FIRST, priority: OF_A_MEMBER, matched })
     }
 
     /// All else: what is not the cluster's passes as ever.
     pub fn of_others(&self) -> (FlowKey, Actions) {
-        let key = FlowKey { priority: OF_OTHERS, matched: Match::default() };
-        (key, Actions { set_eth_dst: None, output: Some(Port::NORMAL) })
+        let key = FlowKey { table: TableId::FIRST, priority: OF_OTHERS, matched: Match::default() };
+        (key, Actions { output: Some(Port::NORMAL), ..Actions::default() })
+    }
+
+    /// Gets that are on their way to a host already: other switches have other rules, or other ones for the moment.
+    pub fn of_bound(&self, host: MacAddress) -> FlowKey {
+        let matched = self.datagrams(Match { eth_dst: Some(Masked::exact(host.0)), ..self.gets() });
+        FlowKey { table: TableId::FIRST, priority: ON_ITS_WAY, matched }
+    }
+
+    /// What sends packets on their way to a host, where there are several switches.
+    pub fn to_host(host: MacAddress) -> Actions {
+        Actions { set_eth_dst: Some(host), output: None, next_table: Some(WAYS) }
+    }
+
+    /// What is on its way to a host goes by this port.
+    pub fn way(host: MacAddress, port: Port) -> (FlowKey, Actions) {
+        let matched = Match { eth_dst: Some(Masked::exact(host.0)), ..Match::default() };
+        (FlowKey { table: WAYS, priority: WAY, matched }, Actions { output: Some(port), ..Actions::default() })
+    }
+
+    /// The same of what has come by that port: a switch sends nothing back that is not said to go back.
+    pub fn way_back(host: MacAddress, port: Port) -> (FlowKey, Actions) {
+        let (FlowKey { matched, .. }, _) = Self::way(host, port);
+        let key = FlowKey { table: WAYS, priority: WAY_BACK, matched: Match { in_port: Some(port), ..matched } };
+        (key, Actions { output: Some(Port::IN_PORT), ..Actions::default() })
     }
 
     /// What a flow is of; `None`: these rules have no such flow.
@@ -162,9 +203,11 @@ impl Rules {
     /// What brings packets there. `None`: with headers in MAC addresses a switch has to be told its port.
     pub fn to(&self, place: Place) -> Option<Actions> {
         match self.encoding {
-            Encoding::Ipv6(_) => Some(Actions { set_eth_dst: Some(place.mac), output: Some(place.port) }),
+            Encoding::Ipv6(_) => {
+                Some(Actions { set_eth_dst: Some(place.mac), output: Some(place.port), next_table: None })
+            }
             Encoding::Mac(_) if place.port == Port::NORMAL => None,
-            Encoding::Mac(_) => Some(Actions { set_eth_dst: None, output: Some(place.port) }),
+            Encoding::Mac(_) => Some(Actions { output: Some(place.port), ..Actions::default() }),
         }
     }
 
@@ -208,7 +251,7 @@ mod tests {
 
     /// Whether a flow takes a datagram with these addresses, to this port.
     fn takes(key: FlowKey, mac: [u8; 6], ip: &[u8], udp_dst: u16) -> bool {
-        let Match { eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst: wanted } = key.matched;
+        let Match { eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst: wanted, in_port: _ } = key.matched;
         let is_there = |kind: Option<u16>, len| kind.is_none_or(|kind| (kind == IPV6) == (len == 16));
         eth_dst.is_none_or(|masked| masked.takes(mac))
             && is_there(eth_type, ip.len())
@@ -292,12 +335,15 @@ mod tests {
 
     #[test]
     fn a_switch_has_to_be_told_the_port_only_where_the_hash_is_in_the_mac_address() {
-        let place = Place { mac: MacAddress([2, 0, 0, 0, 0, 1]), port: Port::NORMAL };
+        let place = Place { mac: MacAddress([2, 0, 0, 0, 0, 1]), port: Port::NORMAL, switch: None };
         let (ipv6, mac) = (rules("ipv6=fd5e:a1c0::/32"), rules("mac=10.77.0.0/16"));
-        assert_eq!(ipv6.to(place), Some(Actions { set_eth_dst: Some(place.mac), output: Some(Port::NORMAL) }));
+        assert_eq!(
+            ipv6.to(place),
+            Some(Actions { set_eth_dst: Some(place.mac), output: Some(Port::NORMAL), next_table: None })
+        );
         assert_eq!(mac.to(place), None);
         let third = Some(Port(3));
-        assert_eq!(mac.to(Place { port: Port(3), ..place }), Some(Actions { set_eth_dst: None, output: third }));
+        assert_eq!(mac.to(Place { port: Port(3), ..place }), Some(Actions { output: third, ..Actions::default() }));
         assert_eq!(mac.of_backend(NodeId(0)), None, "the network's own address");
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    DatapathId, Masked, Match, Port,
+    DatapathId, Masked, Match, Port, TableId,
     message::{HEADER_LEN, VERSION},
     wire::Reader,
 };
@@ -20,14 +20,15 @@ fn config() -> SwitchConfig {
     SwitchConfig { cookie: COOKIE, batch_max: 4, ..SwitchConfig::default() }
 }
 
+/// Odd ones are in the second table.
 fn key(number: u16) -> FlowKey {
     let [high, low] = number.to_be_bytes();
     let eth_dst = Some(Masked::exact([0x0a, 0, 0, 0, high, low]));
-    FlowKey { priority: 300, matched: Match { eth_dst, ..Match::default() } }
+    FlowKey { table: TableId(low % 2), priority: 300, matched: Match { eth_dst, ..Match::default() } }
 }
 
 fn to(port: u32) -> Actions {
-    Actions { set_eth_dst: None, output: Some(Port(port)) }
+    Actions { output: Some(Port(port)), ..Actions::default() }
 }
 
 /// What a switch does, as the standard has it.
@@ -104,9 +105,10 @@ impl Fake {
                 body.skip(4).unwrap();
                 let priority = body.u16().unwrap();
                 body.skip(16).unwrap();
-                let key = FlowKey { priority, matched: Match::take(&mut body).unwrap().unwrap() };
+                let matched = Match::take(&mut body).unwrap().unwrap();
+                let key = FlowKey { table: TableId(table), priority, matched };
                 let actions = Actions::take(body).unwrap().unwrap();
-                assert_eq!((table, cookie), (if command == 3 { 0xff } else { 0 }, COOKIE));
+                assert_eq!(cookie, COOKIE);
                 match command {
                     0 if actions.output.is_some() && actions.output == self.refuses => {
                         say(said, 1, xid, &[&[0, 2, 0, 4], &message[..message.len().min(64)]].concat());
@@ -121,7 +123,7 @@ impl Fake {
                         }
                     }
                     3 => {
-                        assert_eq!((mask, key.matched), (!1, Match::default()));
+                        assert_eq!((table, mask, key.matched), (0xff, !1, Match::default()));
                         self.flows.retain(|_, (cookie, _)| *cookie != COOKIE);
                         self.has_a_foreign_one = false;
                     }
@@ -148,7 +150,8 @@ impl Fake {
         if self.has_a_foreign_one {
             let mut body = vec![0, 1, 0, 1, 0, 0, 0, 0, 0, 64];
             body.extend([0; 46]);
-            body.extend([0, 1, 0, 12, 0x80, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0]);
+            // By where packets come from.
+            body.extend([0, 1, 0, 12, 0x80, 0, 22, 4, 10, 0, 0, 7, 0, 0, 0, 0]);
             say(said, 19, xid, &body);
         }
         let parts: Vec<&[(FlowKey, Actions)]> = flows.chunks(3).collect();
@@ -156,7 +159,8 @@ impl Fake {
             let mut body = vec![0, 1, 0, 1, 0, 0, 0, 0];
             for (key, actions) in *part {
                 let start = body.len();
-                body.extend([0; 12]);
+                body.extend([0, 0, key.table.0]);
+                body.extend([0; 9]);
                 body.extend(key.priority.to_be_bytes());
                 body.extend([0; 10]);
                 body.extend(COOKIE.0.to_be_bytes());

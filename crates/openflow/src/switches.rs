@@ -1,4 +1,4 @@
-//! The switches of a cluster: they call, and each is told which flows it is to have. All have the same.
+//! The switches of a cluster: they call, and each is told which flows it is to have: those of all, and those of its own.
 //!
 //! ```text
 //! switch --- TCP ---> [Switch] \
@@ -27,8 +27,7 @@ use mio::{
 };
 
 use crate::{
-    Actions, Broken, DatapathId, FlowKey, Switch, SwitchConfig, SwitchStatus, Told, Version, WantedChanges,
-    WantedFlows,
+    Actions, Broken, DatapathId, FlowAt, Switch, SwitchConfig, SwitchStatus, Told, Version, WantedChanges, WantedFlows,
     stream::{READ_LEN, Stream},
     wanted::Wanted,
 };
@@ -83,11 +82,10 @@ impl fmt::Display for SwitchesEnded {
 impl Error for SwitchesEnded {}
 
 enum Wish {
-    Want(FlowKey, Actions),
-    Unwant(FlowKey),
+    Change(FlowAt, Option<Actions>),
     SpareNone,
     Status(mpsc::Sender<Vec<SwitchStatus>>),
-    After(Option<FlowKey>, usize, mpsc::Sender<WantedFlows>),
+    After(Option<FlowAt>, usize, mpsc::Sender<WantedFlows>),
     Since(Version, usize, mpsc::Sender<Option<WantedChanges>>),
 }
 
@@ -166,30 +164,31 @@ impl Switches {
         self.address
     }
 
-    /// A flow is to be in all switches from now on.
+    /// A flow is to be there from now on.
     ///
     /// # Errors
     /// [`SwitchesEnded`].
-    pub fn want(&self, key: FlowKey, actions: Actions) -> Result<(), SwitchesEnded> {
-        self.wish([Wish::Want(key, actions)])
+    pub fn want(&self, flow: impl Into<FlowAt>, actions: Actions) -> Result<(), SwitchesEnded> {
+        self.update([(flow, Some(actions))])
     }
 
-    /// A flow is to be in none from now on.
+    /// A flow is not to be there from now on.
     ///
     /// # Errors
     /// [`SwitchesEnded`].
-    pub fn unwant(&self, key: FlowKey) -> Result<(), SwitchesEnded> {
-        self.wish([Wish::Unwant(key)])
+    pub fn unwant(&self, flow: impl Into<FlowAt>) -> Result<(), SwitchesEnded> {
+        self.update([(flow, None)])
     }
 
     /// Many flows are to be there (with actions) or not, from now on.
     ///
     /// # Errors
     /// [`SwitchesEnded`].
-    pub fn update(&self, flows: impl IntoIterator<Item = (FlowKey, Option<Actions>)>) -> Result<(), SwitchesEnded> {
-        let wish =
-            |(key, actions): (_, Option<_>)| actions.map_or(Wish::Unwant(key), |actions| Wish::Want(key, actions));
-        self.wish(flows.into_iter().map(wish))
+    pub fn update<F: Into<FlowAt>>(
+        &self,
+        flows: impl IntoIterator<Item = (F, Option<Actions>)>,
+    ) -> Result<(), SwitchesEnded> {
+        self.wish(flows.into_iter().map(|(flow, actions)| Wish::Change(flow.into(), actions)))
     }
 
     /// Switches are to have no flows from now on but those that are wanted: see [`SwitchConfig::spares`].
@@ -208,12 +207,12 @@ impl Switches {
         self.ask(Wish::Status)
     }
 
-    /// The flows that are wanted behind a key, in their order: as many as there are, or `len_max`.
+    /// The flows that are wanted behind one, in their order: as many as there are, or `len_max`.
     ///
     /// # Errors
     /// [`SwitchesEnded`].
-    pub fn flows_after(&self, key: Option<FlowKey>, len_max: usize) -> Result<WantedFlows, SwitchesEnded> {
-        self.ask(|told| Wish::After(key, len_max, told))
+    pub fn flows_after(&self, flow: Option<FlowAt>, len_max: usize) -> Result<WantedFlows, SwitchesEnded> {
+        self.ask(|told| Wish::After(flow, len_max, told))
     }
 
     /// What has changed since a version: as many changes as there were, or `len_max`. `None`: not all of them are known any more, and flows have to be read again.
@@ -341,13 +340,14 @@ impl Speaker {
         let Some(wishes) = self.shared.wishes().as_mut().map(std::mem::take) else { return false };
         for wish in wishes {
             match wish {
-                Wish::Want(key, actions) => {
-                    self.wanted.change(key, Some(actions));
-                    self.switches().for_each(|switch| switch.want(key, actions));
-                }
-                Wish::Unwant(key) => {
-                    self.wanted.change(key, None);
-                    self.switches().for_each(|switch| switch.unwant(key));
+                Wish::Change(flow, actions) => {
+                    self.wanted.change(flow, actions);
+                    let FlowAt { switch: of, key } = flow;
+                    let its = self.switches().filter(|switch| of.is_none() || switch.datapath() == of);
+                    its.for_each(|switch| match actions {
+                        Some(actions) => switch.want(key, actions),
+                        None => switch.unwant(key),
+                    });
                 }
                 Wish::SpareNone => {
                     self.config.switch.spares = None;
@@ -356,7 +356,7 @@ impl Speaker {
                 }
                 // Who no longer waits is not told.
                 Wish::Status(tell) => _ = tell.send(self.switches().map(|switch| switch.status()).collect()),
-                Wish::After(key, len_max, tell) => _ = tell.send(self.wanted.after(key, len_max)),
+                Wish::After(flow, len_max, tell) => _ = tell.send(self.wanted.after(flow, len_max)),
                 Wish::Since(version, len_max, tell) => _ = tell.send(self.wanted.since(version, len_max)),
             }
         }
@@ -385,7 +385,8 @@ impl Speaker {
         let token = self.next;
         if let Ok(stream) = Stream::over_tcp(stream, self.poll.registry(), token) {
             self.next = Token(token.0 + 1);
-            let switch = Switch::new(boot_now(), self.config.switch, self.wanted.flows().clone());
+            // What is of itself alone is added once it has said who it is.
+            let switch = Switch::new(boot_now(), self.config.switch, self.wanted.of(None).collect());
             self.lines.insert(token, Line { stream, switch });
         }
     }
@@ -404,6 +405,7 @@ impl Speaker {
             let datapath = line.switch.datapath();
             for told in told.drain(..) {
                 if let Told::Known(datapath) = told {
+                    self.wanted.of(Some(datapath)).for_each(|(key, actions)| line.switch.want(key, actions));
                     ended.push((*token, Ended::Earlier(datapath)));
                 }
                 (self.told)(SwitchesTold::Of(datapath, told));

@@ -12,7 +12,7 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-use crate::{Actions, FlowKey};
+use crate::{Actions, DatapathId, FlowKey, Malformed};
 
 /// Changes that are kept: what a table with room for 10,000 keys changes by in ten seconds, some times over.
 const CHANGES_MAX: usize = 1 << 16;
@@ -21,8 +21,56 @@ const CHANGES_MAX: usize = 1 << 16;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Version(pub u64);
 
+/// A flow, and which switches it is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowAt {
+    /// Of one switch; `None`: of all. What one has of its own has none of the keys that all have.
+    pub switch: Option<DatapathId>,
+    /// The flow.
+    pub key: FlowKey,
+}
+
+/// Of all switches.
+impl From<FlowKey> for FlowAt {
+    fn from(key: FlowKey) -> Self {
+        Self { switch: None, key }
+    }
+}
+
+impl FlowAt {
+    const OF_ALL: u8 = 0;
+    const OF_ONE: u8 = 1;
+
+    /// Of which switch, and the key's bytes: no two have the same.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = match self.switch {
+            None => vec![Self::OF_ALL],
+            Some(DatapathId(switch)) => [&[Self::OF_ONE], &switch.to_be_bytes()[..]].concat(),
+        };
+        bytes.extend(self.key.to_bytes());
+        bytes
+    }
+
+    /// The flow of these bytes.
+    ///
+    /// # Errors
+    /// [`Malformed`]: they are none's.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        let (kind, rest) = bytes.split_first().ok_or(Malformed)?;
+        let (switch, key) = match *kind {
+            Self::OF_ALL => (None, rest),
+            Self::OF_ONE => {
+                let (switch, key) = rest.split_first_chunk().ok_or(Malformed)?;
+                (Some(DatapathId(u64::from_be_bytes(*switch))), key)
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(Self { switch, key: FlowKey::from_bytes(key)? })
+    }
+}
+
 /// A flow, and what is to become of its packets; `None`: it is not to be there any more.
-pub type FlowChange = (FlowKey, Option<Actions>);
+pub type FlowChange = (FlowAt, Option<Actions>);
 
 /// Some of the flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +80,7 @@ pub struct WantedFlows {
     /// Whether a switch is to have no others of hashes: until a controller that has begun knows what is cached, those are left that an earlier one has made.
     pub is_whole: bool,
     /// Which, and what becomes of their packets.
-    pub flows: Vec<(FlowKey, Actions)>,
+    pub flows: Vec<(FlowAt, Actions)>,
 }
 
 /// What has changed of them.
@@ -49,7 +97,7 @@ pub struct WantedChanges {
 /// The flows.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    flows: BTreeMap<FlowKey, Actions>,
+    flows: BTreeMap<FlowAt, Actions>,
     changes: VecDeque<FlowChange>,
     version: Version,
     is_whole: bool,
@@ -67,10 +115,10 @@ impl Wanted {
     }
 
     /// A flow is to do this, or (`None`) not to be there, from now on.
-    pub(crate) fn change(&mut self, key: FlowKey, actions: Option<Actions>) {
+    pub(crate) fn change(&mut self, flow: FlowAt, actions: Option<Actions>) {
         let before = match actions {
-            Some(actions) => self.flows.insert(key, actions),
-            None => self.flows.remove(&key),
+            Some(actions) => self.flows.insert(flow, actions),
+            None => self.flows.remove(&flow),
         };
         if before == actions {
             return;
@@ -78,19 +126,21 @@ impl Wanted {
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();
         }
-        self.changes.push_back((key, actions));
+        self.changes.push_back((flow, actions));
         self.version.0 += 1;
     }
 
-    /// All of them.
-    pub(crate) fn flows(&self) -> &BTreeMap<FlowKey, Actions> {
-        &self.flows
+    /// Those of one switch, or those of all.
+    pub(crate) fn of(&self, switch: Option<DatapathId>) -> impl Iterator<Item = (FlowKey, Actions)> {
+        let first = FlowAt { switch, key: FlowKey::default() };
+        let its = self.flows.range(first..).take_while(move |(flow, _)| flow.switch == switch);
+        its.map(|(flow, actions)| (flow.key, *actions))
     }
 
-    /// The flows behind a key, in their order: as many as there are, or `len_max`.
-    pub(crate) fn after(&self, key: Option<FlowKey>, len_max: usize) -> WantedFlows {
-        let behind = (key.map_or(Unbounded, Excluded), Unbounded);
-        let flows = self.flows.range(behind).take(len_max).map(|(key, actions)| (*key, *actions));
+    /// The flows behind one, in their order: as many as there are, or `len_max`.
+    pub(crate) fn after(&self, flow: Option<FlowAt>, len_max: usize) -> WantedFlows {
+        let behind = (flow.map_or(Unbounded, Excluded), Unbounded);
+        let flows = self.flows.range(behind).take(len_max).map(|(flow, actions)| (*flow, *actions));
         WantedFlows { version: self.version, is_whole: self.is_whole, flows: flows.collect() }
     }
 
@@ -111,13 +161,16 @@ mod tests {
     use super::*;
     use crate::{Masked, Match, Port};
 
-    fn key(number: u8) -> FlowKey {
+    /// Of each third one the second switch has one of its own, and of each third one the seventh.
+    fn flow(number: u8) -> FlowAt {
         let eth_dst = Some(Masked::exact([2, 0, 0, 0, 0, number]));
-        FlowKey { priority: 400, matched: Match { eth_dst, ..Match::default() } }
+        let switch = [None, Some(DatapathId(2)), Some(DatapathId(7))][usize::from(number % 3)];
+        let matched = Match { eth_dst, ..Match::default() };
+        FlowAt { switch, key: FlowKey { priority: 400, matched, ..FlowKey::default() } }
     }
 
     fn to(port: u8) -> Actions {
-        Actions { set_eth_dst: None, output: Some(Port(port.into())) }
+        Actions { output: Some(Port(port.into())), ..Actions::default() }
     }
 
     proptest! {
@@ -130,7 +183,7 @@ mod tests {
             let mut wanted = Wanted::new(Version(7), true);
             let mut changes = changes.into_iter();
             let mut change_some = |wanted: &mut Wanted, len: usize| {
-                changes.by_ref().take(len).for_each(|(number, port)| wanted.change(key(number), port.map(to)));
+                changes.by_ref().take(len).for_each(|(number, port)| wanted.change(flow(number), port.map(to)));
             };
             change_some(&mut wanted, begins_after);
             let (mut flows, mut after, mut version) = (BTreeMap::new(), None, None);
@@ -151,16 +204,32 @@ mod tests {
                     break;
                 }
                 version = since.version;
-                for (key, actions) in since.changes {
+                for (flow, actions) in since.changes {
                     match actions {
-                        Some(actions) => flows.insert(key, actions),
-                        None => flows.remove(&key),
+                        Some(actions) => flows.insert(flow, actions),
+                        None => flows.remove(&flow),
                     };
                 }
             }
-            prop_assert_eq!(&flows, wanted.flows());
+            prop_assert_eq!(&flows, &wanted.flows);
+            for switch in [None, Some(DatapathId(2)), Some(DatapathId(7))] {
+                let its = flows.iter().filter(|(flow, _)| flow.switch == switch).map(|(flow, to)| (flow.key, *to));
+                prop_assert_eq!(wanted.of(switch).collect::<Vec<_>>(), its.collect::<Vec<_>>());
+            }
             prop_assert_eq!(version, wanted.after(None, 0).version);
         }
+    }
+
+    #[test]
+    fn flows_come_back_and_other_bytes_are_none() {
+        for flow in [flow(0), flow(1), flow(2)] {
+            let mut bytes = flow.to_bytes();
+            assert_eq!(FlowAt::from_bytes(&bytes), Ok(flow));
+            bytes[0] = 2;
+            assert_eq!(FlowAt::from_bytes(&bytes), Err(Malformed));
+        }
+        assert_eq!(FlowAt::from_bytes(&[]), Err(Malformed));
+        assert_eq!(FlowAt::from_bytes(&[FlowAt::OF_ONE, 0, 0, 7]), Err(Malformed));
     }
 
     #[test]
@@ -169,14 +238,14 @@ mod tests {
         assert_eq!(wanted.since(Version(6), 1), None);
         assert_eq!(wanted.since(Version(8), 1), None);
         for at in 0..=CHANGES_MAX {
-            wanted.change(key(0), Some(to((at % 2) as u8)));
+            wanted.change(flow(0), Some(to((at % 2) as u8)));
         }
         assert_eq!(wanted.since(Version(7), 1), None);
-        let next = |is_whole| WantedChanges { version: Version(9), is_whole, changes: vec![(key(0), Some(to(1)))] };
+        let next = |is_whole| WantedChanges { version: Version(9), is_whole, changes: vec![(flow(0), Some(to(1)))] };
         assert_eq!(wanted.since(Version(8), 1), Some(next(false)));
         let version = wanted.after(None, 0).version;
-        wanted.change(key(0), wanted.flows()[&key(0)].into());
-        wanted.change(key(1), None);
+        wanted.change(flow(0), wanted.flows[&flow(0)].into());
+        wanted.change(flow(1), None);
         wanted.be_whole();
         assert_eq!(wanted.after(None, 0).version, version, "what changes nothing is no change");
         assert_eq!(wanted.since(Version(8), 1), Some(next(true)));

@@ -61,11 +61,15 @@ impl Lookups for InAMap {
 
 fn key(number: u32) -> FlowKey {
     let [a, b, c, d] = number.to_be_bytes();
-    FlowKey { priority: 300, matched: Match { eth_dst: Some(Masked::exact([2, 0, a, b, c, d])), ..Match::default() } }
+    FlowKey {
+        priority: 300,
+        matched: Match { eth_dst: Some(Masked::exact([2, 0, a, b, c, d])), ..Match::default() },
+        ..FlowKey::default()
+    }
 }
 
 fn to(port: u32) -> Actions {
-    Actions { set_eth_dst: None, output: Some(Port(port)) }
+    Actions { output: Some(Port(port)), ..Actions::default() }
 }
 
 /// A switch on its thread, until it is told to end.

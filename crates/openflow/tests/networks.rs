@@ -72,7 +72,7 @@ mod open_vswitch {
 
     fn place(node: NodeId) -> Place {
         let at = NODES.iter().position(|its| *its == node).unwrap();
-        Place { mac: mac(node), port: Port(at as u32 + 1) }
+        Place { mac: mac(node), port: Port(at as u32 + 1), switch: None }
     }
 
     fn to(node: NodeId) -> Actions {

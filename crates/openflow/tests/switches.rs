@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use guira_openflow::{Broken, DatapathId, SwitchConfig, Switches, SwitchesConfig, SwitchesEnded, SwitchesTold, Told};
+use guira_openflow::{
+    Broken, DatapathId, FlowKey, SwitchConfig, Switches, SwitchesConfig, SwitchesEnded, SwitchesTold, Told,
+};
 
 /// Far longer than a loaded machine needs.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -82,5 +84,5 @@ fn once_the_thread_has_ended_by_itself_nobody_waits_for_it() {
     // Its end closes the connection, sooner or later by a reset.
     let _ = stream.read_to_end(&mut Vec::new());
     assert_eq!(switches.status(), Err(SwitchesEnded));
-    assert_eq!(switches.update([]), Err(SwitchesEnded));
+    assert_eq!(switches.unwant(FlowKey::default()), Err(SwitchesEnded));
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Weak;
 
-use guira_openflow::{FlowKey, Version, WantedChanges, WantedFlows};
+use guira_openflow::{FlowAt, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 use guira_switched::{
     controller::{BackendReport, CacheReport, ControllerCounts, MoveError},
@@ -29,7 +29,7 @@ pub trait Operated: Send + Sync + 'static {
     fn rule(&self, hash: KeyHash) -> Option<Option<Choices>>;
 
     /// Flows that switches are to have, those behind `after`: as many as there are, or `len_max`.
-    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>>;
+    fn flows_after(&self, after: Option<FlowAt>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>>;
 
     /// What has changed of them since a version: as many changes as there were, or `len_max`.
     fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>>;
@@ -74,7 +74,7 @@ impl Operated for Weak<ControllerHost> {
         self.upgrade()?.rule(hash)
     }
 
-    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
+    fn flows_after(&self, after: Option<FlowAt>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
         self.upgrade()?.flows_after(after, len_max)
     }
 

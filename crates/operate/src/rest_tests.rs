@@ -6,7 +6,7 @@ use std::{
 };
 
 use guira_item::Span;
-use guira_openflow::{Actions, FlowChange, FlowKey, IPV6, Match, Port, Version, WantedChanges, WantedFlows};
+use guira_openflow::{Actions, FlowAt, FlowChange, FlowKey, IPV6, Match, Port, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget, RuleChoices};
 use guira_switched::controller::{BackendReport, CacheReport, ControllerCounts, MoveError, PartReport, RULES_AT_ONCE};
 use guira_switched::host::NoFlows;
@@ -91,14 +91,14 @@ impl Operated for Arc<Fake> {
         self.say("rule", rules.find(|(there, _)| *there == hash).map(|(_, choices)| choices))
     }
 
-    fn flows_after(&self, after: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
-        let flows = (0..3).map(|number| (flow_key(number), to(number))).filter(|(key, _)| Some(*key) > after);
+    fn flows_after(&self, after: Option<FlowAt>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
+        let flows = (0..3).map(|number| (flow(number), to(number))).filter(|(flow, _)| Some(*flow) > after);
         let flows = WantedFlows { version: Version(7), is_whole: true, flows: flows.take(len_max).collect() };
         self.say("flows", self.has_switches.then_some(flows).ok_or(NoFlows::NoSwitches))
     }
 
     fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>> {
-        let changes = [(flow_key(1), Some(to(1))), (flow_key(2), None)];
+        let changes = [(flow(1), Some(to(1))), (flow(2), None)];
         let missed = 7_u64.checked_sub(version.0).filter(|missed| *missed <= 2);
         let changes = missed.map(|missed| {
             let changes: Vec<FlowChange> = changes[2 - missed as usize..].iter().take(len_max).copied().collect();
@@ -122,12 +122,13 @@ impl Operated for Arc<Fake> {
     }
 }
 
-fn flow_key(number: u16) -> FlowKey {
-    FlowKey { priority: 400 + number, matched: Match { eth_type: Some(IPV6), ..Match::default() } }
+fn flow(number: u16) -> FlowAt {
+    let matched = Match { eth_type: Some(IPV6), ..Match::default() };
+    FlowKey { priority: 400 + number, matched, ..FlowKey::default() }.into()
 }
 
 fn to(port: u16) -> Actions {
-    Actions { set_eth_dst: None, output: Some(Port(port.into())) }
+    Actions { output: Some(Port(port.into())), ..Actions::default() }
 }
 
 struct Server {
@@ -257,9 +258,9 @@ fn flows_are_told_page_by_page_and_then_what_changes() {
     let server = Server::plain();
     let shown = |number: u16| {
         let actions = json!([{"type": "OUTPUT", "port": number}]);
-        // Priority, and a match of one field.
-        let id = format!("{:04x}0001000a80000a0286dd000000000000", 400 + number);
-        json!({"id": id, "priority": 400 + number, "match": {"eth_type": 0x86dd}, "actions": actions})
+        // Of all switches, in the first table; priority, and a match of one field.
+        let id = format!("0000{:04x}0001000a80000a0286dd000000000000", 400 + number);
+        json!({"id": id, "table_id": 0, "priority": 400 + number, "match": {"eth_type": 0x86dd}, "actions": actions})
     };
     let ids: Vec<String> = (0..3).map(|number| shown(number)["id"].as_str().unwrap().to_owned()).collect();
     let all = json!({"version": "7", "whole": true, "flows": [shown(0), shown(1), shown(2)]});

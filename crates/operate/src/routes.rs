@@ -23,7 +23,7 @@ use serde_json::error::Category;
 
 use crate::{
     Access, Operated,
-    flows::{Changes, FLOWS_AT_ONCE, Flows, key},
+    flows::{Changes, FLOWS_AT_ONCE, Flows, flow},
     refusal::Refusal,
     shown::{Backends, Caches, MoveTo, Moving, Rule, Rules, Status, hash},
 };
@@ -107,7 +107,7 @@ async fn flows<O: Operated>(
 ) -> Result<Json<Flows>, Refusal> {
     let Query(Page { limit, after }) = page.map_err(|error| bad(error.body_text()))?;
     let limit = limit_of(limit, FLOWS_AT_ONCE)?;
-    let after = after.map(|id| key(&id).ok_or_else(|| bad(format!("after {id}: write the id of a flow"))));
+    let after = after.map(|id| flow(&id).ok_or_else(|| bad(format!("after {id}: write the id of a flow"))));
     let flows = operated.flows_after(after.transpose()?, limit).ok_or_else(Refusal::ended)?.map_err(no_flows)?;
     Ok(Json(Flows::new(flows, limit)))
 }

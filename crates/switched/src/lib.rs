@@ -46,8 +46,8 @@ pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, Scan, ScanBounds, ScanNumber, Scanned, Scanning, StoreCall};
 pub use shares::{Commit, Committed, Revision, Shares};
 pub use static_file::{
-    BackendRole, Life, Member, Network, NetworkError, Plug, ReportsName, Role, Router, SECRET_LEN_MIN, StandbyError,
-    StaticFile, StaticFileError, hash_of, part_of,
+    BackendRole, JoinedError, JoinedSwitch, Life, Link, Member, Network, NetworkError, Plug, ReportsName, Role, Router,
+    RulesOfKeys, SECRET_LEN_MIN, StandbyError, StaticFile, StaticFileError, hash_of, part_of,
 };
 pub use view::View;
 

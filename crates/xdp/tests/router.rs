@@ -50,7 +50,7 @@ mod xdp {
     }
 
     fn place(port: u32) -> Place {
-        Place { mac: MacAddress([2, 0, 0, 0, 0, port as u8]), port: Port(port) }
+        Place { mac: MacAddress([2, 0, 0, 0, 0, port as u8]), port: Port(port), switch: None }
     }
 
     const BACKENDS: [NodeId; 3] = [NodeId(1_000), NodeId(1_001), NodeId(0x0a00)];
@@ -259,7 +259,9 @@ mod xdp {
             let encoding = encoding(ENCODINGS[0]);
             let rules = Rules::new(encoding, GETS_PORT);
             let mut router = Router::start(config(encoding, Links::Own("own".into()))).unwrap();
-            let at = |mac| rules.to(Place { mac: MacAddress([2, 0, 0, 0, 0, mac]), port: Port::NORMAL }).unwrap();
+            let at = |mac| {
+                rules.to(Place { mac: MacAddress([2, 0, 0, 0, 0, mac]), port: Port::NORMAL, switch: None }).unwrap()
+            };
             assert_eq!(router.make(rules.of_backend(BACKENDS[0]).unwrap(), at(7)), Ok(()));
             assert_eq!(router.make(rules.of_hash(BACKENDS[0], KeyHash(7)), at(8)), Ok(()));
             assert_eq!(
@@ -411,7 +413,7 @@ mod xdp {
         let config = RouterConfig { mode: Some(mode), ..config(encoding, links) };
         let mut router = backend.within(|| Router::start(config)).unwrap();
         let rules = Rules::new(encoding, GETS_PORT);
-        let here = Place { mac: MacAddress([2, 0, 0, 0, 0, 7]), port: Port::NORMAL };
+        let here = Place { mac: MacAddress([2, 0, 0, 0, 0, 7]), port: Port::NORMAL, switch: None };
         router.make(rules.of_backend(BACKENDS[0]).unwrap(), rules.to(here).unwrap()).unwrap();
         router.make(rules.of_member(BACKENDS[0]).unwrap(), rules.to(here).unwrap()).unwrap();
         let (Encoding::Ipv6(plan), at_backend) = (encoding, receiver(&backend)) else { panic!("other headers") };

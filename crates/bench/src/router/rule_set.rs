@@ -186,7 +186,7 @@ fn cache(key: u64) -> NodeId {
 
 fn place(node: NodeId) -> Place {
     let port = (1..).zip(NODES).find_map(|(port, its)| (its == node).then_some(port)).unwrap_or(0);
-    Place { mac: mac(port), port: Port(port) }
+    Place { mac: mac(port), port: Port(port), switch: None }
 }
 
 /// The address of the host on a port.
@@ -195,13 +195,13 @@ pub(super) fn mac(port: u32) -> MacAddress {
 }
 
 fn to(node: NodeId) -> Actions {
-    let Place { mac, port } = place(node);
-    Actions { set_eth_dst: Some(mac), output: Some(port) }
+    let Place { mac, port, .. } = place(node);
+    Actions { set_eth_dst: Some(mac), output: Some(port), next_table: None }
 }
 
 /// The same in the tool's words.
 fn actions(node: NodeId) -> String {
-    let Place { mac, port: Port(port) } = place(node);
+    let Place { mac, port: Port(port), .. } = place(node);
     format!("set_field:{mac}->eth_dst,output:{port}")
 }
 

@@ -6,8 +6,11 @@
 //! namespace of cache node 100 -- eth0 -- port 2 /
 //! namespace of backend 1000 ---- eth0 -- port 3 ...
 //! ```
+//! Of several switches, in a row, each in a namespace of its own, the first has the link to here; hosts of others are dealt out to all of them.
 //! Always true: nobody else's links, routes or switches are touched; all of it is gone with this process, however that ends: namespaces with those who hold them, and links
 //! with their namespaces.
+
+mod running_router;
 
 use std::{
     collections::BTreeMap,
@@ -15,22 +18,19 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::unix::process::CommandExt,
     path::Path,
-    process::{Child, Command},
-    time::Instant,
+    process::Command,
 };
 
 use guira_networks::{Gets, Host, Namespace, OpenVswitch, host_lines, ip_all, may_have_networks, run};
+use guira_openflow::DatapathId;
 use guira_routing::{Encoding, Ipv6Plan, MacAddress, MacPlan, NodeId, Prefix};
-use guira_switched::{Member, Network, Plug, Role, Router, StaticFile};
+use guira_switched::{JoinedSwitch, Link, Member, Network, Plug, Role, Router, RulesOfKeys, StaticFile};
 
-use super::{
-    At, CONTROLLER, ROUTER_ID,
-    running::{START_AGAIN_AFTER, end_process},
-    tell,
-};
-use crate::node::{ROUTER, RouterArguments};
+use self::running_router::Route;
+pub(super) use self::running_router::RunningRouter;
+use super::{At, CONTROLLER};
+use crate::node::RouterArguments;
 
 /// The port of each member.
 const MEMBER_PORT: u16 = 7_000;
@@ -60,125 +60,15 @@ impl Hosts {
     }
 }
 
-/// What routes, which is started again when it ends.
-pub(super) struct RunningRouter {
-    routes: Routes,
-    ended_at: Option<Instant>,
-    restarts: u64,
-    /// Here, taken away with it.
-    links: [String; 2],
-    /// Where its ports are: gone after it.
-    place: Namespace,
-    at: At,
-}
-
-enum Routes {
-    /// A switch.
-    Openflow(OpenVswitch),
-    /// A process of this program, once it was begun, and what it is told.
-    Xdp(Option<Child>, RouterArguments),
-}
-
-/// Namespaces go later than who has held them, and links with them: whoever comes next is to find none.
-impl Drop for RunningRouter {
-    fn drop(&mut self) {
-        if let Routes::Xdp(Some(child), _) = &mut self.routes {
-            end_process(child);
-        }
-        take_away(&self.links);
-    }
-}
-
-/// Takes links away that may be there.
-fn take_away(links: &[String]) {
-    links.iter().for_each(|link| drop(ip_all([format!("link delete {link}")])));
-}
-
-impl RunningRouter {
-    /// Where a router of ours is looked at, in the cluster's folder.
-    const MANAGEMENT: &str = "router.mgmt";
-
-    /// Begins what is no switch: members are known by then.
-    pub(super) fn begin(&mut self) -> Result<(), String> {
-        let Routes::Xdp(child, arguments) = &mut self.routes else { return Ok(()) };
-        let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let mut command = self.place.command(program);
-        // What is typed at the terminal is for this process.
-        command.process_group(0);
-        command.args(["node", "--role", ROUTER, "--id"]).arg(ROUTER_ID.to_string());
-        command.arg("--coordinator").arg(format!("static:{}", self.at.file().display()));
-        command.arg("--status-socket").arg(self.at.node_socket(ROUTER_ID));
-        command.arg("--management-socket").arg(self.at.folder.join(Self::MANAGEMENT));
-        command.arg("--with-parent").arg(std::process::id().to_string()).args(arguments.words());
-        *child = Some(command.spawn().map_err(|error| format!("cannot start the router: {error}"))?);
-        Ok(())
-    }
-
-    /// Starts it again if it has ended, after a while.
-    pub(super) fn look(&mut self) {
-        let (what, ended) = match &mut self.routes {
-            Routes::Openflow(switch) => ("the switch", switch.has_ended()),
-            Routes::Xdp(child, _) => {
-                let ended = child.as_mut().and_then(|child| child.try_wait().ok().flatten());
-                if ended.is_some() {
-                    *child = None;
-                }
-                ("the router", ended)
-            }
-        };
-        if let Some(why) = ended {
-            tell(&format!("{what} has ended ({why}), and is started again"));
-            self.ended_at = Some(Instant::now());
-        }
-        if self.ended_at.is_some_and(|at| at.elapsed() >= START_AGAIN_AFTER) {
-            self.ended_at = None;
-            self.restarts += 1;
-            if let Err(told) = self.start_again() {
-                tell(&told);
-                self.ended_at = Some(Instant::now());
-            }
-        }
-    }
-
-    fn start_again(&mut self) -> Result<(), String> {
-        let Routes::Openflow(switch) = &mut self.routes else { return self.begin() };
-        let started = switch.power_on();
-        if started.is_err() {
-            switch.power_off();
-        }
-        started
-    }
-
-    /// Its number, its process and how often it was started again, if it is one of ours.
-    pub(super) fn process(&self) -> Option<(u16, Option<u32>, u64)> {
-        match &self.routes {
-            Routes::Openflow(_) => None,
-            Routes::Xdp(child, _) => Some((ROUTER_ID, child.as_ref().map(Child::id), self.restarts)),
-        }
-    }
-
-    /// What to look at, to see what goes where.
-    pub(super) fn hints(&self) -> [String; 2] {
-        let folder = &self.at.folder;
-        let which = match &self.routes {
-            Routes::Openflow(switch) => format!(
-                "its switch is an Open vSwitch ({}): ovs-ofctl -O OpenFlow13 dump-flows {}",
-                folder.join("switch/ovs-vswitchd.log").display(),
-                switch.management()
-            ),
-            Routes::Xdp(..) => format!(
-                "its router is an eBPF program on links: guira cluster status --folder {} says how many reads go by rules of keys, and how many to backends; ovs-ofctl -O OpenFlow13 dump-flows unix:{} (of Open vSwitch's tools) shows its rules",
-                folder.display(),
-                folder.join(Self::MANAGEMENT).display()
-            ),
-        };
-        [
-            which,
-            format!(
-                "what the host of a cache node or a backend sees: nsenter --net=/proc/PID/ns/net tcpdump -ni {LINK}"
-            ),
-        ]
-    }
+/// What routes, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shape {
+    pub(super) router: Router,
+    pub(super) headers: Headers,
+    /// Switches, in a row.
+    pub(super) switches: u16,
+    /// Which of them have the rules of keys, if there are several.
+    pub(super) rules: RulesOfKeys,
 }
 
 /// How headers are encoded.
@@ -190,22 +80,26 @@ pub(super) enum Headers {
     Mac,
 }
 
-/// Gives members addresses and ports of a switch, and says what network that is.
-pub(super) fn plan(members: &mut [Member], router: Router, headers: Headers) -> Result<Network, String> {
+/// Gives members addresses and ports of switches, and says what network that is.
+pub(super) fn plan(members: &mut [Member], shape: Shape) -> Result<Network, String> {
+    let Shape { router, headers, switches, rules } = shape;
     let drawn = |error| format!("cannot draw a prefix: {error}");
     let ipv6 = draw_ipv6_plan().map_err(drawn)?;
     let encoding = match headers {
         Headers::Ipv6 => Encoding::Ipv6(ipv6),
         Headers::Mac => Encoding::Mac(draw_mac_plan().map_err(drawn)?),
     };
+    let is_joined = switches > 1;
     let mut port = PORT_HERE;
+    // The second member elsewhere is at the second switch.
+    let mut turns = (1..=switches).cycle();
     for member in members {
         let node = NodeId(member.id);
-        let (host, switch_port) = if is_here(&member.role) {
-            (NodeId(CONTROLLER), PORT_HERE)
+        let (host, switch_port, switch) = if is_here(&member.role) {
+            (NodeId(CONTROLLER), PORT_HERE, 1)
         } else {
             port += 1;
-            (node, port)
+            (node, port, turns.next().unwrap_or(1))
         };
         let (address, mac) = match encoding {
             Encoding::Ipv6(plan) => (plan.member(node).into(), mac(host)),
@@ -215,10 +109,30 @@ pub(super) fn plan(members: &mut [Member], router: Router, headers: Headers) -> 
             }
         };
         member.address = SocketAddr::new(address, MEMBER_PORT);
-        member.plug = Plug { mac: Some(mac), switch_port: Some(switch_port) };
+        let switch = is_joined.then(|| datapath(switch));
+        member.plug = Plug { mac: Some(mac), switch_port: Some(switch_port), switch };
     }
-    let switches = SocketAddr::new(management(ipv6).into(), SWITCHES_PORT);
-    Ok(Network { router, encoding, gets_port: GETS_PORT, switches })
+    let network = Network::new(router, encoding, GETS_PORT, SocketAddr::new(management(ipv6).into(), SWITCHES_PORT));
+    let joined = if is_joined { in_a_row(switches, port) } else { Vec::new() };
+    Ok(Network { rules, joined, ..network })
+}
+
+/// Each joined to the next, by ports behind that one.
+fn in_a_row(switches: u16, last_port: u32) -> Vec<JoinedSwitch> {
+    // To the one before, and to the one behind.
+    let ports = |switch: u16| [1, 2].map(|at| last_port + 2 * u32::from(switch) + at);
+    let link = |port, to: u16| ((1..=switches).contains(&to)).then(|| Link { port, to: datapath(to) });
+    let joined = |switch: u16| {
+        let [before, behind] = ports(switch);
+        let links = [link(before, switch - 1), link(behind, switch + 1)];
+        JoinedSwitch { datapath: datapath(switch), links: links.into_iter().flatten().collect() }
+    };
+    (1..=switches).map(joined).collect()
+}
+
+/// Of the switch of that number.
+fn datapath(switch: u16) -> DatapathId {
+    DatapathId(switch.into())
 }
 
 /// The switch's port that leads here.
@@ -297,28 +211,42 @@ pub(super) fn make(at: &At, file: &StaticFile) -> Result<(RunningRouter, Hosts),
     if which == Router::Xdp {
         guira_xdp::check(encoding).map_err(|error| format!("--router {name}: {error}{without}"))?;
     }
-    let place = Namespace::new()?;
-    let switch = (which == Router::Openflow)
-        .then(|| OpenVswitch::start_in(&place, &at.folder.join("switch")).map_err(|told| format!("{told}{without}")));
-    let switch = switch.transpose()?;
-    let links = link_names(&at.folder);
+    let count = network.joined.len().max(1);
+    let places: Vec<Namespace> = (0..count).map(|_| Namespace::new()).collect::<Result<_, _>>()?;
+    let start = |(number, place): (usize, &Namespace)| {
+        let switch = OpenVswitch::start_in(place, &at.folder.join(switch_name(number)));
+        switch.map_err(|told| format!("{told}{without}"))
+    };
+    let switches = if which == Router::Openflow { &places[..] } else { &[] };
+    let switches: Vec<OpenVswitch> = (1..).zip(switches).map(start).collect::<Result<_, _>>()?;
+    let links = Links::of(&at.folder, count);
     let all = file.members.iter().filter_map(|member| Some((NodeId(member.id), member.plug.mac?)));
     let all: Vec<(NodeId, MacAddress)> = all.collect();
     let (here, hosts): (Vec<_>, Vec<_>) = file.members.iter().partition(|member| is_here(&member.role));
-    link_here(&links, network.switches, &place)?;
+    link_here(&links, network.switches, &places)?;
     let members: Vec<NodeId> = here.iter().map(|member| NodeId(member.id)).collect();
     if let Some(mac) = here.iter().find_map(|member| member.plug.mac) {
-        let host = Host { link: &links[0], mac, members: &members, gets: Gets::None };
+        let host = Host { link: &links.members, mac, members: &members, gets: Gets::None };
         ip_all(host_lines(encoding, host, &all))?;
     }
-    set_up_end(|| Command::new("ethtool"), &links[0])?;
-    let mut ports = vec![(PORT_HERE, port_name(PORT_HERE))];
+    set_up_end(|| Command::new("ethtool"), &links.members)?;
+    let at_switch = |datapath: Option<DatapathId>| {
+        network.joined.iter().position(|switch| Some(switch.datapath) == datapath).unwrap_or(0)
+    };
+    // Of each switch, or of what is none.
+    let mut ports: Vec<Vec<(u32, String)>> = vec![Vec::new(); count];
+    ports[0].push((PORT_HERE, port_name(PORT_HERE)));
+    for (at, switch) in network.joined.iter().enumerate() {
+        ports[at].extend(switch.links.iter().map(|link| (link.port, port_name(link.port))));
+        join_to_those_behind(&network.joined, at, &places)?;
+    }
     let mut made = BTreeMap::new();
     for member in hosts {
         let (Some(port), Some(mac)) = (member.plug.switch_port, member.plug.mac) else { continue };
         let host = Namespace::new()?;
         let name = port_name(port);
-        place.ip_all([
+        let at = at_switch(member.plug.switch);
+        places[at].ip_all([
             format!("link add {name} type veth peer name {LINK} netns {}", host.holder()),
             format!("link set {name} up"),
         ])?;
@@ -326,52 +254,114 @@ pub(super) fn make(at: &At, file: &StaticFile) -> Result<(RunningRouter, Hosts),
         let gets = if matches!(member.role, Role::Backend(_)) { Gets::Of(node) } else { Gets::All };
         host.ip_all(host_lines(encoding, Host { link: LINK, mac, members: &[node], gets }, &all))?;
         set_up_end(|| host.command("ethtool"), LINK)?;
-        ports.push((port, name));
+        ports[at].push((port, name));
         made.insert(member.id, host);
     }
-    let routes = match switch {
-        Some(switch) => {
-            switch.add_ports(ports.into_iter().map(|(port, name)| (name, port)))?;
-            switch.set_controller(network.switches)?;
-            Routes::Openflow(switch)
+    let mut routes = Vec::new();
+    for (at, (switch, ports)) in switches.into_iter().zip(&ports).enumerate() {
+        if let Some(joined) = network.joined.get(at) {
+            switch.set_datapath_id(joined.datapath.0)?;
         }
-        None => Routes::Xdp(None, RouterArguments::between(ports)),
-    };
+        switch.add_ports(ports.iter().map(|(port, name)| (name, *port)))?;
+        switch.set_controller(network.switches)?;
+        routes.push(Route::switch(switch));
+    }
+    if routes.is_empty() {
+        routes.push(Route::router(RouterArguments::between(ports.concat())));
+    }
     let at = At { folder: at.folder.clone() };
-    Ok((RunningRouter { routes, ended_at: None, restarts: 0, links, place, at }, Hosts(made)))
+    Ok((RunningRouter::new(routes, links, places, at), Hosts(made)))
+}
+
+/// What a switch is called, and its folder.
+fn switch_name(number: usize) -> String {
+    if number == 1 { "switch".to_owned() } else { format!("switch{number}") }
+}
+
+/// Makes the links that lead from a switch to those behind it.
+fn join_to_those_behind(joined: &[JoinedSwitch], at: usize, places: &[Namespace]) -> Result<(), String> {
+    let JoinedSwitch { datapath, links } = &joined[at];
+    for link in links {
+        let other = (at + 1..joined.len()).find(|other| joined[*other].datapath == link.to);
+        let Some((other, back)) =
+            other.and_then(|other| Some((other, joined[other].links.iter().find(|back| back.to == *datapath)?)))
+        else {
+            continue;
+        };
+        let ([port, peer], there) = ([link, back].map(|link| port_name(link.port)), &places[other]);
+        let add = format!("link add {port} type veth peer name {peer} netns {}", there.holder());
+        places[at].ip_all([add, format!("link set {port} up")])?;
+        there.ip_all([format!("link set {peer} up")])?;
+    }
+    Ok(())
 }
 
 fn port_name(port: u32) -> String {
     format!("port{port}")
 }
 
-/// Joins this namespace to the switch's: by a link for members, and one for the switch itself.
-fn link_here(links: &[String; 2], controller: SocketAddr, place: &Namespace) -> Result<(), String> {
-    let [link, management_link] = links;
-    let IpAddr::V6(here) = controller.ip() else { return Err("the controller is not at the end of a link".into()) };
-    let there = Ipv6Addr::from_bits(here.to_bits() + 1);
+/// Joins this namespace to the switches': to the first by a link for members, and to each by one for itself.
+fn link_here(links: &Links, controller: SocketAddr, places: &[Namespace]) -> Result<(), String> {
+    let IpAddr::V6(controller) = controller.ip() else {
+        return Err("the controller is not at the end of a link".into());
+    };
     // Of one that was killed: nobody else is up in this folder.
-    take_away(links);
-    let (port, holder) = (port_name(PORT_HERE), place.holder());
-    ip_all([
-        format!("link add {link} type veth peer name {port} netns {holder}"),
-        format!("link add {management_link} type veth peer name {LINK} netns {holder}"),
-        format!("address add {here}/64 dev {management_link} nodad"),
-        format!("link set {management_link} up"),
-    ])?;
-    place.ip_all([
-        "link set lo up".to_owned(),
-        format!("address add {there}/64 dev {LINK} nodad"),
-        format!("link set {LINK} up"),
-        format!("link set {port} up"),
-    ])
+    links.take_away();
+    let (port, holder) = (port_name(PORT_HERE), places[0].holder());
+    ip_all([format!("link add {} type veth peer name {port} netns {holder}", links.members)])?;
+    places[0].ip_all([format!("link set {port} up")])?;
+    for (at, (link, place)) in (0_u32..).zip(links.management.iter().zip(places)) {
+        // Each a prefix of its own; the controller is at the first one's end.
+        let here = Ipv6Addr::from_bits(controller.to_bits() | u128::from(at) << 64);
+        let there = Ipv6Addr::from_bits(here.to_bits() + 1);
+        ip_all([
+            format!("link add {link} type veth peer name {LINK} netns {}", place.holder()),
+            format!("address add {here}/64 dev {link} nodad"),
+            format!("link set {link} up"),
+        ])?;
+        let way = (at > 0).then(|| format!("route add {controller} via {here}"));
+        let lines = [
+            "link set lo up".to_owned(),
+            format!("address add {there}/64 dev {LINK} nodad"),
+            format!("link set {LINK} up"),
+        ];
+        place.ip_all(lines.into_iter().chain(way))?;
+    }
+    Ok(())
 }
 
-/// Names of the two links here: of a folder the same, and of other folders others, or hardly ever the same.
-fn link_names(folder: &Path) -> [String; 2] {
-    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(folder) as u32;
-    // Fifteen characters at most.
-    [format!("guira{hash:08x}"), format!("guira{hash:08x}s")]
+/// Links that are here: their other ends are in switches' namespaces.
+pub(super) struct Links {
+    /// Of members that are here.
+    members: String,
+    /// Of each switch, or of the router: by which it calls the controller.
+    management: Vec<String>,
+}
+
+impl Links {
+    /// Names: of a folder the same, and of other folders others, or hardly ever the same.
+    fn of(folder: &Path, switches: usize) -> Self {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(folder) as u32;
+        // Fifteen characters at most.
+        let members = format!("guira{hash:08x}");
+        let management = (1..=switches)
+            .map(|number| if number == 1 { format!("{members}s") } else { format!("{members}s{number}") });
+        Self { management: management.collect(), members }
+    }
+
+    /// Takes those away that are there.
+    fn take_away(&self) {
+        for link in self.management.iter().chain([&self.members]) {
+            drop(ip_all([format!("link delete {link}")]));
+        }
+    }
+}
+
+/// They would go with the namespaces of their other ends, which go later than who has held them: whoever comes next is to find none.
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.take_away();
+    }
 }
 
 /// Has a link's sender make its checksums, which would be left to hardware that is not there, and its receiver take frames that a driver sends on.
@@ -381,6 +371,8 @@ fn set_up_end(ethtool: impl Fn() -> Command, link: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -391,8 +383,10 @@ mod tests {
         let roles =
             [(1, Role::Controller), (100, Role::CACHE), (1_000, Role::backend(Some(100))), (10_000, gateway(1))];
         let mut members: Vec<Member> = roles.map(|(id, role)| Member::new(id, nowhere, role)).into();
-        for headers in [Headers::Ipv6, Headers::Mac] {
-            let network = plan(&mut members, Router::Openflow, headers).unwrap();
+        let one = |headers| Shape { router: Router::Openflow, headers, switches: 1, rules: RulesOfKeys::Replicated };
+        let parted = |switches| Shape { switches, rules: RulesOfKeys::Parted, ..one(Headers::Ipv6) };
+        for shape in [one(Headers::Ipv6), one(Headers::Mac), parted(2), parted(8)] {
+            let network = plan(&mut members, shape).unwrap();
             if let (Encoding::Ipv6(plan), IpAddr::V6(management)) = (network.encoding, network.switches.ip()) {
                 assert_eq!(plan.header(management), None, "it is no member's");
             }
@@ -402,6 +396,11 @@ mod tests {
             file.check().unwrap();
             let ports: Vec<Option<u32>> = file.members.iter().map(|member| member.plug.switch_port).collect();
             assert_eq!(ports, [Some(1), Some(2), Some(3), Some(1)]);
+            let at = file.members.iter().map(|member| member.plug.switch.map(|switch| switch.0));
+            let expected = if shape.switches > 1 { [1, 1, 2, 1].map(Some) } else { [None; 4] };
+            assert_eq!(at.collect::<Vec<_>>(), expected);
+            let joined = &file.network.as_ref().unwrap().joined;
+            assert_eq!(joined.len(), if shape.switches > 1 { shape.switches.into() } else { 0 });
         }
         assert_ne!(draw_ipv6_plan().unwrap(), draw_ipv6_plan().unwrap());
     }
@@ -421,7 +420,10 @@ mod tests {
 
     #[test]
     fn links_have_names_that_the_kernel_takes() {
-        let ([one, its_second], [other, _]) = (link_names(Path::new("/a")), link_names(Path::new("/b")));
-        assert!(one.len() <= 15 && its_second.len() <= 15 && one != its_second && one != other);
+        let [one, other] = ["/a", "/b"].map(|folder| Links::of(Path::new(folder), 8));
+        let names = [one, other].map(|links| [vec![links.members.clone()], links.management.clone()].concat());
+        let names: BTreeSet<String> = names.concat().into_iter().collect();
+        assert_eq!(names.len(), 2 * 9);
+        assert!(names.iter().all(|name| name.len() <= 15));
     }
 }

@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn links_lead_to_all_members_or_that_is_said() {
         let member = |id, switch_port| {
-            let plug = Plug { mac: None, switch_port };
+            let plug = Plug { switch_port, ..Plug::default() };
             Member { plug, ..Member::new(id, ([127, 0, 0, 1], 1).into(), Role::CACHE) }
         };
         let file = |ports: [Option<u32>; 2]| StaticFile {

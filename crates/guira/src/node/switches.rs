@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Says who comes and goes, and what somebody has to see to. What is said of each key is for the controller.
 pub(super) fn tell_of_switches(told: &SwitchesTold) {
     let name = |datapath: &Option<DatapathId>| {
-        datapath.map_or_else(|| "a switch".to_owned(), |datapath| format!("switch {:016x}", datapath.0))
+        datapath.map_or_else(|| "a switch".to_owned(), |datapath| format!("switch {datapath}"))
     };
     match told {
         SwitchesTold::Of(_, Told::Known(datapath)) => eprintln!("guira: {} has called", name(&Some(*datapath))),
@@ -34,7 +34,7 @@ pub(super) fn with_switches(mut status: Value, switches: &[SwitchStatus]) -> Val
     }
     let each = switches.iter().map(|switch| {
         json!({
-            "datapath": switch.datapath.map(|datapath| format!("{:016x}", datapath.0)),
+            "datapath": switch.datapath.map(|datapath| datapath.to_string()),
             "flows_wanted": switch.wanted,
             "flows": switch.made,
             "flows_waiting": switch.waiting,

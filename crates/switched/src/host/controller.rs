@@ -7,7 +7,7 @@ use std::{
 
 use guira_cluster::{Transport, boot_now};
 use guira_item::Moment;
-use guira_openflow::{FlowKey, SwitchStatus, SwitchesTold, Version, WantedChanges, WantedFlows};
+use guira_openflow::{FlowAt, SwitchStatus, SwitchesTold, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 
 use super::{
@@ -178,12 +178,12 @@ impl ControllerHost {
         self.look(|machine, _| machine.network.as_ref().map(Network::switches)).map(status_of)
     }
 
-    /// The flows that switches are to have behind a key, see [`Switches::flows_after`](guira_openflow::Switches::flows_after). `None` if it has ended.
-    pub fn flows_after(&self, key: Option<FlowKey>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
+    /// The flows that switches are to have behind one, see [`Switches::flows_after`](guira_openflow::Switches::flows_after). `None` if it has ended.
+    pub fn flows_after(&self, flow: Option<FlowAt>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
         let Some(switches) = self.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
             return Some(Err(NoFlows::NoSwitches));
         };
-        switches.flows_after(key, len_max).ok().map(Ok)
+        switches.flows_after(flow, len_max).ok().map(Ok)
     }
 
     /// What has changed of them since a version, see [`Switches::flows_since`](guira_openflow::Switches::flows_since). `None` if it has ended.

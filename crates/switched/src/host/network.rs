@@ -3,16 +3,19 @@
 //! Always true: a key's rule is at the backend that has it, by the last view, and goes along when its partition moves; rules of keys that switches have when a
 //! controller begins are left to them until cache nodes have had the time to say what they have: else all that is hot would come to backends meanwhile.
 
+mod flow_plan;
+
 use std::{collections::BTreeMap, io, net::TcpListener, sync::Arc};
 
 use guira_item::{Moment, Span};
 use guira_openflow::{
-    Actions, DatapathId, FlowKey, Place, Refusal, Rules, SwitchConfig, SwitchStatus, Switches, SwitchesConfig,
-    SwitchesTold, Told,
+    DatapathId, Fabric, FlowAt, FlowChange, FlowKey, Refusal, Rules, SwitchConfig, SwitchStatus, Switches,
+    SwitchesConfig, SwitchesTold, Told,
 };
-use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionMap, RuleUpdate};
+use guira_routing::{KeyHash, NodeId, RuleUpdate};
 
-use crate::{View, controller::Controller};
+use self::flow_plan::{FlowPlan, Flows};
+use crate::{RulesOfKeys, View, controller::Controller};
 
 /// Leases that cache nodes are waited for: by then they have begun a session, and said what they have.
 const WAIT_LEASES: u64 = 3;
@@ -27,6 +30,8 @@ const MAKES_ROOM: usize = 16;
 pub struct NetworkConfig {
     /// How a cluster's rules look there.
     pub rules: Rules,
+    /// How its switches are joined, and which of them have the rules of keys; `None`: there is one, or all are alike and find out ways by themselves.
+    pub fabric: Option<(Fabric, RulesOfKeys)>,
     /// Where its switches call.
     pub listener: TcpListener,
     /// Hears what is told of switches, on a thread that must not wait.
@@ -41,20 +46,16 @@ impl std::fmt::Debug for NetworkConfig {
 
 /// A cluster's switches.
 pub(super) struct Network {
-    rules: Rules,
+    plan: FlowPlan,
     switches: Arc<Switches>,
     /// Until then rules of hashes are left to them that an earlier controller has made.
     spares_until: Option<Moment>,
     /// What they are to have.
-    flows: BTreeMap<FlowKey, Actions>,
+    flows: Flows,
     /// Whose rules some of these are.
-    hashes: BTreeMap<FlowKey, KeyHash>,
+    hashes: BTreeMap<FlowAt, KeyHash>,
     /// The rules that there are to be: for each hash a part of a cache node.
     made: BTreeMap<KeyHash, NodeId>,
-    backends: Vec<NodeId>,
-    caches: CacheNodes,
-    map: Arc<PartitionMap>,
-    places: BTreeMap<NodeId, Place>,
     rates: BTreeMap<DatapathId, u32>,
 }
 
@@ -66,7 +67,7 @@ impl Network {
     pub(super) fn new(
         now: Moment,
         lease: Span,
-        NetworkConfig { rules, listener, told: mut hear }: NetworkConfig,
+        NetworkConfig { rules, fabric, listener, told: mut hear }: NetworkConfig,
         view: &View,
         mut told: impl FnMut(SwitchesTold) + Send + 'static,
     ) -> io::Result<Self> {
@@ -77,16 +78,12 @@ impl Network {
         let config = SwitchesConfig::default();
         let switch = SwitchConfig { spares: Some(Rules::OF_A_HASH), ..config.switch };
         let mut network = Self {
-            rules,
+            plan: FlowPlan::new(rules, fabric, view),
             switches: Arc::new(Switches::listen_at(listener, SwitchesConfig { switch, ..config }, told)?),
             spares_until: Some(now + lease.times(WAIT_LEASES)),
-            flows: BTreeMap::new(),
+            flows: Flows::new(),
             hashes: BTreeMap::new(),
             made: BTreeMap::new(),
-            backends: Vec::new(),
-            caches: CacheNodes::default(),
-            map: Arc::clone(&view.shares.map),
-            places: BTreeMap::new(),
             rates: BTreeMap::new(),
         };
         network.set_view(view);
@@ -112,38 +109,19 @@ impl Network {
 
     /// There are others now, or partitions have moved.
     pub(super) fn set_view(&mut self, view: &View) {
-        self.backends = view.backends.iter().chain(view.shares.map.backends()).copied().collect();
-        self.caches.clone_from(&view.caches);
-        self.map = Arc::clone(&view.shares.map);
-        self.places.clone_from(&view.places);
+        self.plan.set_view(view);
         let before = std::mem::take(&mut self.flows);
-        self.flows = self.always();
+        self.flows = self.plan.always();
         self.hashes.clear();
         for (hash, part) in &self.made {
-            if let Some((key, actions)) = self.flow(*hash, *part) {
-                self.hashes.insert(key, *hash);
-                self.flows.insert(key, actions);
+            if let Some((flow, actions)) = self.plan.to_part(*hash, *part) {
+                self.hashes.insert(flow, *hash);
+                self.flows.insert(flow, actions);
             }
         }
-        let gone = before.keys().filter(|key| !self.flows.contains_key(*key)).map(|key| (*key, None));
-        let new = self.flows.iter().filter(|(key, actions)| before.get(*key) != Some(*actions));
-        self.tell(gone.chain(new.map(|(key, actions)| (*key, Some(*actions)))).collect());
-    }
-
-    /// What there is whatever is cached.
-    fn always(&self) -> BTreeMap<FlowKey, Actions> {
-        let to = |node: &NodeId| self.rules.to(*self.places.get(node)?);
-        let of_backend = |node: &NodeId| Some((self.rules.of_backend(*node)?, to(node)?));
-        let of_member = |node: &NodeId| Some((self.rules.of_member(*node)?, to(node)?));
-        let backends = self.backends.iter().filter_map(of_backend);
-        let members = self.places.keys().filter_map(of_member);
-        backends.chain(members).chain([self.rules.of_nobody(), self.rules.of_others()]).collect()
-    }
-
-    /// The flow that leads a hash to a part of a cache node.
-    fn flow(&self, hash: KeyHash, part: NodeId) -> Option<(FlowKey, Actions)> {
-        let place = self.places.get(&self.caches.node_of(part)?)?;
-        Some((self.rules.of_hash(self.map.owner_of(hash), hash), self.rules.to(*place)?))
+        let gone = before.keys().filter(|flow| !self.flows.contains_key(*flow)).map(|flow| (*flow, None));
+        let new = self.flows.iter().filter(|(flow, actions)| before.get(*flow) != Some(*actions));
+        self.tell(gone.chain(new.map(|(flow, actions)| (*flow, Some(*actions)))).collect());
     }
 
     /// Rules have been made, or taken back.
@@ -155,37 +133,37 @@ impl Network {
                 RuleUpdate::Install { hash, choices } => (hash, choices.iter().next()),
                 RuleUpdate::Delete { hash } => (hash, None),
             };
-            match part.and_then(|part| Some((part, self.flow(hash, part)?))) {
-                Some((part, (key, actions))) => {
+            match part.and_then(|part| Some((part, self.plan.to_part(hash, part)?))) {
+                Some((part, (flow, actions))) => {
                     self.made.insert(hash, part);
-                    self.hashes.insert(key, hash);
-                    self.flows.insert(key, actions);
-                    told.push((key, Some(actions)));
+                    self.hashes.insert(flow, hash);
+                    self.flows.insert(flow, actions);
+                    told.push((flow, Some(actions)));
                 }
-                None => told.extend(self.take_back(hash).map(|key| (key, None))),
+                None => told.extend(self.take_back(hash).map(|flow| (flow, None))),
             }
         }
         self.tell(told);
     }
 
     /// A hash has no rule any more; which flow that was.
-    fn take_back(&mut self, hash: KeyHash) -> Option<FlowKey> {
+    fn take_back(&mut self, hash: KeyHash) -> Option<FlowAt> {
         self.made.remove(&hash)?;
-        let key = self.rules.of_hash(self.map.owner_of(hash), hash);
+        let flow = self.plan.of_hash(hash);
         // With headers that carry a part of it, another hash may have it by now.
-        if self.hashes.get(&key) != Some(&hash) {
+        if self.hashes.get(&flow) != Some(&hash) {
             return None;
         }
-        self.hashes.remove(&key);
-        self.flows.remove(&key);
-        Some(key)
+        self.hashes.remove(&flow);
+        self.flows.remove(&flow);
+        Some(flow)
     }
 
     /// Something of switches, which the controller is to know.
     pub(super) fn on_told(&mut self, now: Moment, told: SwitchesTold, controller: &mut Controller) {
         match told {
             SwitchesTold::Of(_, Told::Known(_)) => controller.on_room(),
-            SwitchesTold::Of(_, Told::Refused(key, why)) => self.on_refused(now, key, why, controller),
+            SwitchesTold::Of(switch, Told::Refused(key, why)) => self.on_refused(now, switch, key, why, controller),
             SwitchesTold::Of(Some(switch), Told::Takes { updates_per_s }) => {
                 self.rates.insert(switch, updates_per_s);
                 controller.on_rate(now, self.slowest());
@@ -203,32 +181,42 @@ impl Network {
     }
 
     /// A switch has not taken a flow. Others may have, which is of no use.
-    fn on_refused(&mut self, now: Moment, key: FlowKey, why: Refusal, controller: &mut Controller) {
+    fn on_refused(
+        &mut self,
+        now: Moment,
+        switch: Option<DatapathId>,
+        key: FlowKey,
+        why: Refusal,
+        controller: &mut Controller,
+    ) {
+        let Some((flow, actions)) = FlowPlan::find(&self.flows, switch, key) else { return };
+        let actions = *actions;
         // While it has rules that it is not to have, it says nothing of how many it has room for.
         let is_full = why == Refusal::TABLE_FULL && self.spares_until.is_none();
-        if let Some(hash) = self.hashes.get(&key).copied() {
-            let key = self.take_back(hash);
-            self.tell(key.into_iter().map(|key| (key, None)).collect());
+        if let Some(hash) = self.hashes.get(&flow).copied() {
+            let flow = self.take_back(hash);
+            self.tell(flow.into_iter().map(|flow| (flow, None)).collect());
             controller.on_refused(now, hash, is_full);
-        } else if let Some(actions) = self.flows.get(&key).copied()
-            && why == Refusal::TABLE_FULL
-            && !self.made.is_empty()
-        {
-            // It has to be there: keys do without.
-            let some: Vec<KeyHash> = self.made.keys().copied().take(MAKES_ROOM).collect();
-            let mut told: Vec<(FlowKey, Option<Actions>)> = Vec::new();
+        } else if why == Refusal::TABLE_FULL {
+            // It has to be there: keys do without, of which that switch has rules.
+            let are_there = self.hashes.iter().filter(|(flow, _)| flow.switch.is_none_or(|its| Some(its) == switch));
+            let some: Vec<KeyHash> = are_there.map(|(_, hash)| *hash).take(MAKES_ROOM).collect();
+            if some.is_empty() {
+                return;
+            }
+            let mut told: Vec<FlowChange> = Vec::new();
             for hash in some {
-                told.extend(self.take_back(hash).map(|key| (key, None)));
+                told.extend(self.take_back(hash).map(|flow| (flow, None)));
                 controller.on_refused(now, hash, is_full);
             }
-            told.push((key, Some(actions)));
+            told.push((flow, Some(actions)));
             self.tell(told);
         }
     }
 
     /// # Panics
     /// Switches are not spoken to any more: without that a controller is of no use, and begins again.
-    fn tell(&self, updates: Vec<(FlowKey, Option<Actions>)>) {
+    fn tell(&self, updates: Vec<FlowChange>) {
         if !updates.is_empty() {
             self.switches.update(updates).expect(SPOKEN_TO);
         }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use guira_cluster::{Opening, Seq};
-use guira_openflow::{Port, Refusal};
+use guira_openflow::{Actions, Port, Refusal};
 use guira_routing::{Choices, Encoding, Load, MacAddress, PartitionId};
 
 use super::*;
@@ -43,7 +43,7 @@ fn mac(node: NodeId) -> MacAddress {
 }
 
 fn to(node: NodeId) -> Actions {
-    Actions { set_eth_dst: Some(mac(node)), output: Some(Port::NORMAL) }
+    Actions { set_eth_dst: Some(mac(node)), output: Some(Port::NORMAL), next_table: None }
 }
 
 fn rules() -> Rules {
@@ -57,8 +57,13 @@ fn at(ms: u64) -> Moment {
 
 fn network(view: &View) -> Network {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let config = NetworkConfig { rules: rules(), listener, told: Box::new(|_| {}) };
+    let config = NetworkConfig { rules: rules(), fabric: None, listener, told: Box::new(|_| {}) };
     Network::new(at(0), Span::from_s(1), config, view, |_| {}).unwrap()
+}
+
+/// Whether all switches are to have it.
+fn has(network: &Network, key: FlowKey) -> bool {
+    network.flows.contains_key(&key.into())
 }
 
 fn install(hash: KeyHash, part: NodeId) -> RuleUpdate {
@@ -71,11 +76,12 @@ fn what_there_always_is_is_of_all_members_and_of_those_who_have_keys() {
     let network = network(&file.view(file.shares().unwrap()));
     let rules = rules();
     let members = [NodeId(1), CACHE, BACKENDS[0], BACKENDS[1], NodeId(10_000)];
-    let expected: BTreeMap<FlowKey, Actions> = members
+    let expected: Flows = members
         .map(|node| (rules.of_member(node).unwrap(), to(node)))
         .into_iter()
         .chain(BACKENDS.map(|node| (rules.of_backend(node).unwrap(), to(node))))
         .chain([rules.of_nobody(), rules.of_others()])
+        .map(|(key, actions)| (key.into(), actions))
         .collect();
     assert_eq!(network.flows, expected);
 }
@@ -90,8 +96,8 @@ fn a_rule_leads_to_the_host_of_the_part_and_goes_along_when_its_key_moves() {
     let owner = shares.map.owner_of(hash);
     network.update([install(hash, NodeId(CACHE.0 + 2)), install(other, CACHE)]);
     let flows = |network: &Network| -> Vec<(FlowKey, Actions)> {
-        let of_hashes = network.flows.iter().filter(|(key, _)| !always.contains_key(key));
-        of_hashes.map(|(key, actions)| (*key, *actions)).collect()
+        let of_hashes = network.flows.iter().filter(|(flow, _)| !always.contains_key(flow));
+        of_hashes.map(|(flow, actions)| (flow.key, *actions)).collect()
     };
     let expected = |owner, hash| (rules().of_hash(owner, hash), to(CACHE));
     let its_owner = shares.map.owner_of(other);
@@ -116,14 +122,14 @@ fn a_rule_that_another_hash_has_taken_over_stays_when_the_first_is_taken_back() 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     // Of a hash a MAC address carries a part.
     let rules = Rules::new("mac=10.77.0.0/16".parse().unwrap(), 7_100);
-    let config = NetworkConfig { rules, listener, told: Box::new(|_| {}) };
+    let config = NetworkConfig { rules, fabric: None, listener, told: Box::new(|_| {}) };
     let mut network = Network::new(at(0), Span::from_s(1), config, &view, |_| {}).unwrap();
     let (one, other) = (KeyHash(5 << 40), KeyHash(5 << 40 | 1));
     let key = rules.of_hash(view.shares.map.owner_of(one), one);
     network.update([install(one, CACHE), install(other, CACHE), RuleUpdate::Delete { hash: one }]);
-    assert!(network.flows.contains_key(&key));
+    assert!(has(&network, key));
     network.update([RuleUpdate::Delete { hash: one }, RuleUpdate::Delete { hash: other }]);
-    assert!(!network.flows.contains_key(&key));
+    assert!(!has(&network, key));
 }
 
 #[test]
@@ -158,11 +164,11 @@ fn what_a_switch_refuses_has_no_rule_and_its_cache_node_does_without() {
     controller.step(now, Happened::Message(CACHE, told), &mut out);
     network.update(out.rules.drain(..));
     let key = rules().of_hash(view.shares.map.owner_of(hash), hash);
-    assert!(network.flows.contains_key(&key) && controller.rule(hash).is_some());
+    assert!(has(&network, key) && controller.rule(hash).is_some());
 
     let refused = |key| SwitchesTold::Of(Some(DatapathId(1)), Told::Refused(key, Refusal::TABLE_FULL));
     network.on_told(now, refused(key), &mut controller);
-    assert!(!network.flows.contains_key(&key) && controller.rule(hash).is_none());
+    assert!(!has(&network, key) && controller.rule(hash).is_none());
     out.clear();
     controller.step(now, Happened::Tick, &mut out);
     let no_room = said(&out).find_map(|message| match message {
@@ -177,9 +183,9 @@ fn what_a_switch_refuses_has_no_rule_and_its_cache_node_does_without() {
     network.update([install(hash, CACHE)]);
     let always = rules().of_member(CACHE).unwrap();
     network.on_told(at(5_000), refused(always), &mut controller);
-    assert!(!network.flows.contains_key(&key) && network.flows.contains_key(&always));
+    assert!(!has(&network, key) && has(&network, always));
     network.on_told(at(5_000), refused(always), &mut controller);
-    assert!(network.flows.contains_key(&always), "and it stays wanted");
+    assert!(has(&network, always), "and it stays wanted");
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::{
 };
 
 use guira_cluster::{GetWay, GetsOf, Transport};
-use guira_openflow::{Place, Port, Rules};
+use guira_openflow::{DatapathId, Place, Port, Rules};
 use guira_routing::{Encoding, MacAddress, NodeId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Member, Role, StaticFile};
+use super::{JoinedError, JoinedSwitch, Member, Role, RulesOfKeys, StaticFile};
 
 /// What routes, where gateways do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -48,6 +48,12 @@ pub struct Network {
     pub gets_port: u16,
     /// Where the controller listens for switches (OpenFlow's own port is 6653).
     pub switches: SocketAddr,
+    /// Which of several switches have the rules of keys.
+    #[serde(default, skip_serializing_if = "RulesOfKeys::is_default")]
+    pub rules: RulesOfKeys,
+    /// Switches that are not alike, and how they are joined; none: there is one, or each finds out ways by itself.
+    #[serde(default, rename = "switch", skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<JoinedSwitch>,
 }
 
 /// Where a member is for a switch.
@@ -59,6 +65,9 @@ pub struct Plug {
     /// The switch's port that leads there; without it the switch finds it by the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_port: Option<u32>,
+    /// The switch that has that port, where they are joined as the file says.
+    #[serde(default, with = "maybe_as_text", skip_serializing_if = "Option::is_none")]
+    pub switch: Option<DatapathId>,
 }
 
 /// What is wrong with a network.
@@ -85,6 +94,8 @@ pub enum NetworkError {
     OneHost(u16, u16),
     /// Where this member is for a switch is said, and there is no network that routes.
     NoNetwork(u16),
+    /// How switches are joined is not as it has to be.
+    Joined(JoinedError),
 }
 
 impl Display for NetworkError {
@@ -109,7 +120,10 @@ impl Display for NetworkError {
                 f,
                 "members {id} and {other}: mac: a host with a cache node or a backend has no other one, and no gateway: the network brings gets to one of them, or none would leave it"
             ),
-            Self::NoNetwork(id) => write!(f, "member {id}: mac and switch_port are for clusters with [network]"),
+            Self::NoNetwork(id) => {
+                write!(f, "member {id}: mac, switch_port and switch are for clusters with [network]")
+            }
+            Self::Joined(error) => write!(f, "{error}"),
         }
     }
 }
@@ -117,6 +131,11 @@ impl Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
+    /// One of a single switch, or of several that are alike.
+    pub fn new(router: Router, encoding: Encoding, gets_port: u16, switches: SocketAddr) -> Self {
+        Self { router, encoding, gets_port, switches, rules: RulesOfKeys::default(), joined: Vec::new() }
+    }
+
     /// Where gets go.
     pub fn get_way(&self) -> GetWay {
         GetWay { encoding: self.encoding, port: self.gets_port }
@@ -134,7 +153,7 @@ impl Network {
 impl Plug {
     /// As switches are told it.
     pub fn place(&self) -> Option<Place> {
-        Some(Place { mac: self.mac?, port: self.switch_port.map_or(Port::NORMAL, Port) })
+        Some(Place { mac: self.mac?, port: self.switch_port.map_or(Port::NORMAL, Port), switch: self.switch })
     }
 }
 
@@ -167,8 +186,8 @@ impl StaticFile {
 
     /// How a cluster's rules look in its switches, and where these call the controller; `None` where there are none.
     pub fn switch_rules(&self) -> Option<(Rules, SocketAddr)> {
-        let Network { encoding, gets_port, switches, .. } = *self.network.as_ref()?;
-        Some((Rules::new(encoding, gets_port), switches))
+        let Network { encoding, gets_port, switches, .. } = self.network.as_ref()?;
+        Some((Rules::new(*encoding, *gets_port), *switches))
     }
 
     /// Where members are for switches.
@@ -204,7 +223,8 @@ impl StaticFile {
                 member.plug.switch_port.ok_or(NetworkError::NoPort(id))?;
             }
         }
-        self.check_hosts()
+        self.check_hosts()?;
+        self.check_joined().map_err(NetworkError::Joined)
     }
 
     /// Whoever takes gets is alone with them, and with no gateway.
@@ -223,14 +243,14 @@ impl StaticFile {
 }
 
 /// What is written as a text of its own.
-mod as_text {
+pub(super) mod as_text {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer, de};
 
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    pub(in super::super) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(value)
     }
 
-    pub(super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    pub(in super::super) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
     where
         T: FromStr<Err: Display>,
         D: Deserializer<'de>,

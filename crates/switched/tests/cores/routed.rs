@@ -16,12 +16,8 @@ const A_WHILE: Span = Span::from_ms(100);
 const PASSED_BY: Span = Span::from_s(1);
 
 fn setting() -> Setting {
-    let network = Network {
-        router: Router::Openflow,
-        encoding: "ipv6=fd5e:a1c0::/32".parse().expect("one"),
-        gets_port: 7_100,
-        switches: ([127, 0, 0, 1], 6_653).into(),
-    };
+    let encoding = "ipv6=fd5e:a1c0::/32".parse().expect("one");
+    let network = Network::new(Router::Openflow, encoding, 7_100, ([127, 0, 0, 1], 6_653).into());
     let mut setting = Setting::new(StaticFile { network: Some(network), ..StaticFile::default() });
     setting.answering.push(CACHE);
     let first = setting.reads(BACKENDS[0]);

@@ -84,7 +84,8 @@ impl Fields {
     }
 
     fn are_taken_by(&self, matched: &Match) -> bool {
-        let Match { eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst } = *matched;
+        let Match { in_port, eth_dst, eth_type, ip_proto, ipv4_dst, ipv6_dst, udp_dst } = *matched;
+        assert_eq!(in_port, None, "no rule of one switch asks for it");
         eth_dst.is_none_or(|wanted| wanted.takes(self.eth_dst))
             && eth_type.is_none_or(|wanted| wanted == self.eth_type)
             && ip_proto.is_none_or(|wanted| self.ip_proto == Some(wanted))

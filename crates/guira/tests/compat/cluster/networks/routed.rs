@@ -1,10 +1,10 @@
-//! A cluster behind an Open vSwitch, or a router of ours: which hosts a read comes to, and that what clients see can have been so while members are killed, the switch has no power or the
+//! A cluster behind an Open vSwitch, or several, or a router of ours: which hosts a read comes to, and that what clients see can have been so while members are killed, the switch has no power or the
 //! router is killed, and the network lies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     process::Command,
 };
@@ -13,8 +13,10 @@ use guira_cluster::GetWay;
 use guira_networks::{
     Frames, Gets, Host, Namespace, OpenVswitch, host_lines, in_a_namespace, ip_all, run, within_network_of,
 };
+use guira_openflow::DatapathId;
 use guira_routing::{Encoding, MacAddress, NodeId};
-use guira_switched::{Network, Plug, Router, StaticFile, hash_of};
+use guira_switched::{JoinedSwitch, Link, Network, Plug, Router, RulesOfKeys, StaticFile, hash_of};
+use tempfile::TempDir;
 
 use super::{
     super::{
@@ -38,15 +40,17 @@ const HERE: usize = 4;
 struct Switched {
     cluster: Cluster,
     file: StaticFile,
-    management: String,
+    /// Of each switch, or of the router.
+    management: Vec<String>,
     wire: Wire,
 }
 
 impl Switched {
-    fn up(router: Router, encoding: &str) -> Self {
+    fn up(router: Router, encoding: &str, joined: &[&str]) -> Self {
         let modes = ["--cache-mode", "switched,look-through,look-aside"];
         let sizes = ["--backends", "3", "--store", "memory", "--lease-ms", "10000"];
-        let cluster = Cluster::up(&[&["--router", router.name(), "--encoding", encoding][..], &modes, &sizes].concat());
+        let what = ["--router", router.name(), "--encoding", encoding];
+        let cluster = Cluster::up(&[&what[..], joined, &modes, &sizes].concat());
         let folder = cluster.folder.path().join("cluster");
         let text = fs::read_to_string(folder.join("cluster.toml")).expect("it is there");
         let file = StaticFile::parse(&text).expect("a cluster");
@@ -56,14 +60,19 @@ impl Switched {
         let mut links: Vec<Frames> = hosts.map(|pid| within_network_of(pid, || frames("eth0"))).collect();
         assert_eq!(links.len(), HERE, "{said}");
         let all = run(Command::new("ip").args(["-o", "link"])).expect("there are links");
-        let here = all.split([' ', '@']).find(|word| word.starts_with("guira") && !word.ends_with('s'));
+        let here =
+            all.split([' ', '@']).find(|word| word.strip_prefix("guira").is_some_and(|rest| !rest.contains('s')));
         links.push(frames(here.expect("one leads to the switch")));
-        let management = match router {
-            Router::Openflow => "switch/switch.mgmt",
-            Router::Xdp => "router.mgmt",
+        let network = file.network.as_ref().expect("it routes");
+        let management: Vec<String> = match router {
+            Router::Openflow => {
+                let others = (2..=network.joined.len()).map(|number| format!("switch{number}/switch.mgmt"));
+                ["switch/switch.mgmt".to_owned()].into_iter().chain(others).collect()
+            }
+            Router::Xdp => vec!["router.mgmt".to_owned()],
         };
-        let management = format!("unix:{}", folder.join(management).display());
-        let gets_port = file.network.as_ref().expect("it routes").gets_port;
+        let management = management.into_iter().map(|at| format!("unix:{}", folder.join(at).display())).collect();
+        let gets_port = network.gets_port;
         Self { cluster, file, management, wire: Wire::listen(links, gets_port) }
     }
 
@@ -88,30 +97,47 @@ impl Switched {
         AT_BACKENDS[at.expect("a backend has it")]
     }
 
-    fn ofctl(&self, words: &[&str]) -> String {
+    fn ofctl(management: &str, words: &[&str]) -> String {
         let command = &mut Command::new("ovs-ofctl");
-        run(command.args(["-O", "OpenFlow13", words[0], &self.management]).args(&words[1..])).expect("it is told")
+        run(command.args(["-O", "OpenFlow13", words[0], management]).args(&words[1..])).expect("it is told")
     }
 
-    /// Whether there is a rule for a key's reads.
+    /// The switches that are to have rules of a key: all, or the one at which its backend is.
+    fn with_rules_of(&self, key: &str) -> Vec<bool> {
+        let network = self.file.network.as_ref().expect("it routes");
+        let owner = self.file.member(self.rule_of(key).0).expect("a backend has it");
+        let has = |at: usize| {
+            let is_there = network.joined.get(at).map(|switch| Some(switch.datapath)) == Some(owner.plug.switch);
+            network.rules == RulesOfKeys::Replicated || is_there
+        };
+        (0..self.management.len()).map(has).collect()
+    }
+
+    /// Whether there is a rule for a key's reads wherever it is to be, and nowhere else.
     fn has_a_rule_of(&self, key: &str) -> bool {
-        let (said, rule) = (self.ofctl(&["dump-flows"]), self.rule_of(key).1);
-        let mut of_hash = said.lines().filter(|line| line.contains("priority=400,"));
-        of_hash.any(|line| line.split([',', ' ']).any(|word| word == rule))
+        let rule = self.rule_of(key).1;
+        let has_it = |management: &String| {
+            let said = Self::ofctl(management, &["dump-flows"]);
+            let mut of_hash = said.lines().filter(|line| line.contains("priority=400,"));
+            of_hash.any(|line| line.split([',', ' ']).any(|word| word == rule))
+        };
+        self.management.iter().map(has_it).eq(self.with_rules_of(key))
     }
 
-    /// Has the switch bring a key's reads to the cache node, whatever the controller says.
+    /// Has a switch bring a key's reads to the cache node, whatever the controller says.
     fn lead_to_the_cache_node(&self, key: &str) {
         let cache = self.file.member(NodeId(CACHE)).expect("there is one");
-        let Plug { mac: Some(mac), switch_port: Some(port) } = cache.plug else { panic!("it is on the switch") };
+        let Plug { mac: Some(mac), switch_port: Some(port), switch } = cache.plug else { panic!("it is plugged in") };
         let (rule, gets_port) = (self.rule_of(key).1, self.way().port);
         let (kind, action) = match self.way().encoding {
+            Encoding::Ipv6(_) if switch.is_some() => ("udp6", format!("set_field:{mac}->eth_dst,goto_table:1")),
             Encoding::Ipv6(_) => ("udp6", format!("set_field:{mac}->eth_dst,output:{port}")),
             Encoding::Mac(_) => ("udp", format!("output:{port}")),
         };
+        let at = self.with_rules_of(key).into_iter().position(|has_it| has_it).expect("one has");
         // As the controller would make it.
         let flow = format!("priority=400,{kind},{rule},tp_dst={gets_port},actions={action}");
-        self.ofctl(&["add-flow", &flow]);
+        Self::ofctl(&self.management[at], &["add-flow", &flow]);
     }
 }
 
@@ -163,12 +189,12 @@ impl<'s> Reader<'s> {
 
 /// A read that its backend or its cache node answers takes one transit, as the paper has it (SwitchKV, section 2.2); with a rule that is wrong it takes two. Where the cache
 /// is looked through what is not there takes two, and where it is looked at aside three.
-fn hot_keys_and_cold_ones(router: Router, encoding: &str) {
-    let switched = Switched::up(router, encoding);
+fn hot_keys_and_cold_ones(router: Router, encoding: &str, joined: &[&str]) {
+    let switched = Switched::up(router, encoding, joined);
     let [mut client, mut through, mut aside] = [0, 1, 2].map(|gateway| Reader::of(&switched, gateway));
     client.ask("hot", "set hot 0 0 3\r\nabc\r\n", b"STORED\r\n");
     let found = b"VALUE hot 0 3\r\nabc\r\nEND\r\n";
-    wait_for("the switch has a rule for the hot key", || {
+    wait_for("there is a rule for the hot key", || {
         client.get("hot", found);
         switched.has_a_rule_of("hot").then_some(())
     });
@@ -206,17 +232,74 @@ fn hot_keys_and_cold_ones(router: Router, encoding: &str) {
     switched.cluster.down();
 }
 
-/// Members on hosts of their own, but for those that clients and the router speak to, joined by what is the test's: a switch, or links that a router of ours is on.
+/// Members on hosts of their own, but for those that clients and the router speak to, joined by what is the test's: a switch, or two, or links that a router of ours is on.
 struct Plugged {
     switch: Option<OpenVswitch>,
+    second: Option<Second>,
     encoding: Encoding,
     /// By their places, where there are any.
     hosts: Vec<Option<Namespace>>,
 }
 
+/// Another switch, and where that is; which of both have the rules of keys.
+struct Second {
+    // Ends before its place and its folder do.
+    switch: OpenVswitch,
+    place: Namespace,
+    _folder: TempDir,
+    rules: RulesOfKeys,
+}
+
+/// Where the controller listens, if not all that calls it is here.
+const MANAGEMENT_HERE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+const MANAGEMENT_THERE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
+
+/// The port of each of two switches that leads to the other one.
+const LINK_PORT: u32 = 100;
+
+/// The datapath ids of both.
+const FIRST_SWITCH: DatapathId = DatapathId(1);
+const SECOND_SWITCH: DatapathId = DatapathId(2);
+
+/// Whose hosts are at the second switch: two of three backends, and not the cache node.
+fn is_at_second(id: u16) -> bool {
+    BACKENDS[1..].contains(&id)
+}
+
+impl Second {
+    fn new(first: &OpenVswitch, rules: RulesOfKeys) -> Self {
+        let (place, folder) = (Namespace::new().expect("a place"), tempfile::tempdir().expect("a folder"));
+        let holder = place.holder();
+        let here = [
+            format!("link add link1 type veth peer name link2 netns {holder}"),
+            "link set link1 up".to_owned(),
+            format!("link add manage1 type veth peer name manage2 netns {holder}"),
+            format!("address add {MANAGEMENT_HERE}/64 dev manage1 nodad"),
+            "link set manage1 up".to_owned(),
+        ];
+        ip_all(here).expect("links");
+        let there = [
+            "link set link2 up".to_owned(),
+            format!("address add {MANAGEMENT_THERE}/64 dev manage2 nodad"),
+            "link set manage2 up".to_owned(),
+        ];
+        place.ip_all(there).expect("links");
+        let switch = OpenVswitch::start_in(&place, folder.path()).expect("a switch");
+        for (switch, id, link) in [(first, FIRST_SWITCH, "link1"), (&switch, SECOND_SWITCH, "link2")] {
+            switch.set_datapath_id(id.0).expect("it is told");
+            switch.add_ports([(link, LINK_PORT)]).expect("a port");
+            switch.set_controller((MANAGEMENT_HERE, SWITCHES_PORT).into()).expect("a controller");
+        }
+        Self { switch, place, _folder: folder, rules }
+    }
+}
+
 /// The port of UDP of gets, and the one of members.
 const GETS_PORT: u16 = 7_100;
 const MEMBER_PORT: u16 = 7_000;
+
+/// OpenFlow's own.
+const SWITCHES_PORT: u16 = 6_653;
 
 /// The switch's port that leads here.
 const PORT_HERE: u32 = 1;
@@ -255,6 +338,11 @@ const ROUTER: u16 = 2;
 
 impl Plugged {
     fn new(router: Router, encoding: &str) -> Self {
+        Self::with(router, encoding, None)
+    }
+
+    /// At two switches, if it is said which of them have the rules of keys.
+    fn with(router: Router, encoding: &str, joined: Option<RulesOfKeys>) -> Self {
         let encoding: Encoding = encoding.parse().expect("an encoding");
         let all = IDS.map(|id| (NodeId(id), mac(encoding, id)));
         let here = [CONTROLLER, GATEWAY].map(NodeId);
@@ -263,23 +351,36 @@ impl Plugged {
         ip_all(host_lines(encoding, host, &all)).expect("addresses");
         ip_all([format!("link set port{PORT_HERE} up")]).expect("a link");
         set_up_end(Command::new("ethtool"), LINK_HERE);
+        let switch = (router == Router::Openflow).then(|| {
+            let switch = OpenVswitch::start().expect("a switch");
+            switch.set_controller(switches()).expect("a controller");
+            switch
+        });
+        let second = joined.zip(switch.as_ref()).map(|(rules, first)| Second::new(first, rules));
         let hosts = IDS.map(|id| {
             let (host, port) = ((!is_here(id)).then(|| Namespace::new().expect("a host"))?, switch_port(id));
-            let link = format!("link add port{port} type veth peer name eth0 netns {}", host.holder());
-            ip_all([link, format!("link set port{port} up")]).expect("a link");
+            let lines = [
+                format!("link add port{port} type veth peer name eth0 netns {}", host.holder()),
+                format!("link set port{port} up"),
+            ];
+            match &second {
+                Some(second) if is_at_second(id) => second.place.ip_all(lines),
+                _ => ip_all(lines),
+            }
+            .expect("a link");
             let gets = if id == CACHE { Gets::All } else { Gets::Of(NodeId(id)) };
             let its = Host { link: "eth0", mac: mac(encoding, id), members: &[NodeId(id)], gets };
             host.ip_all(host_lines(encoding, its, &all)).expect("addresses");
             set_up_end(host.command("ethtool"), "eth0");
             Some(host)
         });
-        let switch = (router == Router::Openflow).then(|| {
-            let switch = OpenVswitch::start().expect("a switch");
-            switch.add_ports(ports().map(|port| (format!("port{port}"), port))).expect("ports");
-            switch.set_controller(switches()).expect("a controller");
-            switch
-        });
-        Self { switch, encoding, hosts: hosts.into() }
+        let links = |of_second: bool| {
+            let its = IDS.into_iter().filter(move |id| (joined.is_some() && is_at_second(*id)) == of_second);
+            BTreeSet::from_iter(its.map(switch_port)).into_iter().map(|port| (format!("port{port}"), port))
+        };
+        switch.iter().for_each(|switch| switch.add_ports(links(false)).expect("ports"));
+        second.iter().for_each(|second| second.switch.add_ports(links(true)).expect("ports"));
+        Self { switch, second, encoding, hosts: hosts.into() }
     }
 
     fn switch(&mut self) -> &mut OpenVswitch {
@@ -335,7 +436,7 @@ fn set_up_end(mut ethtool: Command, link: &str) {
 
 /// Where the switch calls.
 fn switches() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 6_653))
+    SocketAddr::from(([127, 0, 0, 1], SWITCHES_PORT))
 }
 
 impl Place for Plugged {
@@ -349,11 +450,19 @@ impl Place for Plugged {
 
     fn network(&self) -> Option<Network> {
         let router = if self.switch.is_some() { Router::Openflow } else { Router::Xdp };
-        Some(Network { router, encoding: self.encoding, gets_port: GETS_PORT, switches: switches() })
+        let Some(second) = &self.second else {
+            return Some(Network::new(router, self.encoding, GETS_PORT, switches()));
+        };
+        let to = |datapath, to| JoinedSwitch { datapath, links: vec![Link { port: LINK_PORT, to }] };
+        let joined = vec![to(FIRST_SWITCH, SECOND_SWITCH), to(SECOND_SWITCH, FIRST_SWITCH)];
+        let at = (MANAGEMENT_HERE, SWITCHES_PORT).into();
+        Some(Network { rules: second.rules, joined, ..Network::new(router, self.encoding, GETS_PORT, at) })
     }
 
     fn plug(&self, id: u16) -> Plug {
-        Plug { mac: Some(mac(self.encoding, id)), switch_port: Some(switch_port(id)) }
+        let at = if is_at_second(id) { SECOND_SWITCH } else { FIRST_SWITCH };
+        let switch = self.second.as_ref().map(|_| at);
+        Plug { mac: Some(mac(self.encoding, id)), switch_port: Some(switch_port(id)), switch }
     }
 
     fn router(&self) -> Option<(u16, Vec<String>)> {
@@ -419,6 +528,22 @@ fn members_that_are_killed_and_a_switch_without_power(encoding: &str) {
     });
 }
 
+fn members_that_are_killed_and_two_switches_without_power(rules: RulesOfKeys) {
+    let place = Plugged::with(Router::Openflow, IPV6, Some(rules));
+    members_that_are_killed_cost_answers_and_nothing_else(place, |members, book| {
+        // Whoever asks is at the first one: of who is at the second nobody hears.
+        let second = &mut members.place.second.as_mut().expect("it is there").switch;
+        second.power_off();
+        book.wait_for_refusals(1);
+        second.power_on().expect("it starts");
+        members.wait_until_all_is_answered();
+        members.wait_until_the_cache_serves();
+        members.place.switch().power_off();
+        book.wait_for_refusals(CLIENTS as u64);
+        members.place.switch().power_on().expect("it starts");
+    });
+}
+
 fn members_and_a_router_that_are_killed(encoding: &str) {
     let place = Plugged::new(Router::Xdp, encoding);
     members_that_are_killed_cost_answers_and_nothing_else(place, |members, book| {
@@ -469,8 +594,8 @@ macro_rules! tests {
 
 mod openflow {
     tests! {
-        a_hot_key_is_a_transit_from_the_cache_node: hot_keys_and_cold_ones(Router::Openflow, "ipv6");
-        a_hot_key_is_a_transit_from_the_cache_node_by_frames: hot_keys_and_cold_ones(Router::Openflow, "mac");
+        a_hot_key_is_a_transit_from_the_cache_node: hot_keys_and_cold_ones(Router::Openflow, "ipv6", &[]);
+        a_hot_key_is_a_transit_from_the_cache_node_by_frames: hot_keys_and_cold_ones(Router::Openflow, "mac", &[]);
         members_that_are_killed_cost_answers_and_nothing_else: members_that_are_killed_and_a_switch_without_power(IPV6);
         members_that_are_killed_cost_answers_and_nothing_else_by_frames: members_that_are_killed_and_a_switch_without_power(MAC);
         a_network_that_lies_costs_time_and_nothing_else: a_network_that_lies(IPV6);
@@ -478,10 +603,22 @@ mod openflow {
     }
 }
 
+mod joined {
+    tests! {
+        a_hot_key_is_a_transit_whichever_switches_have_its_rule: hot_keys_and_cold_ones(Router::Openflow, "ipv6", &["--switches", "3"]);
+        a_hot_key_is_a_transit_by_the_switch_at_which_its_backend_is:
+            hot_keys_and_cold_ones(Router::Openflow, "ipv6", &["--switches", "3", "--rules", "parted"]);
+        members_that_are_killed_cost_answers_and_nothing_else:
+            members_that_are_killed_and_two_switches_without_power(RulesOfKeys::Replicated);
+        members_that_are_killed_cost_answers_and_nothing_else_where_rules_are_parted:
+            members_that_are_killed_and_two_switches_without_power(RulesOfKeys::Parted);
+    }
+}
+
 mod xdp {
     tests! {
-        a_hot_key_is_a_transit_from_the_cache_node: hot_keys_and_cold_ones(Router::Xdp, "ipv6");
-        a_hot_key_is_a_transit_from_the_cache_node_by_frames: hot_keys_and_cold_ones(Router::Xdp, "mac");
+        a_hot_key_is_a_transit_from_the_cache_node: hot_keys_and_cold_ones(Router::Xdp, "ipv6", &[]);
+        a_hot_key_is_a_transit_from_the_cache_node_by_frames: hot_keys_and_cold_ones(Router::Xdp, "mac", &[]);
         members_that_are_killed_cost_answers_and_nothing_else: members_and_a_router_that_are_killed(IPV6);
         members_that_are_killed_cost_answers_and_nothing_else_by_frames: members_and_a_router_that_are_killed(MAC);
     }
