@@ -89,6 +89,8 @@ pub enum Broken {
     Auxiliary,
     /// A switch of the same number has called since.
     Replaced,
+    /// It is none of the switches of which it is known how they are joined.
+    Unexpected,
     /// It does not say which flows it has.
     Unreadable(Refusal),
 }
@@ -111,6 +113,7 @@ impl fmt::Display for Broken {
             Self::TooManyFlows => f.write_str("it has more flows with our cookie than there may be"),
             Self::Auxiliary => f.write_str("it is an auxiliary connection, and we take main ones only"),
             Self::Replaced => f.write_str("a switch of the same datapath id has called since"),
+            Self::Unexpected => f.write_str("it is none of those that the cluster's file names ([[network.switch]])"),
             Self::Unreadable(Refusal { kind, code }) => {
                 write!(f, "it does not say which flows it has (error {kind}.{code})")
             }

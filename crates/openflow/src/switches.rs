@@ -9,7 +9,7 @@
 //! OpenFlow over TCP proves nothing of who calls: the address is to be one that only switches reach.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     error::Error,
     fmt,
     io::{self, ErrorKind},
@@ -46,17 +46,19 @@ const READS_A_TURN: usize = 16;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How switches are spoken to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchesConfig {
     /// Each of them.
     pub switch: SwitchConfig,
     /// Connections at a time; others are closed.
     pub connections_max: usize,
+    /// Who may call; `None`: whoever does. What all are to have is of no use to a switch of which the cluster does not know where it is.
+    pub expected: Option<BTreeSet<DatapathId>>,
 }
 
 impl Default for SwitchesConfig {
     fn default() -> Self {
-        Self { switch: SwitchConfig::default(), connections_max: 64 }
+        Self { switch: SwitchConfig::default(), connections_max: 64, expected: None }
     }
 }
 
@@ -143,13 +145,14 @@ impl Switches {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         let shared = Arc::new(Shared { wishes: Mutex::new(Some(Vec::new())), waker });
+        // Nothing changes as often as a nanosecond passes.
+        let wanted = Wanted::new(Version(boot_now().ns()), config.switch.spares.is_none());
         let speaker = Speaker {
             config,
             poll,
             listener,
             shared: Arc::clone(&shared),
-            // Nothing changes as often as a nanosecond passes.
-            wanted: Wanted::new(Version(boot_now().ns()), config.switch.spares.is_none()),
+            wanted,
             lines: BTreeMap::new(),
             next: CONNECTIONS,
             may_accept: true,
@@ -403,10 +406,16 @@ impl Speaker {
                 Ok(more)
             });
             let datapath = line.switch.datapath();
+            let is_expected = |datapath| self.config.expected.as_ref().is_none_or(|all| all.contains(&datapath));
             for told in told.drain(..) {
-                if let Told::Known(datapath) = told {
-                    self.wanted.of(Some(datapath)).for_each(|(key, actions)| line.switch.want(key, actions));
-                    ended.push((*token, Ended::Earlier(datapath)));
+                match told {
+                    Told::Known(datapath) if is_expected(datapath) => {
+                        self.wanted.of(Some(datapath)).for_each(|(key, actions)| line.switch.want(key, actions));
+                        ended.push((*token, Ended::Earlier(datapath)));
+                    }
+                    // It was asked which flows it has, and told nothing.
+                    Told::Known(_) => ended.push((*token, Ended::This(Some(Broken::Unexpected)))),
+                    _ => {}
                 }
                 (self.told)(SwitchesTold::Of(datapath, told));
             }

@@ -75,11 +75,12 @@ impl Network {
             hear(&what);
             told(what);
         };
-        let config = SwitchesConfig::default();
-        let switch = SwitchConfig { spares: Some(Rules::OF_A_HASH), ..config.switch };
+        let switch = SwitchConfig { spares: Some(Rules::OF_A_HASH), ..SwitchConfig::default() };
+        let expected = fabric.as_ref().map(|(fabric, _)| fabric.switches().collect());
+        let config = SwitchesConfig { switch, expected, ..SwitchesConfig::default() };
         let mut network = Self {
             plan: FlowPlan::new(rules, fabric, view),
-            switches: Arc::new(Switches::listen_at(listener, SwitchesConfig { switch, ..config }, told)?),
+            switches: Arc::new(Switches::listen_at(listener, config, told)?),
             spares_until: Some(now + lease.times(WAIT_LEASES)),
             flows: Flows::new(),
             hashes: BTreeMap::new(),

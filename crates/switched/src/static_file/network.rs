@@ -324,10 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_documentation_is_a_cluster() {
+    fn the_examples_of_the_documentation_are_clusters() {
         let file = StaticFile::parse(include_str!("../../../../docs/examples/routed.toml")).unwrap();
         assert_eq!(file.network.as_ref().map(|network| network.router), Some(Router::Xdp));
         assert!(file.members.iter().all(|member| member.plug.switch_port.is_some()));
+        let file = StaticFile::parse(include_str!("../../../../docs/examples/joined.toml")).unwrap();
+        assert_eq!(file.fabric().map(|(_, rules)| rules), Some(RulesOfKeys::Parted));
     }
 
     #[test]

@@ -114,11 +114,7 @@ impl FlowPlan {
     }
 
     /// The flow that a switch has of a key, whether it is its own or that of all.
-    pub(super) fn find<'f>(
-        flows: &'f Flows,
-        switch: Option<DatapathId>,
-        key: FlowKey,
-    ) -> Option<(FlowAt, &'f Actions)> {
+    pub(super) fn find(flows: &Flows, switch: Option<DatapathId>, key: FlowKey) -> Option<(FlowAt, &Actions)> {
         let at = [switch, None].map(|switch| FlowAt { switch, key });
         at.into_iter().find_map(|flow| Some((flow, flows.get(&flow)?)))
     }
