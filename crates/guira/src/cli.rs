@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 
 use crate::mistake::{self, Origins};
 use crate::options::Flags;
-use crate::{bench, cluster, health, help, model, node, sim, store_tools};
+use crate::{bench, cluster, health, help, model, node, plan, sim, store_tools};
 
 /// Guira, a memcached-compatible key-value store.
 #[derive(Parser, Debug)]
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Sim(sim::Arguments),
     /// Check a cluster in every order of what can happen, within bounds
     Model(model::Arguments),
+    /// What a cluster would do, by the papers' models
+    Plan(plan::Arguments),
     /// Measure Guira and its peers
     Bench(Box<bench::Arguments>),
 }

@@ -21,6 +21,7 @@ mod model;
 mod node;
 mod options;
 mod pidfile;
+mod plan;
 mod rest;
 mod serve;
 mod sim;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Ok(Call::Run(Command::Node(arguments))) => node::run(&arguments),
         Ok(Call::Run(Command::Sim(arguments))) => sim::run(&arguments),
         Ok(Call::Run(Command::Model(arguments))) => model::run(&arguments),
+        Ok(Call::Run(Command::Plan(arguments))) => plan::run(&arguments),
         Ok(Call::Run(Command::Bench(arguments))) => bench::run(*arguments),
         Err(line) => Err(line),
     };
