@@ -34,6 +34,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let stage = usize::from(*stage) % (GREETING.len() + 1);
     for said in &GREETING[..stage] {
         switch.hear(Moment::from_ns(0), said, &mut told).expect("as a switch does");
+        switch.admit(Moment::from_ns(0), []);
     }
     let said = messages(rest);
     for (at, bytes) in (1..).zip(said.chunks(usize::from(*piece) + 1)) {
@@ -41,6 +42,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         if switch.hear(now, bytes, &mut told).and_then(|()| switch.tick(now, &mut told)).is_err() {
             return;
         }
+        switch.admit(now, []);
         let status = switch.status();
         assert!(status.made <= 100 && status.waiting <= 100, "{status:?}");
         switch.sent(switch.outgoing().len() / 2);

@@ -52,6 +52,9 @@ use running::{END_WITHIN, How, RunningMembers};
 use table::{Row, table};
 
 const CONTROLLER: u16 = 1;
+/// What `--rules` may say.
+const PARTED_OR_NOT: [&str; 2] = ["replicated", "parted"];
+
 /// A router's number, which is no member.
 const ROUTER_ID: u16 = 2;
 const FIRST_CACHE: u16 = 100;
@@ -127,12 +130,12 @@ struct Up {
     /// How reads say what they ask for, to a switch or a program: in IPv6 addresses, or in MAC addresses as in the paper
     #[arg(long, value_parser = ["ipv6", "mac"])]
     encoding: Option<String>,
-    /// Switches of --router openflow, in a row, to which hosts are dealt out
+    /// Switches of --router openflow, in a ring, to which hosts are dealt out
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
     switches: u16,
     /// Which of several switches have the rules of hot keys: all of them all, or each those of the backends that are plugged into it
-    #[arg(long, value_parser = ["replicated", "parted"])]
-    rules: Option<String>,
+    #[arg(long, default_value = PARTED_OR_NOT[0], value_parser = PARTED_OR_NOT)]
+    rules: String,
     /// Threads that serve clients
     #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -426,11 +429,15 @@ impl Up {
         }
     }
 
+    fn is_parted(&self) -> bool {
+        self.rules == PARTED_OR_NOT[1]
+    }
+
     fn check_switches(&self) -> Result<(), String> {
         let is_switch = self.router == "openflow" && self.headers() == Headers::Ipv6;
-        match (self.switches, &self.rules) {
-            (1, Some(_)) => Err("--rules: for several --switches".into()),
-            (2.., _) if !is_switch => Err("--switches: several for --router openflow and --encoding ipv6 alone".into()),
+        match self.switches {
+            1 if self.is_parted() => Err("--rules parted: among several --switches, from 2 on".into()),
+            2.. if !is_switch => Err("--switches: several for --router openflow and --encoding ipv6 alone".into()),
             _ => Ok(()),
         }
     }
@@ -442,8 +449,7 @@ impl Up {
             "xdp" => Router::Xdp,
             _ => Router::Openflow,
         };
-        let is_parted = self.rules.as_deref() == Some("parted");
-        let rules = if is_parted { RulesOfKeys::Parted } else { RulesOfKeys::Replicated };
+        let rules = if self.is_parted() { RulesOfKeys::Parted } else { RulesOfKeys::Replicated };
         Some(Shape { router, headers: self.headers(), switches: self.switches, rules })
     }
 

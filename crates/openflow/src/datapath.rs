@@ -344,6 +344,10 @@ fn change<L: Lookups>(asked: &FlowMod, flows: &mut FlowTable<L>) -> Result<(), R
     if asked.tells_removal || asked.checks_overlap {
         return Err(Refusal::BAD_FLOW_FLAGS);
     }
+    // It is not in the table's features.
+    if which.matched.in_port.is_some() {
+        return Err(Refusal::BAD_FIELD);
+    }
     if !which.matched.is_whole() {
         return Err(Refusal::LACKS_FIELDS);
     }

@@ -326,6 +326,7 @@ fn a_flow_that_cannot_be_as_it_is_asked_for_is_refused_and_what_was_there_stays(
             Mod { actions: Some(Actions { next_table: Some(TableId(1)), ..to(1) }), ..good },
             Refusal { kind: 3, code: 2 },
         ),
+        (Mod { matched: Match { in_port: Some(Port(7)), ..good.matched }, ..good }, Refusal { kind: 4, code: 6 }),
         lacks(udp),
         lacks(Match { eth_type: Some(IPV6), ..udp }),
         lacks(Match { ip_proto: Some(UDP), ..udp }),
@@ -662,6 +663,7 @@ fn talk(now: Moment, switch: &mut Switch, datapath: &mut Datapath, flows: &mut F
         datapath.sent(now, answers.len());
         datapath.hear(now, &asked, flows).unwrap();
         switch.hear(now, &answers, &mut told).unwrap();
+        switch.admit(now, []);
     }
     panic!("they talk for ever");
 }
@@ -721,6 +723,7 @@ proptest! {
                     datapath.sent(at(0), usize::MAX);
                     let answers: Vec<u8> = back_again.drain(..back.min(back_again.len())).collect();
                     switch.hear(at(0), &answers, &mut told).unwrap();
+                    switch.admit(at(0), []);
                     // At every moment both have the same.
                     flows_of(&flows);
                 }
@@ -746,6 +749,7 @@ proptest! {
         back_again.extend(datapath.outgoing());
         datapath.sent(at(0), usize::MAX);
         switch.hear(at(0), &back_again, &mut told).unwrap();
+        switch.admit(at(0), []);
         told.extend(talk(at(0), &mut switch, &mut datapath, &mut flows));
         for told in told {
             if let Told::Refused(key, _) = told {

@@ -5,10 +5,11 @@
 //!           |       |                   2: port 9 leads to 1         says which, so that hosts are parted among them
 //!          host    host
 //! ```
-//! Always true: each switch is reached from each other one; each step is one nearer, so that no frame comes to a switch twice, whatever circles there are.
+//! Always true: each switch is reached from each other one; each step is one nearer, so that no frame comes to a switch twice, whatever circles there are. Some of the links
+//! make a tree, for what is sent to everybody.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     error::Error,
     fmt,
 };
@@ -26,6 +27,8 @@ pub struct Fabric {
     links: BTreeMap<DatapathId, Links>,
     /// Links on a shortest way, from the first to the second.
     distances: BTreeMap<(DatapathId, DatapathId), usize>,
+    /// Of each switch the ports that lead along the tree.
+    tree: BTreeSet<(DatapathId, Port)>,
 }
 
 /// What cannot be joined so.
@@ -39,7 +42,7 @@ pub enum FabricError {
     Port(DatapathId, Port),
     /// A link leads to where no other switch is.
     NoSwitch(DatapathId, Port),
-    /// No link leads back to where one comes from.
+    /// Not as many links lead back from the second to the first.
     NoWayBack(DatapathId, DatapathId),
     /// No way leads from one to another.
     Apart(DatapathId, DatapathId),
@@ -58,7 +61,9 @@ impl fmt::Display for FabricError {
                 )
             }
             Self::NoSwitch(switch, Port(port)) => write!(f, "switch {switch}: port {port} leads to no other switch"),
-            Self::NoWayBack(from, to) => write!(f, "switch {to}: no link leads back to {from}"),
+            Self::NoWayBack(from, to) => {
+                write!(f, "switch {to}: not as many links lead back to {from} as lead from there")
+            }
             Self::Apart(from, to) => write!(f, "switch {to}: no way leads there from {from}"),
         }
     }
@@ -95,7 +100,8 @@ impl Fabric {
         for (switch, ports) in &links {
             for (port, to) in ports {
                 let others = links.get(to).filter(|_| to != switch).ok_or(FabricError::NoSwitch(*switch, *port))?;
-                if !others.values().any(|back| back == switch) {
+                let count = |links: &Links, to: &DatapathId| links.values().filter(|its| *its == to).count();
+                if count(others, switch) != count(ports, to) {
                     return Err(FabricError::NoWayBack(*switch, *to));
                 }
             }
@@ -106,7 +112,14 @@ impl Fabric {
         if let Some((from, to)) = pairs.into_iter().find(|pair| !distances.contains_key(pair)) {
             return Err(FabricError::Apart(from, to));
         }
-        Ok(Self { links, distances })
+        let tree = tree(&links);
+        Ok(Self { links, distances, tree })
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is one at least")]
+    pub fn len(&self) -> usize {
+        self.links.len()
     }
 
     /// The switches.
@@ -124,14 +137,49 @@ impl Fabric {
         self.links.get(&switch).is_some_and(|ports| ports.contains_key(&port))
     }
 
+    /// The ports of a switch that lead to others.
+    pub fn links(&self, switch: DatapathId) -> impl Iterator<Item = Port> {
+        self.links.get(&switch).into_iter().flat_map(|ports| ports.keys().copied())
+    }
+
+    /// Whether what comes to a switch by a port has come along the tree. Of links between the same two each end is said for itself: what is sent by all of them is taken once.
+    pub fn is_in_tree(&self, switch: DatapathId, port: Port) -> bool {
+        self.tree.contains(&(switch, port))
+    }
+
     /// The port of a switch by which frames to a host of another one leave it; `None`: it is the same switch, or one of them is none of these.
     pub fn way(&self, from: DatapathId, to: DatapathId, host: NodeId) -> Option<Port> {
         let nearer = self.distances.get(&(from, to))?.checked_sub(1)?;
         let leads_there =
             |(port, next): (&Port, &DatapathId)| (self.distances.get(&(*next, to)) == Some(&nearer)).then_some(*port);
         let ports: Vec<Port> = self.links.get(&from)?.iter().filter_map(leads_there).collect();
-        ports.get(usize::from(host.0) % ports.len().max(1)).copied()
+        // Each switch chooses by numbers of its own: else all that comes to one has been chosen alike, and leaves by one port.
+        let mixed = (u64::from(host.0) ^ from.0.rotate_left(32)).wrapping_mul(MIXER) >> 32;
+        ports.get(mixed as usize % ports.len().max(1)).copied()
     }
+}
+
+/// Multiplies numbers that are near each other apart: 2^64 by the golden ratio.
+const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A tree of links, from the first switch on: of each switch the port to the one by which it was reached first, and of that one its port.
+fn tree(links: &BTreeMap<DatapathId, Links>) -> BTreeSet<(DatapathId, Port)> {
+    let port = |from: &DatapathId, to: &DatapathId| {
+        let (port, _) = links.get(from)?.iter().find(|(_, its)| *its == to)?;
+        Some((*from, *port))
+    };
+    let Some(root) = links.keys().next() else { return BTreeSet::new() };
+    let (mut reached, mut next) = (BTreeSet::from([*root]), VecDeque::from([*root]));
+    let mut tree = BTreeSet::new();
+    while let Some(at) = next.pop_front() {
+        for neighbour in links.get(&at).into_iter().flat_map(Links::values) {
+            if reached.insert(*neighbour) {
+                next.push_back(*neighbour);
+                tree.extend([port(&at, neighbour), port(neighbour, &at)].into_iter().flatten());
+            }
+        }
+    }
+    tree
 }
 
 /// How far it is to one of them from each from which it can be reached. Links lead both ways.
@@ -151,8 +199,6 @@ fn distances(links: &BTreeMap<DatapathId, Links>, to: DatapathId) -> impl Iterat
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -190,6 +236,8 @@ mod tests {
                 prop_assert_eq!(at, to);
                 prop_assert_eq!(seen.len(), fabric.distances[&(from, to)]);
             }
+            // Both ends of all but one switch's.
+            prop_assert_eq!(fabric.tree.len(), 2 * (len - 1));
         }
     }
 
@@ -197,7 +245,7 @@ mod tests {
     fn of_ways_that_are_as_short_hosts_take_all() {
         // Two leaves, and three switches above both.
         let fabric = joined(5, &[(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4)]).unwrap();
-        let ways: BTreeSet<Option<Port>> = (0..6).map(|host| fabric.way(id(0), id(1), NodeId(host))).collect();
+        let ways: BTreeSet<Option<Port>> = (0..20).map(|host| fabric.way(id(0), id(1), NodeId(10 * host))).collect();
         assert_eq!(ways, [1, 2, 3].map(|port| Some(Port(port))).into());
         assert_eq!(fabric.way(id(0), id(0), NodeId(7)), None);
         assert_eq!(fabric.way(id(0), id(9), NodeId(7)), None);
@@ -209,6 +257,8 @@ mod tests {
         assert_eq!(one_way(2), Err(FabricError::NoWayBack(id(1), id(2))));
         assert_eq!(one_way(1), Err(FabricError::NoSwitch(id(1), Port(7))));
         assert_eq!(one_way(9), Err(FabricError::NoSwitch(id(1), Port(7))));
+        let three = [(id(1), vec![(Port(7), id(2)), (Port(8), id(2))]), (id(2), vec![(Port(7), id(1))])];
+        assert_eq!(Fabric::new(three), Err(FabricError::NoWayBack(id(1), id(2))));
         assert_eq!(joined(3, &[(0, 1)]), Err(FabricError::Apart(id(0), id(2))));
         let twice = Fabric::new([(id(1), vec![]), (id(1), vec![])]);
         assert_eq!(twice, Err(FabricError::Twice(id(1))));

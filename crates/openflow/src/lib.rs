@@ -48,7 +48,7 @@ pub use flow::{Actions, Cookie, FlowKey, IPV4, IPV6, Masked, Match, Port, TableI
 pub use flow_table::{FlowCounts, FlowTable, Lookups, PortStatus, Selection};
 pub use line::Gone;
 pub use message::{HEADER_LEN, Heard, IsLast, PortStats, Refusal, Said, TableStats, Xid, message_len};
-pub use rules::{Place, RuleOf, Rules};
+pub use rules::{Place, RuleOf, Rules, RulesOfHashes};
 pub use switch::{Broken, Switch, SwitchConfig, SwitchCounts, SwitchStatus, Told};
 pub use switches::{Switches, SwitchesConfig, SwitchesEnded, SwitchesTold};
 pub use wanted::{FlowAt, FlowChange, Version, WantedChanges, WantedFlows};

@@ -8,14 +8,17 @@
 //!   100     what goes to a member itself                 to the member
 //!     0     all else                                     as if there were no controller
 //! ```
-//! Where there are several switches ([`Fabric`](crate::Fabric)), this says to which host a packet goes, and a second table by which way:
+//! Where there are several switches ([`Fabric`](crate::Fabric)), this says to which host a packet goes, and other tables by which way:
 //!
 //! ```text
-//! table  priority  of which packets                                         what becomes of them
-//!   0      500     gets that another switch has sent on their way to a host  by the second table
-//!   0      400...  as above, but that hosts' addresses take ports' place     by the second table
-//!   1      200     what goes to a host by the port by which it came          back by that port
-//!   1      100     what goes to a host                                       by the port that leads there
+//! table  priority    of which packets                            what becomes of them
+//!   0    500 or 350  gets that come from another switch          by table 1: it has decided
+//!   0    400...      as above, but that hosts' addresses take    by table 1; what a hash's rule says, where others
+//!                    ports' place                                may lead back, by table 2
+//!   0      1         all else, by a link that is no tree's       dropped: it comes by another
+//!   1    100         to a host                                   by the port that leads there
+//!   2    200         to a host, by the port by which it came     back by that port
+//!   2    100         to a host                                   by the port that leads there
 //! ```
 //! With headers in IPv6 addresses the frame's destination becomes that of the host, which takes no other. With those in MAC addresses nothing is
 //! changed, since the hash is in there, and hosts take any.
@@ -26,17 +29,30 @@ use guira_routing::{Encoding, Header, HeaderHash, KeyHash, MacAddress, MacKind, 
 
 use crate::{Actions, DatapathId, FlowKey, IPV4, IPV6, Masked, Match, Port, TableId, UDP};
 
-const ON_ITS_WAY: u16 = 500;
+const DECIDED: u16 = 500;
 const OF_A_HASH: u16 = 400;
+/// Where those that come from other switches may have to be looked up by hash.
+const DECIDED_BUT_FOR_HASHES: u16 = 350;
 const OF_A_BACKEND: u16 = 300;
 const OF_NOBODY: u16 = 200;
 const OF_A_MEMBER: u16 = 100;
+const OF_OTHERS_BY_A_LINK: u16 = 1;
 const OF_OTHERS: u16 = 0;
 
-/// Says by which way a frame comes to a host.
+/// Say by which way a frame comes to a host: one that goes on, and one that may turn round.
 const WAYS: TableId = TableId(1);
+const TURNS: TableId = TableId(2);
 const WAY_BACK: u16 = 200;
 const WAY: u16 = 100;
+
+/// Which switches have rules of hashes, where there are several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RulesOfHashes {
+    /// All have all: the first that a get comes to decides.
+    Everywhere,
+    /// Each has those of some backends, which gets of theirs come to behind others.
+    Somewhere,
+}
 
 /// Bits of a MAC address that say that it is of a get.
 const MAC_KIND_BITS: usize = 8;
@@ -138,10 +154,21 @@ impl Rules {
         (key, Actions { output: Some(Port::NORMAL), ..Actions::default() })
     }
 
-    /// Gets that are on their way to a host already: other switches have other rules, or other ones for the moment.
-    pub fn of_bound(&self, host: MacAddress) -> FlowKey {
-        let matched = self.datagrams(Match { eth_dst: Some(Masked::exact(host.0)), ..self.gets() });
-        FlowKey { table: TableId::FIRST, priority: ON_ITS_WAY, matched }
+    /// Gets that come from another switch by this port, which has said to which host they go.
+    pub fn decided(&self, port: Port, of_hashes: RulesOfHashes) -> (FlowKey, Actions) {
+        let matched = self.datagrams(Match { in_port: Some(port), ..self.gets() });
+        let priority = match of_hashes {
+            RulesOfHashes::Everywhere => DECIDED,
+            RulesOfHashes::Somewhere => DECIDED_BUT_FOR_HASHES,
+        };
+        let actions = Actions { next_table: Some(WAYS), ..Actions::default() };
+        (FlowKey { table: TableId::FIRST, priority, matched }, actions)
+    }
+
+    /// All else that comes by this port: by another it comes, too.
+    pub fn of_others_by(port: Port) -> (FlowKey, Actions) {
+        let matched = Match { in_port: Some(port), ..Match::default() };
+        (FlowKey { table: TableId::FIRST, priority: OF_OTHERS_BY_A_LINK, matched }, Actions::default())
     }
 
     /// What sends packets on their way to a host, where there are several switches.
@@ -149,17 +176,24 @@ impl Rules {
         Actions { set_eth_dst: Some(host), output: None, next_table: Some(WAYS) }
     }
 
-    /// What is on its way to a host goes by this port.
+    /// The same, for packets that may have come from where that host is.
+    pub fn to_host_or_back(host: MacAddress) -> Actions {
+        Actions { next_table: Some(TURNS), ..Self::to_host(host) }
+    }
+
+    /// What goes to a host leaves by this port.
     pub fn way(host: MacAddress, port: Port) -> (FlowKey, Actions) {
         let matched = Match { eth_dst: Some(Masked::exact(host.0)), ..Match::default() };
         (FlowKey { table: WAYS, priority: WAY, matched }, Actions { output: Some(port), ..Actions::default() })
     }
 
-    /// The same of what has come by that port: a switch sends nothing back that is not said to go back.
-    pub fn way_back(host: MacAddress, port: Port) -> (FlowKey, Actions) {
-        let (FlowKey { matched, .. }, _) = Self::way(host, port);
-        let key = FlowKey { table: WAYS, priority: WAY_BACK, matched: Match { in_port: Some(port), ..matched } };
-        (key, Actions { output: Some(Port::IN_PORT), ..Actions::default() })
+    /// The same of packets that may have come by it: a switch sends back only what is said to go back.
+    pub fn way_or_back(host: MacAddress, port: Port) -> [(FlowKey, Actions); 2] {
+        let (key, on) = Self::way(host, port);
+        let key = FlowKey { table: TURNS, ..key };
+        let matched = Match { in_port: Some(port), ..key.matched };
+        let back = Actions { output: Some(Port::IN_PORT), ..Actions::default() };
+        [(key, on), (FlowKey { priority: WAY_BACK, matched, ..key }, back)]
     }
 
     /// What a flow is of; `None`: these rules have no such flow.

@@ -1,7 +1,7 @@
 //! One switch on one connection: what it is to have, what it has, and what it is told so that both are the same.
 //!
 //! ```text
-//! hello -> features -> which flows are there? -> [a batch of updates, barrier] -> heard -> the next batch
+//! hello -> features -> (admitted) -> which flows are there? -> [a batch of updates, barrier] -> heard -> the next batch
 //!                      ^                                                          |
 //!                      \---- nothing waits, and it was long ago ------------------/
 //! ```
@@ -11,6 +11,7 @@
 //! overtaken by another of its key before it was told is not told; a connection on which nothing comes for too long, or nothing is read, is broken.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt, mem,
 };
@@ -42,6 +43,8 @@ pub struct SwitchConfig {
     /// Flows of this priority that a switch has and is not to have are left to it, until [`Switch::spare_none`]: for who does not know yet which it is to
     /// have.
     pub spares: Option<u16>,
+    /// Flows of this priority are told after all others that a switch lacks when it has called: it does without them.
+    pub last: Option<u16>,
     /// Updates of a batch, at most: 1 to 4,096.
     pub batch_max: usize,
     /// Flows of ours that a switch may say it has, at most: with more it is not one of ours.
@@ -59,6 +62,7 @@ impl Default for SwitchConfig {
         Self {
             cookie: Cookie(0x6775_6972_6100_0001),
             spares: None,
+            last: None,
             batch_max: 256,
             flows_max: 1 << 20,
             read_again_after: Span::from_s(30),
@@ -126,7 +130,7 @@ impl std::error::Error for Broken {}
 /// What is told of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
-    /// Who it is; what it is to have is told to it from here on.
+    /// Who it is; nothing is asked of it before it is [admitted](Switch::admit).
     Known(DatapathId),
     /// What it had was read: so many flows of ours, of which so many are not as they are to be or missing.
     Read {
@@ -218,6 +222,7 @@ pub struct Switch {
 enum Stage {
     Hello { since: Moment },
     Features { since: Moment },
+    Known { since: Moment },
     Flows(Reading),
     Tables(Reading),
     Ports(Reading),
@@ -276,6 +281,15 @@ impl Switch {
         };
         switch.say(Said::Hello);
         switch
+    }
+
+    /// It is one of those that are spoken to, now that it is known; these flows, too, it is to have in the end.
+    pub fn admit(&mut self, now: Moment, own: impl IntoIterator<Item = (FlowKey, Actions)>) {
+        if let Stage::Known { .. } = self.stage {
+            self.wanted.extend(own);
+            let reading = self.read(now, Said::AskFlows(self.config.cookie));
+            self.stage = Stage::Flows(reading);
+        }
     }
 
     /// A flow is to be there, or to do something else than it did: told at the next [`tick`](Self::tick), or as soon as what is under way is done.
@@ -385,7 +399,8 @@ impl Switch {
     /// Since when something is waited for.
     fn since(&self) -> Option<Moment> {
         match &self.stage {
-            Stage::Hello { since } | Stage::Features { since } | Stage::Batch(Batch { since, .. }) => Some(*since),
+            Stage::Hello { since } | Stage::Features { since } | Stage::Known { since } => Some(*since),
+            Stage::Batch(Batch { since, .. }) => Some(*since),
             Stage::Flows(reading) | Stage::Tables(reading) | Stage::Ports(reading) => Some(reading.since),
             Stage::Nothing => None,
         }
@@ -438,8 +453,7 @@ impl Switch {
                 let Stage::Features { .. } = self.stage else { return Err(Broken::OutOfTurn) };
                 self.datapath = Some(datapath);
                 told.push(Told::Known(datapath));
-                let reading = self.read(now, Said::AskFlows(self.config.cookie));
-                self.stage = Stage::Flows(reading);
+                self.stage = Stage::Known { since: now };
             }
             Heard::Error(refusal) => self.on_error(xid, refusal)?,
             Heard::Flows(flows, is_last) => self.on_flows(now, xid, flows, is_last.0, told)?,
@@ -533,10 +547,13 @@ impl Switch {
         // What we cannot say we cannot take back one by one: an earlier build's, perhaps.
         self.made = if foreign == 0 { read } else { BTreeMap::new() };
         let missing = self.wanted.iter().filter(|(key, actions)| self.made.get(key) != Some(actions));
+        let mut missing: Vec<FlowKey> = missing.map(|(key, _)| *key).collect();
+        // What leads to another table comes after what is there, and what is of all else after what is of some.
+        missing.sort_by_key(|key| (self.config.last == Some(key.priority), Reverse(key.table), Reverse(key.priority)));
         let is_spared = |key: &&FlowKey| self.config.spares == Some(key.priority);
         let unwanted = self.made.keys().filter(|key| !self.wanted.contains_key(key) && !is_spared(key));
         // Where there is no room for both, what is not wanted goes first.
-        let keys: Vec<FlowKey> = unwanted.copied().chain(missing.map(|(key, _)| *key)).collect();
+        let keys: Vec<FlowKey> = unwanted.copied().chain(missing).collect();
         let differing = keys.len() + foreign;
         self.counts.readings += 1;
         if self.counts.readings > 1 {

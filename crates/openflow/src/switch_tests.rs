@@ -197,6 +197,7 @@ fn talk(now: Moment, switch: &mut Switch, fake: &mut Fake) -> Result<Vec<Told>, 
         let answer = fake.answer(&said);
         if !answer.is_empty() {
             switch.hear(now, &answer, &mut told)?;
+            switch.admit(now, []);
         }
     }
     panic!("they talk for ever");
@@ -459,6 +460,7 @@ proptest! {
                     to_switch.extend(fake.answer(&out));
                     let back: Vec<u8> = to_switch.drain(..back.min(to_switch.len())).collect();
                     switch.hear(at(0), &back, &mut told).unwrap();
+                    switch.admit(at(0), []);
                 }
                 Act::Lose(number) => _ = fake.flows.remove(&key(number)),
                 Act::Put(number) if fake.flows.len() < room => _ = fake.flows.insert(key(number), (COOKIE, to(1))),
@@ -488,6 +490,7 @@ proptest! {
                 break;
             }
             switch.hear(at(0), &std::mem::take(&mut to_switch), &mut told).unwrap();
+            switch.admit(at(0), []);
         }
         prop_assert!(to_switch.is_empty() && switch.outgoing().is_empty(), "they talk for ever");
         let again = config().read_again_after;
@@ -515,6 +518,7 @@ proptest! {
         let mut told = Vec::new();
         talk(at(0), &mut switch, &mut Fake::new(9)).unwrap();
         let _ = switch.hear(at(0), &message, &mut told);
+        switch.admit(at(0), []);
     }
 }
 
@@ -555,4 +559,48 @@ fn what_is_spared_is_left_until_it_is_known_what_is_wanted() {
     talk(at(2), &mut switch, &mut fake).unwrap();
     assert_eq!(fake.deletions, [key(1), with(2, 400)]);
     assert_eq!(fake.ours(), wanted(&[(with(3, 400), to(3)), (with(4, 400), to(5))]));
+}
+
+#[test]
+fn a_switch_is_asked_for_its_flows_once_it_is_admitted_and_then_told_what_was_wanted_of_it_alone() {
+    let mut fake = Fake::with(&[(key(2), to(2))]);
+    let mut switch = Switch::new(at(0), config(), wanted(&[(key(1), to(1))]));
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let answer = fake.answer(switch.outgoing());
+        switch.sent(switch.outgoing().len());
+        switch.hear(at(0), &answer, &mut told).unwrap();
+    }
+    assert_eq!((&told[..], switch.outgoing()), (&[Told::Known(DATAPATH)][..], &[][..]));
+    switch.tick(at(1), &mut told).unwrap();
+    assert_eq!(switch.outgoing(), []);
+    switch.admit(at(1), [(key(2), to(2)), (key(3), to(3))]);
+    let told = talk(at(1), &mut switch, &mut fake).unwrap();
+    assert_eq!(told, [Told::Read { flows: 1, differing: 2 }, Told::Settled]);
+    assert_eq!(fake.ours(), wanted(&[(key(1), to(1)), (key(2), to(2)), (key(3), to(3))]));
+    // It is one already.
+    switch.admit(at(2), [(key(4), to(4))]);
+    assert_eq!(talk(at(2), &mut switch, &mut fake).unwrap(), []);
+    // Nobody decides.
+    let mut forgotten = Switch::new(at(0), config(), BTreeMap::new());
+    for _ in 0..2 {
+        let answer = fake.answer(forgotten.outgoing());
+        forgotten.sent(forgotten.outgoing().len());
+        forgotten.hear(at(0), &answer, &mut Vec::new()).unwrap();
+    }
+    let mut echo = Vec::new();
+    say(&mut echo, 3, [0; 4], &[]);
+    forgotten.hear(at(59_000), &echo, &mut Vec::new()).unwrap();
+    forgotten.tick(at(59_000), &mut Vec::new()).unwrap();
+    assert_eq!(forgotten.tick(at(60_000), &mut Vec::new()), Err(Broken::Stuck));
+}
+
+#[test]
+fn a_switch_that_calls_is_told_what_it_can_do_without_last_and_before_that_what_is_led_to_and_what_comes_first() {
+    let of = |table, priority| FlowKey { table: TableId(table), priority, ..FlowKey::default() };
+    let (mut fake, flows) = (Fake::new(1_000), [of(0, 100), of(0, 400), of(0, 500), of(1, 100), of(2, 400), of(2, 1)]);
+    let flows = flows.map(|key| (key, to(1)));
+    let mut switch = Switch::new(at(0), SwitchConfig { last: Some(400), ..config() }, wanted(&flows));
+    talk(at(0), &mut switch, &mut fake).unwrap();
+    assert_eq!(fake.adds, [of(2, 1), of(1, 100), of(0, 500), of(0, 100), of(2, 400), of(0, 400)]);
 }

@@ -410,16 +410,18 @@ impl Speaker {
             for told in told.drain(..) {
                 match told {
                     Told::Known(datapath) if is_expected(datapath) => {
-                        self.wanted.of(Some(datapath)).for_each(|(key, actions)| line.switch.want(key, actions));
+                        line.switch.admit(now, self.wanted.of(Some(datapath)));
                         ended.push((*token, Ended::Earlier(datapath)));
                     }
-                    // It was asked which flows it has, and told nothing.
-                    Told::Known(_) => ended.push((*token, Ended::This(Some(Broken::Unexpected)))),
+                    Told::Known(_) => {
+                        ended.push((*token, Ended::This(Some(Broken::Unexpected))));
+                        continue;
+                    }
                     _ => {}
                 }
                 (self.told)(SwitchesTold::Of(datapath, told));
             }
-            match went_on {
+            match went_on.and_then(|more| line.write().map(|()| more)) {
                 Ok(more) => has_work |= more,
                 Err(end) => ended.push((*token, Ended::This(end))),
             }

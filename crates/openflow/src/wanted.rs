@@ -120,6 +120,8 @@ impl Wanted {
             Some(actions) => self.flows.insert(flow, actions),
             None => self.flows.remove(&flow),
         };
+        let all_have_it = self.flows.contains_key(&FlowAt::from(flow.key));
+        debug_assert!(flow.switch.is_none() || !all_have_it, "one switch's and all switches' flow: {flow:?}");
         if before == actions {
             return;
         }

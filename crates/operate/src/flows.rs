@@ -8,7 +8,7 @@
 //! ```
 //! A version is a text of digits, since it is more than a number of JSON is safe for. Changes are to be followed from the version of the first page on; while `whole` is
 //! false, flows of hashes that are not told are to be left where they are: a controller that has just begun does not know yet what is cached.
-//! Without `dpid` all switches have a flow.
+//! Without `dpid` all switches have a flow; where some flows have one, all are those of which the cluster's file says how they are joined, and no others.
 //! Always true: of a flow the id says which it is, and that one of the same id takes its place; no action: its packets are dropped.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -195,10 +195,10 @@ mod tests {
 
         // What one of several switches has of its own.
         let of_second = |key| FlowAt { switch: Some(DatapathId(2)), key };
-        let (key, back) = Rules::way_back(place.mac, Port(9));
+        let [_, (key, back)] = Rules::way_or_back(place.mac, Port(9));
         assert_eq!(
             shown(of_second(key), back),
-            json!({"dpid": "0000000000000002", "table_id": 1, "priority": 200,
+            json!({"dpid": "0000000000000002", "table_id": 2, "priority": 200,
                 "match": {"in_port": 9, "eth_dst": "02:00:00:00:00:64"},
                 "actions": [{"type": "OUTPUT", "port": 0xffff_fff8_u32}]})
         );

@@ -6,7 +6,7 @@
 //! namespace of cache node 100 -- eth0 -- port 2 /
 //! namespace of backend 1000 ---- eth0 -- port 3 ...
 //! ```
-//! Of several switches, in a row, each in a namespace of its own, the first has the link to here; hosts of others are dealt out to all of them.
+//! Of several switches, in a ring, each in a namespace of its own, the first has the link to here; hosts of others are dealt out to all of them.
 //! Always true: nobody else's links, routes or switches are touched; all of it is gone with this process, however that ends: namespaces with those who hold them, and links
 //! with their namespaces.
 
@@ -65,7 +65,7 @@ impl Hosts {
 pub(super) struct Shape {
     pub(super) router: Router,
     pub(super) headers: Headers,
-    /// Switches, in a row.
+    /// Switches, in a ring.
     pub(super) switches: u16,
     /// Which of them have the rules of keys, if there are several.
     pub(super) rules: RulesOfKeys,
@@ -113,19 +113,24 @@ pub(super) fn plan(members: &mut [Member], shape: Shape) -> Result<Network, Stri
         member.plug = Plug { mac: Some(mac), switch_port: Some(switch_port), switch };
     }
     let network = Network::new(router, encoding, GETS_PORT, SocketAddr::new(management(ipv6).into(), SWITCHES_PORT));
-    let joined = if is_joined { in_a_row(switches, port) } else { Vec::new() };
+    let joined = if is_joined { in_a_ring(switches, port) } else { Vec::new() };
     Ok(Network { rules, joined, ..network })
 }
 
-/// Each joined to the next, by ports behind that one.
-fn in_a_row(switches: u16, last_port: u32) -> Vec<JoinedSwitch> {
+/// Each joined to the next, and the last to the first, by ports behind that one.
+fn in_a_ring(switches: u16, last_port: u32) -> Vec<JoinedSwitch> {
     // To the one before, and to the one behind.
     let ports = |switch: u16| [1, 2].map(|at| last_port + 2 * u32::from(switch) + at);
-    let link = |port, to: u16| ((1..=switches).contains(&to)).then(|| Link { port, to: datapath(to) });
     let joined = |switch: u16| {
         let [before, behind] = ports(switch);
-        let links = [link(before, switch - 1), link(behind, switch + 1)];
-        JoinedSwitch { datapath: datapath(switch), links: links.into_iter().flatten().collect() }
+        let (last, next) = (if switch == 1 { switches } else { switch - 1 }, switch % switches + 1);
+        let to = |port, to| Link { port, to: datapath(to) };
+        let mut links = vec![to(before, last), to(behind, next)];
+        // Two make no ring: they have one link.
+        if switches == 2 {
+            links.retain(|link| (link.port == behind) == (switch == 1));
+        }
+        JoinedSwitch { datapath: datapath(switch), links }
     };
     (1..=switches).map(joined).collect()
 }

@@ -1,6 +1,6 @@
 //! What is told of the switches that a controller has its rules in.
 
-use guira_openflow::{DatapathId, FlowKey, Refusal, Rules, SwitchStatus, SwitchesTold, Told};
+use guira_openflow::{DatapathId, FlowKey, Refusal, Rules, SwitchStatus, SwitchesTold, TableId, Told};
 use serde_json::{Value, json};
 
 /// Says who comes and goes, and what somebody has to see to. What is said of each key is for the controller.
@@ -12,11 +12,13 @@ pub(super) fn tell_of_switches(told: &SwitchesTold) {
         SwitchesTold::Of(_, Told::Known(datapath)) => eprintln!("guira: {} has called", name(&Some(*datapath))),
         SwitchesTold::Gone(Some(datapath), None) => eprintln!("guira: {} has gone", name(&Some(*datapath))),
         SwitchesTold::Gone(datapath, Some(why)) => eprintln!("guira: {} is hung up on: {why}", name(datapath)),
-        SwitchesTold::Of(datapath, Told::Refused(FlowKey { priority, .. }, Refusal { kind, code }))
+        SwitchesTold::Of(datapath, Told::Refused(FlowKey { table, priority, .. }, Refusal { kind, code }))
             if *priority != Rules::OF_A_HASH =>
         {
-            let name = name(datapath);
-            eprintln!("guira: {name} refuses a flow that the cluster cannot do without (error {kind}.{code})");
+            let (name, TableId(table)) = (name(datapath), table);
+            eprintln!(
+                "guira: {name} refuses a flow that the cluster cannot do without (of priority {priority} in table {table}: error {kind}.{code})"
+            );
         }
         SwitchesTold::Of(..) | SwitchesTold::Gone(None, None) => {}
     }

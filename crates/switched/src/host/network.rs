@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, io, net::TcpListener, sync::Arc};
 use guira_item::{Moment, Span};
 use guira_openflow::{
     DatapathId, Fabric, FlowAt, FlowChange, FlowKey, Refusal, Rules, SwitchConfig, SwitchStatus, Switches,
-    SwitchesConfig, SwitchesTold, Told,
+    SwitchesConfig, SwitchesTold, TableId, Told,
 };
 use guira_routing::{KeyHash, NodeId, RuleUpdate};
 
@@ -75,9 +75,13 @@ impl Network {
             hear(&what);
             told(what);
         };
-        let switch = SwitchConfig { spares: Some(Rules::OF_A_HASH), ..SwitchConfig::default() };
+        let switch =
+            SwitchConfig { spares: Some(Rules::OF_A_HASH), last: Some(Rules::OF_A_HASH), ..SwitchConfig::default() };
         let expected = fabric.as_ref().map(|(fabric, _)| fabric.switches().collect());
-        let config = SwitchesConfig { switch, expected, ..SwitchesConfig::default() };
+        let several = fabric.as_ref().map_or(0, |(fabric, _)| fabric.len());
+        let SwitchesConfig { connections_max, .. } = SwitchesConfig::default();
+        // Each of them, what is left of its last line, and others.
+        let config = SwitchesConfig { switch, expected, connections_max: connections_max + 2 * several };
         let mut network = Self {
             plan: FlowPlan::new(rules, fabric, view),
             switches: Arc::new(Switches::listen_at(listener, config, told)?),
@@ -192,13 +196,13 @@ impl Network {
     ) {
         let Some((flow, actions)) = FlowPlan::find(&self.flows, switch, key) else { return };
         let actions = *actions;
-        // While it has rules that it is not to have, it says nothing of how many it has room for.
-        let is_full = why == Refusal::TABLE_FULL && self.spares_until.is_none();
+        // While it has rules that it is not to have, it says nothing of how many it has room for; and of several that have other rules each nothing of how many all have.
+        let is_full = why == Refusal::TABLE_FULL && self.spares_until.is_none() && !self.plan.is_parted();
         if let Some(hash) = self.hashes.get(&flow).copied() {
             let flow = self.take_back(hash);
             self.tell(flow.into_iter().map(|flow| (flow, None)).collect());
             controller.on_refused(now, hash, is_full);
-        } else if why == Refusal::TABLE_FULL {
+        } else if why == Refusal::TABLE_FULL && key.table == TableId::FIRST {
             // It has to be there: keys do without, of which that switch has rules.
             let are_there = self.hashes.iter().filter(|(flow, _)| flow.switch.is_none_or(|its| Some(its) == switch));
             let some: Vec<KeyHash> = are_there.map(|(_, hash)| *hash).take(MAKES_ROOM).collect();

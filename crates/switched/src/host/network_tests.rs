@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use guira_cluster::{Opening, Seq};
 use guira_openflow::{Actions, Port, Refusal};
-use guira_routing::{Choices, Encoding, Load, MacAddress, PartitionId};
+use guira_routing::{Choices, Encoding, Load, MacAddress, PartitionId, PartitionMap};
 
 use super::*;
 use crate::{Body, Happened, Life, Message, Outbox, Revision, Shares, StaticFile};
@@ -201,6 +201,86 @@ fn the_slowest_switch_says_how_fast_rules_are_made_as_long_as_it_is_there() {
     assert_eq!([hear(takes(1, 20_000)), hear(takes(2, 100)), hear(takes(1, 30_000))], [40_000, 200, 200]);
     let gone = |switch| SwitchesTold::Gone(Some(DatapathId(switch)), None);
     assert_eq!([hear(gone(2)), hear(gone(1))], [60_000, file.rules_per_s]);
+}
+
+/// Two switches, of which each has the rules of the backend that is plugged into it; the cache node is at the first.
+const SWITCHES: [DatapathId; 2] = [DatapathId(1), DatapathId(2)];
+
+fn parted_view(file: &StaticFile, shares: Shares) -> View {
+    let mut view = file.view(shares);
+    for (node, place) in &mut view.places {
+        let at = usize::from(*node == BACKENDS[1]);
+        (place.switch, place.port) = (Some(SWITCHES[at]), Port(node.0.into()));
+    }
+    view
+}
+
+fn parted_network(view: &View) -> Network {
+    let link = |to| vec![(Port(9), to)];
+    let fabric = Fabric::new([(SWITCHES[0], link(SWITCHES[1])), (SWITCHES[1], link(SWITCHES[0]))]).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let fabric = Some((fabric, RulesOfKeys::Parted));
+    let config = NetworkConfig { rules: rules(), fabric, listener, told: Box::new(|_| {}) };
+    Network::new(at(0), Span::from_s(1), config, view, |_| {}).unwrap()
+}
+
+/// The switches that have a hash's rule.
+fn with_rule_of(network: &Network, map: &PartitionMap, hash: KeyHash) -> Vec<Option<DatapathId>> {
+    let key = rules().of_hash(map.owner_of(hash), hash);
+    network.flows.keys().filter(|flow| flow.key == key).map(|flow| flow.switch).collect()
+}
+
+/// A hash that a backend owns.
+fn owned_by(map: &PartitionMap, backend: NodeId, nth: usize) -> KeyHash {
+    let mut its = (0..).map(|at: u64| KeyHash(at << 50 | at)).filter(|hash| map.owner_of(*hash) == backend);
+    its.nth(nth).unwrap()
+}
+
+#[test]
+fn where_rules_are_parted_one_moves_to_another_switch_with_its_key() {
+    let file = file();
+    let shares = file.shares().unwrap();
+    let mut network = parted_network(&parted_view(&file, shares.clone()));
+    let always = network.flows.clone();
+    let hash = owned_by(&shares.map, BACKENDS[0], 0);
+    network.update([install(hash, CACHE)]);
+    assert_eq!(with_rule_of(&network, &shares.map, hash), [Some(SWITCHES[0])]);
+    let map = Arc::new(shares.map.with_owner([PartitionId::of(hash)], BACKENDS[1]));
+    network.set_view(&parted_view(&file, Shares { map: Arc::clone(&map), revision: Revision(2), ..shares.clone() }));
+    assert_eq!(with_rule_of(&network, &map, hash), [Some(SWITCHES[1])]);
+    assert_eq!(with_rule_of(&network, &shares.map, hash), []);
+    network.update([RuleUpdate::Delete { hash }]);
+    assert_eq!(network.flows, always);
+}
+
+#[test]
+fn a_full_switch_of_several_takes_room_from_its_own_keys_alone() {
+    let file = file();
+    let shares = file.shares().unwrap();
+    let mut network = parted_network(&parted_view(&file, shares.clone()));
+    let mut controller = Controller::new(file.controller_config(Life::begin(None).unwrap())).unwrap();
+    network.tick(at(5_000));
+    let of = |backend| [0, 1].map(|nth| owned_by(&shares.map, backend, nth));
+    let (at_first, at_second) = (of(BACKENDS[0]), of(BACKENDS[1]));
+    network.update(at_first.into_iter().chain(at_second).map(|hash| install(hash, CACHE)));
+    let has =
+        |network: &Network, hashes: [KeyHash; 2]| hashes.map(|hash| with_rule_of(network, &shares.map, hash).len());
+    let room = controller.budget().table_len_max;
+    let refused = |key| SwitchesTold::Of(Some(SWITCHES[1]), Told::Refused(key, Refusal::TABLE_FULL));
+
+    // A table of ways that is full is none of keys.
+    let (way, _) = Rules::way(mac(CACHE), Port(9));
+    network.on_told(at(5_000), refused(way), &mut controller);
+    assert_eq!((has(&network, at_first), has(&network, at_second)), ([1, 1], [1, 1]));
+    let key = rules().of_hash(BACKENDS[1], at_second[0]);
+    network.on_told(at(5_000), refused(key), &mut controller);
+    assert_eq!((has(&network, at_first), has(&network, at_second)), ([1, 1], [0, 1]));
+    // What all have, and what it alone has.
+    network.on_told(at(5_000), refused(rules().of_member(CACHE).unwrap()), &mut controller);
+    assert_eq!((has(&network, at_first), has(&network, at_second)), ([1, 1], [0, 0]));
+    network.on_told(at(5_000), refused(rules().of_member(CACHE).unwrap()), &mut controller);
+    assert_eq!(has(&network, at_first), [1, 1]);
+    assert_eq!(controller.budget().table_len_max, room, "one says nothing of how many all have room for");
 }
 
 fn said(out: &Outbox) -> impl Iterator<Item = Message<'_>> {

@@ -33,7 +33,7 @@ pub enum RulesOfKeys {
     /// All have all: a get goes the shortest way, whatever is cached.
     #[default]
     Replicated,
-    /// Each has those of backends at its own ports: so there may be as many as all have room for together.
+    /// Each has those of backends at its own ports: so there may be more than one has room for.
     Parted,
 }
 

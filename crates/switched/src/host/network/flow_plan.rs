@@ -3,18 +3,19 @@
 //! ```text
 //!                    one switch, or several that are alike     several, and how they are joined
 //! whose a packet is  all: by the host's port                   all; rules of hashes all, or the one alone at which their backend is
-//! by which way       --                                        each its own, in a second table
+//! by which way       --                                        each its own, in tables behind the first
 //! ```
-//! Always true: a flow of a hash is at its owner's, by the last view. Where rules of hashes are parted, gets come to the switch at which their backend is without having
-//! been looked up there, and no get that is on its way to a cache node is looked up again.
+//! Always true: a flow of a hash is at its owner's, by the last view. A get is decided on by the first switch that it comes to, or, where rules of hashes are parted, by the
+//! one at which its backend is; and not by any other, whatever members each of them has heard of: so none goes in circles, but some may be lost on their way to whom one of
+//! them does not know.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use guira_openflow::{Actions, DatapathId, Fabric, FlowAt, FlowKey, Place, Rules};
-use guira_routing::{CacheNodes, KeyHash, MacAddress, NodeId, PartitionMap};
+use guira_openflow::{Actions, DatapathId, Fabric, FlowAt, FlowKey, Place, Rules, RulesOfHashes};
+use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionMap};
 
 use crate::{RulesOfKeys, View};
 
@@ -58,40 +59,34 @@ impl FlowPlan {
         let of_all = backends.chain(members).chain([self.rules.of_nobody(), self.rules.of_others()]);
         let mut flows: Flows = of_all.map(|(key, actions)| (key.into(), actions)).collect();
         if let Some((fabric, of_keys)) = &self.fabric {
-            flows.extend(self.bound(fabric, *of_keys));
-            flows.extend(self.ways(fabric));
+            fabric.switches().for_each(|at| self.add_its_own(at, fabric, *of_keys, &mut flows));
         }
         flows
     }
 
-    /// What is on its way to a host that takes gets: it goes on. But to a backend gets are on their way, too, that have not been where rules of its keys are.
-    fn bound(&self, fabric: &Fabric, of_keys: RulesOfKeys) -> impl Iterator<Item = (FlowAt, Actions)> {
-        let takes_gets = |(node, _): &(&NodeId, &Place)| self.backends.contains(*node) || self.caches.is_node(**node);
-        self.places.iter().filter(takes_gets).flat_map(move |(node, place)| {
-            let (key, actions) = (self.rules.of_bound(place.mac), Rules::to_host(place.mac));
-            let looks_up = place.switch.filter(|_| of_keys == RulesOfKeys::Parted && self.backends.contains(node));
-            let others = fabric.switches().filter(|switch| Some(*switch) != looks_up).map(Some);
-            let at: Vec<Option<DatapathId>> = if looks_up.is_some() { others.collect() } else { vec![None] };
-            at.into_iter().map(move |switch| (FlowAt { switch, key }, actions))
-        })
-    }
-
-    /// By which ports hosts are reached.
-    fn ways(&self, fabric: &Fabric) -> impl Iterator<Item = (FlowAt, Actions)> {
-        // Of each host the first of its members: all are at one place.
-        let mut hosts: BTreeMap<MacAddress, (NodeId, Place)> = BTreeMap::new();
-        for (node, place) in &self.places {
-            hosts.entry(place.mac).or_insert((*node, *place));
-        }
-        let way = |at: DatapathId, (node, place): (NodeId, Place)| {
-            let its = place.switch?;
-            let port = if its == at { place.port } else { fabric.way(at, its, node)? };
-            let back = fabric.is_link(at, port).then(|| Rules::way_back(place.mac, port));
-            let ways = [Some(Rules::way(place.mac, port)), back].into_iter().flatten();
-            Some(ways.map(move |(key, actions)| (FlowAt { switch: Some(at), key }, actions)))
+    /// What one of several switches has alone: what comes by its links, and by which of its ports hosts are reached.
+    fn add_its_own(&self, at: DatapathId, fabric: &Fabric, of_keys: RulesOfKeys, flows: &mut Flows) {
+        let mut add = |(key, actions)| _ = flows.insert(FlowAt { switch: Some(at), key }, actions);
+        let of_hashes = match of_keys {
+            RulesOfKeys::Replicated => RulesOfHashes::Everywhere,
+            RulesOfKeys::Parted => RulesOfHashes::Somewhere,
         };
-        let at_each = fabric.switches().flat_map(|at| hosts.values().filter_map(move |host| way(at, *host)));
-        at_each.flatten().collect::<Vec<_>>().into_iter()
+        for link in fabric.links(at) {
+            add(self.rules.decided(link, of_hashes));
+            if !fabric.is_in_tree(at, link) {
+                add(Rules::of_others_by(link));
+            }
+        }
+        let decides_behind_others = of_keys == RulesOfKeys::Parted;
+        for (node, place) in &self.places {
+            let Some(its) = place.switch else { continue };
+            let port = if its == at { Some(place.port) } else { fabric.way(at, its, *node) };
+            let Some(port) = port else { continue };
+            add(Rules::way(place.mac, port));
+            if decides_behind_others && self.caches.is_node(*node) {
+                Rules::way_or_back(place.mac, port).into_iter().for_each(&mut add);
+            }
+        }
     }
 
     /// What brings packets to a place.
@@ -102,15 +97,23 @@ impl FlowPlan {
     /// The flow of a hash.
     pub(super) fn of_hash(&self, hash: KeyHash) -> FlowAt {
         let owner = self.map.owner_of(hash);
-        let is_parted = matches!(self.fabric, Some((_, RulesOfKeys::Parted)));
-        let switch = self.places.get(&owner).and_then(|place| place.switch).filter(|_| is_parted);
+        let switch = self.places.get(&owner).and_then(|place| place.switch).filter(|_| self.is_parted());
         FlowAt { switch, key: self.rules.of_hash(owner, hash) }
     }
 
     /// The flow that leads a hash to a part of a cache node.
     pub(super) fn to_part(&self, hash: KeyHash, part: NodeId) -> Option<(FlowAt, Actions)> {
         let place = self.places.get(&self.caches.node_of(part)?)?;
-        Some((self.of_hash(hash), self.to(*place)?))
+        let actions = match &self.fabric {
+            Some((_, RulesOfKeys::Parted)) => Rules::to_host_or_back(place.mac),
+            _ => self.to(*place)?,
+        };
+        Some((self.of_hash(hash), actions))
+    }
+
+    /// Whether each switch has rules of its own backends' hashes alone.
+    pub(super) fn is_parted(&self) -> bool {
+        matches!(self.fabric, Some((_, RulesOfKeys::Parted)))
     }
 
     /// The flow that a switch has of a key, whether it is its own or that of all.
