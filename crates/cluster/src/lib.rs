@@ -14,6 +14,7 @@
 //! LineSocket           how a member on this machine is asked how it is
 //!   SocketFile           where, and that nobody else answers there
 //! NodeClock            a node's moments and the cluster's seconds
+//! Drift                how far two members' moments drift apart, and what that takes from a lease
 //! Core, DriverHandle   a state machine on its sockets, with a thread of its own; boot_now
 //! ```
 //! Always true: what a receiver is shown comes from a member of its own view, from that member's address, and is what
@@ -26,6 +27,7 @@ mod bundle;
 mod clock;
 mod clocks;
 mod counts;
+mod drift;
 mod driver;
 mod gets;
 mod line_socket;
@@ -43,6 +45,7 @@ pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
 pub use clock::{CLOCK, NodeClock};
 pub use clocks::{boot_now, unix_now};
 pub use counts::Counts;
+pub use drift::Drift;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
 pub use gets::{GetWay, GetsOf};
 pub use line_socket::{LineSocket, ask_line};

@@ -24,17 +24,17 @@ struct Symmetric {
     /// Groups of nodes, each with keys and a cache of its own
     #[arg(long, default_value_t = 1)]
     groups: u32,
-    /// Keys of a group
+    /// Keys, of all groups together
     #[arg(long, default_value_t = 250_000_000)]
     keys: u64,
-    /// Keys that each node keeps a copy of [default: a thousandth of all]
+    /// The hottest keys, of all groups together, of which each node of their group has a copy [default: a thousandth of all]
     #[arg(long)]
     cached: Option<u64>,
     /// Zipf's exponent, by which some keys are asked for more often than others
     #[arg(long, default_value_t = 0.99)]
     skew: f64,
     /// The share of requests for keys that are cached, 0 to 1 [default: what keys, cached and skew give]
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["keys", "cached", "skew"])]
     hits: Option<f64>,
     /// The share of requests that are writes, 0 to 1
     #[arg(long, default_value_t = 0.01)]
@@ -48,9 +48,9 @@ struct Symmetric {
     /// Bytes of an update to another node (SC)
     #[arg(long, default_value_t = MessageLens::OF_THE_PAPER.update)]
     update_bytes: f64,
-    /// Bytes of an invalidation, its acknowledgement and what validates it, together (Lin)
-    #[arg(long, default_value_t = MessageLens::OF_THE_PAPER.invalidation)]
-    invalidation_bytes: f64,
+    /// Bytes of an invalidation, its acknowledgement and what ends the write, together (Lin)
+    #[arg(long, default_value_t = MessageLens::OF_THE_PAPER.lin_write)]
+    lin_bytes: f64,
     /// As JSON, in bytes and requests a second
     #[arg(long)]
     json: bool,
@@ -64,11 +64,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         println!("{}", Value::from(planned.iter().map(Planned::json).collect::<Vec<_>>()));
         return Ok(());
     }
-    println!("                      | 10^6 requests a second | bytes a request, between nodes   | break-even writes");
-    println!("nodes groups     hits | no cache     SC    Lin | no cache  misses      SC     Lin |     SC     Lin");
-    planned.iter().for_each(|planned| println!("{}", planned.line()));
     println!(
-        "by the papers' equations, of which nothing was measured here; without a cache it is taken that all keys are asked for as often"
+        "                      | 10^6 requests a second | bytes a request, between nodes   | break-even writes, %"
+    );
+    println!("nodes groups     hits | no cache     SC    Lin | no cache  misses      SC     Lin |     SC    Lin");
+    planned.iter().for_each(|planned| println!("{}", planned.line()));
+    let Symmetric { gigabits_per_s, remote_bytes, update_bytes, lin_bytes, .. } = symmetric;
+    println!(
+        "by ccKVS's equations, of which nothing was measured here: {gigabits_per_s} Gbit/s out of each node; messages of {remote_bytes} bytes (a request and its answer), {update_bytes} (SC's update), {lin_bytes} (Lin's three)"
+    );
+    println!(
+        "without a cache all keys, and of several groups all groups, are taken to be asked for as often as each other"
     );
     Ok(())
 }
@@ -87,13 +93,16 @@ impl Symmetric {
             return Ok(hits);
         }
         let skew = Skew::new(self.keys, self.skew).map_err(|error| error.to_string())?;
-        Ok(skew.share_of_hottest(self.cached.unwrap_or(self.keys / 1_000)))
+        let cached = self.cached.unwrap_or(self.keys / 1_000);
+        if cached > self.keys {
+            return Err(format!("cached {cached}: of {} keys", self.keys));
+        }
+        Ok(skew.share_of_hottest(cached))
     }
 
     fn plan(&self) -> Result<Vec<Planned>, String> {
         let (hits, groups) = (self.hits()?, self.groups);
-        let lens =
-            MessageLens { remote: self.remote_bytes, update: self.update_bytes, invalidation: self.invalidation_bytes };
+        let lens = MessageLens { remote: self.remote_bytes, update: self.update_bytes, lin_write: self.lin_bytes };
         let bytes_per_s = self.gigabits_per_s * 1e9 / 8.0;
         let planned = |nodes: u32| {
             let deployment = Deployment::new(nodes, groups, bytes_per_s, hits, self.writes, lens);
@@ -107,18 +116,20 @@ impl Symmetric {
 impl Planned {
     fn line(&self) -> String {
         let Self { nodes, groups, hits, deployment } = self;
-        let millions = |requests_per_s: f64| requests_per_s / 1e6;
+        let or = |text: &str, number: Option<f64>, decimals: usize| {
+            number.map_or_else(|| text.to_owned(), |number| format!("{number:.decimals$}"))
+        };
         let [sc, lin] = Consistency::ALL.map(|consistency| {
-            let requests = millions(deployment.requests_per_s(consistency));
-            let bytes = deployment.bytes_of_consistency(consistency);
-            (requests, bytes, 100.0 * deployment.break_even_write_share(consistency))
+            let requests = deployment.requests_per_s(consistency).map(|requests| requests / 1e6);
+            let even = deployment.break_even_write_share(consistency).map(|share| 100.0 * share);
+            (or("any", requests, 1), deployment.bytes_of_consistency(consistency), or("none", even, 2))
         });
         let (misses, without) = (deployment.bytes_of_misses(), deployment.bytes_without_cache());
         let of_nodes = format!("{nodes:5} {groups:6} {:6.2} %", 100.0 * hits);
-        let requests =
-            format!("{:8.1} {:6.1} {:6.1}", millions(deployment.requests_per_s_without_cache()), sc.0, lin.0);
+        let without_cache = deployment.requests_per_s_without_cache() / 1e6;
+        let requests = format!("{without_cache:8.1} {:>6} {:>6}", sc.0, lin.0);
         let bytes = format!("{without:8.1} {misses:7.1} {:7.2} {:7.2}", sc.1, lin.1);
-        format!("{of_nodes} | {requests} | {bytes} | {:5.2}% {:6.2}%", sc.2, lin.2)
+        format!("{of_nodes} | {requests} | {bytes} | {:>6} {:>6}", sc.2, lin.2)
     }
 
     fn json(&self) -> Value {
@@ -170,7 +181,7 @@ mod tests {
         // The paper's throughput of nine nodes: 628 and 554 million requests a second.
         assert_eq!(
             nine.line(),
-            "    9      1  66.00 % |    240.8  627.7  552.1 |    100.4    34.2    4.38    9.66 | 15.13%   6.86%"
+            "    9      1  66.00 % |    240.8  627.7  552.1 |    100.4    34.2    4.38    9.66 |  15.13   6.86"
         );
         let object = forty.json();
         assert_eq!((&object["nodes"], &object["hit_share"]), (&json!(40), &json!(0.66)));
@@ -184,5 +195,10 @@ mod tests {
         assert!((hits("--cached 250000000").unwrap() - 1.0).abs() < 1e-12);
         assert!(hits("--keys 0").unwrap_err().contains("at least one"));
         assert!(hits("--nodes 1").unwrap_err().contains("two at least"));
+        assert!(hits("--keys 9 --cached 10").unwrap_err().contains("of 9 keys"));
+        assert_eq!(hits("--hits 65").unwrap_err(), "hits 65: a share, from 0 to 1");
+        assert!(Line::try_parse_from(["plan", "symmetric", "--hits", "0.5", "--skew", "1"]).is_err());
+        let idle = plan("--hits 1 --writes 0 --remote-bytes 9999").unwrap();
+        assert!(idle[0].line().contains(" any ") && idle[0].line().ends_with("none   none"));
     }
 }

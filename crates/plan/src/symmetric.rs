@@ -8,7 +8,8 @@
 //! without a cache, any request for another's key  (1 - 1/N) B_RR                           6
 //! requests a second                               N BW / bytes of a request                3, 5, 7
 //! ```
-//! Always true: large deployments are groups, each with keys, cache and coordinator of its own (section 9): a request goes to a node of its key's group.
+//! Always true: large deployments are groups, each with keys, cache and coordinator of its own (section 9): a request goes to a node of its key's group, and groups are taken to be
+//! asked as often as each other, which the one with the hottest key is not.
 
 use std::fmt;
 
@@ -19,13 +20,13 @@ pub struct MessageLens {
     pub remote: f64,
     /// Of an update, as SC sends it (B_SC).
     pub update: f64,
-    /// Of an invalidation, its acknowledgement and the update behind them, together, as Lin sends them (B_Lin).
-    pub invalidation: f64,
+    /// Of an invalidation, its acknowledgement and what ends the write, together, as Lin sends them (B_Lin). In the paper the last one has the value, in Guira the first.
+    pub lin_write: f64,
 }
 
 impl MessageLens {
     /// The paper's own: keys of 8 bytes and values of 40, over InfiniBand.
-    pub const OF_THE_PAPER: Self = Self { remote: 113.0, update: 83.0, invalidation: 183.0 };
+    pub const OF_THE_PAPER: Self = Self { remote: 113.0, update: 83.0, lin_write: 183.0 };
 }
 
 /// What a write that hits is told others by.
@@ -64,9 +65,9 @@ pub enum DeploymentError {
         groups: u32,
     },
     /// A share is none from 0 to 1.
-    Share(f64),
+    Share(&'static str, f64),
     /// Bytes, or bytes a second, are not more than none.
-    Bytes(f64),
+    Bytes(&'static str, f64),
 }
 
 impl fmt::Display for DeploymentError {
@@ -75,8 +76,8 @@ impl fmt::Display for DeploymentError {
             Self::Nodes { nodes, groups } => {
                 write!(f, "{nodes} nodes in {groups} groups: groups of as many nodes each, two at least")
             }
-            Self::Share(share) => write!(f, "{share}: a share is from 0 to 1"),
-            Self::Bytes(bytes) => write!(f, "{bytes}: more than 0"),
+            Self::Share(what, share) => write!(f, "{what} {share}: a share, from 0 to 1"),
+            Self::Bytes(what, bytes) => write!(f, "{what} {bytes}: more than 0"),
         }
     }
 }
@@ -101,12 +102,18 @@ impl Deployment {
         if in_group.is_none_or(|in_group| in_group < 2) {
             return Err(DeploymentError::Nodes { nodes, groups });
         }
-        if let Some(share) = [hit_share, write_share].into_iter().find(|share| !(0.0..=1.0).contains(share)) {
-            return Err(DeploymentError::Share(share));
+        let shares = [("hits", hit_share), ("writes", write_share)];
+        if let Some((what, share)) = shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            return Err(DeploymentError::Share(what, share));
         }
-        let lens_of = [bytes_per_s, lens.remote, lens.update, lens.invalidation];
-        if let Some(bytes) = lens_of.into_iter().find(|bytes| !(bytes.is_finite() && *bytes > 0.0)) {
-            return Err(DeploymentError::Bytes(bytes));
+        let bytes = [
+            ("network", bytes_per_s),
+            ("remote bytes", lens.remote),
+            ("update bytes", lens.update),
+            ("Lin's bytes", lens.lin_write),
+        ];
+        if let Some((what, bytes)) = bytes.into_iter().find(|(_, bytes)| !(bytes.is_finite() && *bytes > 0.0)) {
+            return Err(DeploymentError::Bytes(what, bytes));
         }
         Ok(Self { nodes, groups, hit_share, write_share, bytes_per_s, lens })
     }
@@ -123,7 +130,7 @@ impl Deployment {
     fn len(&self, consistency: Consistency) -> f64 {
         match consistency {
             Consistency::Sc => self.lens.update,
-            Consistency::Lin => self.lens.invalidation,
+            Consistency::Lin => self.lens.lin_write,
         }
     }
 
@@ -142,9 +149,10 @@ impl Deployment {
         self.share_elsewhere() * self.lens.remote
     }
 
-    /// Requests a second of all nodes together (equations 3 and 5).
-    pub fn requests_per_s(&self, consistency: Consistency) -> f64 {
-        self.carried(self.bytes_of_misses() + self.bytes_of_consistency(consistency))
+    /// Requests a second of all nodes together (equations 3 and 5); `None`: they take nothing of the network, which is not what there is least of then.
+    pub fn requests_per_s(&self, consistency: Consistency) -> Option<f64> {
+        let bytes = self.bytes_of_misses() + self.bytes_of_consistency(consistency);
+        (bytes > 0.0).then(|| self.carried(bytes))
     }
 
     /// The same without a cache, if all keys are asked for as often (equation 7).
@@ -156,9 +164,10 @@ impl Deployment {
         f64::from(self.nodes) * self.bytes_per_s / bytes_of_request
     }
 
-    /// The share of writes from which on a cache costs more than it saves: equation 3, or 5, set equal to 7. The hit ratio falls out of it.
-    pub fn break_even_write_share(&self, consistency: Consistency) -> f64 {
-        self.lens.remote / (self.in_group() * self.len(consistency))
+    /// The share of writes from which on a cache costs more than it saves: equation 3, or 5, set equal to 7. The hit ratio falls out of it. `None`: it always saves more.
+    pub fn break_even_write_share(&self, consistency: Consistency) -> Option<f64> {
+        let share = self.lens.remote / (self.in_group() * self.len(consistency));
+        (share <= 1.0).then_some(share)
     }
 }
 
@@ -182,8 +191,8 @@ mod tests {
         let rounded = of_the_paper(9, 0.65, 0.01);
         let exact = of_the_paper(9, 0.66, 0.01);
         for (consistency, paper) in [(Consistency::Sc, 628e6), (Consistency::Lin, 554e6)] {
-            near(rounded.requests_per_s(consistency), paper, 0.03);
-            near(exact.requests_per_s(consistency), paper, 0.005);
+            near(rounded.requests_per_s(consistency).unwrap(), paper, 0.03);
+            near(exact.requests_per_s(consistency).unwrap(), paper, 0.005);
         }
         near(rounded.requests_per_s_without_cache(), 240e6, 0.005);
     }
@@ -196,7 +205,7 @@ mod tests {
             (40, Consistency::Sc, 0.0340, 0.04),
             (40, Consistency::Lin, 0.0154, 0.017),
         ] {
-            let share = of_the_paper(nodes, 0.65, 0.0).break_even_write_share(consistency);
+            let share = of_the_paper(nodes, 0.65, 0.0).break_even_write_share(consistency).unwrap();
             assert!((share - of_equations).abs() < 5e-5, "{nodes} {consistency:?}: {share}");
             assert!((0.80..1.0).contains(&(share / of_figure)), "{nodes} {consistency:?}: {share}");
         }
@@ -206,13 +215,19 @@ mod tests {
     fn five_groups_of_twenty_do_more_than_a_hundred_in_one() {
         let of = |groups| Deployment::new(100, groups, BYTES_PER_S, 0.65, 0.01, MessageLens::OF_THE_PAPER).unwrap();
         for consistency in Consistency::ALL {
-            assert!(of(5).requests_per_s(consistency) > 1.5 * of(1).requests_per_s(consistency));
-            assert!(
-                (of(5).requests_per_s(consistency) / of_the_paper(20, 0.65, 0.01).requests_per_s(consistency) - 5.0)
-                    .abs()
-                    < 1e-9
-            );
+            let [five, one, of_twenty] = [of(5), of(1), of_the_paper(20, 0.65, 0.01)]
+                .map(|deployment| deployment.requests_per_s(consistency).unwrap());
+            assert!(five > 1.5 * one && (five / of_twenty - 5.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn what_takes_nothing_of_the_network_is_not_bounded_by_it_and_a_cache_may_always_pay() {
+        assert_eq!(of_the_paper(9, 1.0, 0.0).requests_per_s(Consistency::Lin), None);
+        assert_eq!(of_the_paper(2, 0.5, 0.0).break_even_write_share(Consistency::Sc), Some(113.0 / 166.0));
+        let large = MessageLens { remote: 1_000.0, ..MessageLens::OF_THE_PAPER };
+        let four = Deployment::new(4, 1, BYTES_PER_S, 0.5, 0.5, large).unwrap();
+        assert_eq!(four.break_even_write_share(Consistency::Sc), None);
     }
 
     #[test]
@@ -222,10 +237,13 @@ mod tests {
         for (nodes, groups) in [(1, 1), (0, 1), (9, 2), (9, 0), (9, 9), (4, 8)] {
             assert_eq!(new(nodes, groups, 0.5), Err(DeploymentError::Nodes { nodes, groups }));
         }
-        assert_eq!(new(9, 1, 1.1), Err(DeploymentError::Share(1.1)));
-        assert!(matches!(new(9, 1, f64::NAN), Err(DeploymentError::Share(_))));
+        assert_eq!(new(9, 1, 1.1), Err(DeploymentError::Share("hits", 1.1)));
+        assert!(matches!(new(9, 1, f64::NAN), Err(DeploymentError::Share(..))));
         let none = MessageLens { update: 0.0, ..lens };
-        assert_eq!(Deployment::new(9, 1, BYTES_PER_S, 0.5, 0.5, none), Err(DeploymentError::Bytes(0.0)));
+        assert_eq!(
+            Deployment::new(9, 1, BYTES_PER_S, 0.5, 0.5, none),
+            Err(DeploymentError::Bytes("update bytes", 0.0))
+        );
     }
 
     proptest! {
@@ -233,12 +251,12 @@ mod tests {
         fn at_the_break_even_share_a_cache_changes_nothing(
             nodes in 2..100_u32, hit in 0.01..1.0_f64, remote in 1.0..1e4_f64, len in 1.0..1e4_f64,
         ) {
-            let lens = MessageLens { remote, update: len, invalidation: len * 2.0 };
+            let lens = MessageLens { remote, update: len, lin_write: len * 2.0 };
             let at = |writes| Deployment::new(nodes, 1, BYTES_PER_S, hit, writes, lens).unwrap();
             for consistency in Consistency::ALL {
-                let share = at(0.0).break_even_write_share(consistency);
-                prop_assume!(share <= 1.0);
-                let ratio = at(share).requests_per_s(consistency) / at(share).requests_per_s_without_cache();
+                let Some(share) = at(0.0).break_even_write_share(consistency) else { continue };
+                let requests_per_s = at(share).requests_per_s(consistency).unwrap();
+                let ratio = requests_per_s / at(share).requests_per_s_without_cache();
                 prop_assert!((ratio - 1.0).abs() < 1e-9, "{}", ratio);
             }
         }

@@ -22,7 +22,6 @@ pub mod backend;
 mod cache_mode;
 pub mod cache_node;
 pub mod controller;
-mod drift;
 pub mod gateway;
 mod happened;
 mod holdings;
@@ -35,10 +34,9 @@ mod shares;
 mod static_file;
 mod view;
 
-use guira_cluster::{Frame, SessionId};
-
 pub use cache_mode::CacheMode;
-pub use drift::Drift;
+pub use guira_cluster::Drift;
+use guira_cluster::{Frame, SessionId};
 pub use happened::Happened;
 pub use holdings::{Done, Holdings};
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};

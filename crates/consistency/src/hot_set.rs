@@ -1,0 +1,178 @@
+//! How a key comes into the hot set and out of it again: at its home, and at the other members.
+//!
+//! *Promotion*: a round that creates the entries; before it is over nobody but the home answers. A home has one under way at a time, so members that
+//! have heard of one have nothing to wait for of those before it, and one that comes late is known by its number (R9).
+//! *Eviction*: all finish what they are writing and serve the key no longer, but keep what they have, and go on acknowledging; then the home writes
+//! back what is newest; then all forget. So whoever is lost meanwhile, the others have all there is.
+//!
+//! Always true: only a promotion creates an entry (and joining, which copies one); a home serves a key from its shard only when nobody else serves it.
+
+use guira_item::Moment;
+use guira_routing::NodeId;
+
+use crate::{
+    Generation, Key, Message, Mutant, Outbox, Outcome, Version,
+    entry::{Entry, Eviction, Round, Stage},
+    ground::Ground,
+    outbox::WriteBack,
+    version::Window,
+};
+
+/// What a member has of a key that it does not serve.
+pub(crate) struct Held {
+    pub(crate) from: NodeId,
+    pub(crate) version: Option<Version>,
+    pub(crate) done: Window,
+    /// Any more; otherwise: yet.
+    pub(crate) is_leaving: bool,
+}
+
+impl Entry {
+    /// At the home: begins the promotion of what is here.
+    pub(crate) fn promote(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        self.generation = ground.generation.next(ground.epoch());
+        ground.generation = self.generation;
+        let round = Round::about(self.newest.clone(), ground, now);
+        self.begin(ground, key, now, Round { creates: true, ..round }, out);
+    }
+
+    /// A promotion of what is here already: it came twice, a successor goes on with it, or the key was on its way out.
+    pub(crate) fn on_promotion(&mut self, generation: Generation) {
+        if generation != self.generation && self.stage == Stage::Leaving {
+            // Its home has written it back, and promotes it anew.
+            self.stage = Stage::Unconfirmed;
+            self.is_valid = false;
+        }
+        self.generation = generation;
+    }
+
+    /// At the home: begins the end of the key's time in the hot set.
+    pub(crate) fn evict(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        if self.stage == Stage::Unconfirmed || self.round.as_ref().is_some_and(|round| round.creates) {
+            ground.counts.ignored += 1;
+            return;
+        }
+        self.leave();
+        let missing = ground.others().collect();
+        let eviction = Eviction { missing, told_at: now, is_writing: false };
+        let message = Message::Evict { key: key.clone(), generation: self.generation };
+        ground.send_all(eviction.missing.iter().copied(), &message, out);
+        self.eviction = Some(eviction);
+        self.go_on(ground, key, now, out);
+    }
+
+    /// Serves it no longer, and begins nothing.
+    fn leave(&mut self) {
+        self.stage = Stage::Leaving;
+        // Somebody else's write need not be finished: if it is over it is here.
+        self.round.take_if(|round| round.asked.is_none() && !round.is_update);
+    }
+
+    /// The home says that the key is to go.
+    pub(crate) fn on_evict(
+        &mut self,
+        ground: &mut Ground,
+        key: &Key,
+        now: Moment,
+        generation: Generation,
+        out: &mut Outbox,
+    ) {
+        if generation < self.generation || ground.is_home_of(key) {
+            ground.counts.ignored += 1;
+            return;
+        }
+        self.generation = generation;
+        self.leave();
+        self.has_told = false;
+        self.go_on(ground, key, now, out);
+    }
+
+    /// What is to go, and is not written any more: the home is told so, or writes it back once all are so far.
+    pub(crate) fn give_up(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        if let Some(eviction) = &mut self.eviction {
+            let all_have = eviction.missing.is_empty() || ground.has(Mutant::WriteBackEarly);
+            if all_have && !eviction.is_writing {
+                eviction.is_writing = true;
+                let (key, version, done) = (key.clone(), self.newest.clone(), self.done.clone());
+                out.write_backs.push(WriteBack { key, version, done });
+            }
+        } else if !self.has_told {
+            self.tell_home(ground, key, now, out);
+        }
+    }
+
+    /// Tells the home what is here.
+    fn tell_home(&mut self, ground: &Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        self.has_told = true;
+        self.since = now;
+        let Some(home) = ground.home_of(key).filter(|home| *home != ground.config.me) else { return };
+        let is_leaving = self.stage == Stage::Leaving;
+        let (version, done) = (Some(self.newest.clone()), self.done.clone());
+        let message = Message::Holding { key: key.clone(), generation: self.generation, version, done, is_leaving };
+        ground.send(home, message, out);
+    }
+
+    /// The home has not been heard of for a while.
+    pub(crate) fn tell_home_again(&mut self, ground: &Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        if self.eviction.is_none() && self.round.is_none() {
+            self.tell_home(ground, key, now, out);
+        }
+    }
+
+    /// At the home: who has not answered is told again that the key is to go.
+    pub(crate) fn tell_evict_again(&mut self, ground: &Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        let Some(eviction) = &mut self.eviction else { return };
+        if now.since(eviction.told_at) >= ground.config.tell_again_after {
+            eviction.told_at = now;
+            let message = Message::Evict { key: key.clone(), generation: self.generation };
+            ground.send_all(eviction.missing.iter().copied(), &message, out);
+        }
+    }
+
+    /// At the home: what a member has that does not serve the key.
+    pub(crate) fn on_holding(&mut self, ground: &mut Ground, key: &Key, now: Moment, held: Held, out: &mut Outbox) {
+        let Held { from, version, done, is_leaving } = held;
+        self.done.merge(&done);
+        let at = version.as_ref().map(|version| version.at);
+        if let Some(version) = version.filter(|version| ground.is_newer(version.at, self.newest.at)) {
+            self.take(ground, now, version, false, out);
+        }
+        if is_leaving {
+            if self.eviction.is_none() {
+                // Begun by a home that is gone, or by a life of this one: it goes on.
+                self.evict(ground, key, now, out);
+            }
+            if let Some(eviction) = &mut self.eviction {
+                eviction.missing.remove(&from);
+            }
+        } else if self.stage == Stage::Hot {
+            if self.is_valid && at == Some(self.newest.at) {
+                let (generation, at) = (self.generation, self.newest.at);
+                ground.send(from, Message::Validate { key: key.clone(), generation, at }, out);
+            } else if at != Some(self.newest.at) {
+                self.tell_newest(ground, key, from, out);
+            }
+        }
+        self.go_on(ground, key, now, out);
+    }
+
+    /// In a new view what a home has under way begins anew, by the one that is home now; the one that was is a member like others.
+    pub(crate) fn look_at_home(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        self.eviction = None;
+        if !ground.is_home_of(key) {
+            self.round.take_if(|round| round.creates);
+        } else if self.stage == Stage::Leaving && ground.is_whole {
+            self.evict(ground, key, now, out);
+        }
+    }
+
+    /// What waits for a key that is gone goes where it is now.
+    pub(crate) fn close(&mut self, ground: &Ground, key: &Key, out: &mut Outbox) {
+        let outcome = match ground.home_of(key) {
+            Some(home) if home == ground.config.me => Outcome::Shard,
+            Some(home) => Outcome::Forward(home),
+            None => Outcome::NotServing,
+        };
+        self.turn_away(&outcome, out);
+    }
+}

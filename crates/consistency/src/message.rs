@@ -1,0 +1,141 @@
+//! What replicas tell each other.
+//!
+//! ```text
+//! writer --- Invalidate --> all       all --- Ack --> writer       writer --- Validate --> all
+//! home ----- Invalidate, that creates the entry --> all            (a promotion: the same round)
+//! home ----- Evict --> all            all --- Holding --> home     home ----- Forget --> all
+//! writer --- Update --> all           all --- Ack --> writer       any --- Question --> writer     (SC)
+//! joiner --- Fetch --> one            one --- Fetched --> joiner
+//! ```
+//! Always true: each may be lost, come twice, or come in any order; what is waited for is told again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Epoch, Generation, Key, Timestamp, Version, version::Window};
+
+/// A message, and the epoch in which it was told.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Envelope {
+    /// In any other one it means nothing.
+    pub epoch: Epoch,
+    /// What is told.
+    pub message: Message,
+}
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// A write is under way: nobody is to serve what was there before.
+    Invalidate {
+        /// Of which key.
+        key: Key,
+        /// In which of its times in the hot set.
+        generation: Generation,
+        /// The write.
+        version: Version,
+        /// What the key remembers of requests.
+        done: Window,
+        /// The key becomes hot by it: a promotion.
+        creates: bool,
+    },
+    /// Who says this has nothing older any more, and will tell whoever joins so.
+    Ack {
+        /// Of which key.
+        key: Key,
+        /// As it was told: one of an earlier time in the hot set says nothing of who has an entry now.
+        generation: Generation,
+        /// Than this.
+        at: Timestamp,
+    },
+    /// All have acknowledged it: it may be served.
+    Validate {
+        /// Of which key.
+        key: Key,
+        /// In which of its times in the hot set: it may come to be hot again with nothing written since.
+        generation: Generation,
+        /// What.
+        at: Timestamp,
+    },
+    /// A write has taken place that nobody had to wait for (SC).
+    Update {
+        /// Of which key.
+        key: Key,
+        /// In which of its times in the hot set.
+        generation: Generation,
+        /// The write.
+        version: Version,
+        /// What the key remembers of requests.
+        done: Window,
+        /// Something is to be made of it: who has something newer says so and does not acknowledge it.
+        settles: bool,
+    },
+    /// What has become of a write that is not valid where this is asked (SC)? Told by an update, when it is over.
+    Question {
+        /// Of which key.
+        key: Key,
+        /// Which.
+        at: Timestamp,
+    },
+    /// The key is to be hot no more: finish what you are writing, serve it no longer, and say what you have.
+    Evict {
+        /// Which.
+        key: Key,
+        /// Which of its times in the hot set is over.
+        generation: Generation,
+    },
+    /// What who says this has of a key that it does not serve, or not yet; to its home.
+    Holding {
+        /// Which.
+        key: Key,
+        /// In which of its times in the hot set.
+        generation: Generation,
+        /// What it has; `None`: nothing.
+        version: Option<Version>,
+        /// What it remembers of requests.
+        done: Window,
+        /// It serves it no more; otherwise not yet.
+        is_leaving: bool,
+    },
+    /// The home has all there is of the key in its shard: forget it.
+    Forget {
+        /// Which.
+        key: Key,
+        /// Up to this of its times in the hot set.
+        generation: Generation,
+    },
+    /// Somebody joins who has nothing.
+    Fetch {
+        /// The number of his question.
+        number: u32,
+        /// He has what is up to this key.
+        after: Option<Key>,
+    },
+    /// Some of what there is, by key.
+    Fetched {
+        /// As he asked.
+        number: u32,
+        /// So much.
+        page: Vec<Copied>,
+        /// There is more behind the last one.
+        has_more: bool,
+    },
+}
+
+/// A hot key, as a member has it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Copied {
+    /// Which.
+    pub key: Key,
+    /// In which of its times in the hot set.
+    pub generation: Generation,
+    /// What was written last.
+    pub version: Version,
+    /// What it remembers of requests.
+    pub done: Window,
+    /// That may be served.
+    pub is_valid: bool,
+    /// Its promotion is over.
+    pub is_hot: bool,
+    /// It is on its way out.
+    pub is_leaving: bool,
+}

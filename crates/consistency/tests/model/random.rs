@@ -1,0 +1,117 @@
+//! Random ways through a cluster of five: no bounds as small as those of models, and no order left out on purpose.
+
+use guira_consistency::Consistency;
+use guira_history::{Event, Model, Violation, check};
+use proptest::prelude::*;
+
+use crate::{
+    orders::{Begun, Text, Told, Want},
+    scenario::Scenario,
+    scenarios::large,
+    world::{Act, Logged, World},
+};
+
+/// A key, as clients see it.
+struct Key;
+
+/// What was done with it.
+#[derive(PartialEq, Debug)]
+struct Done {
+    begun: Begun,
+    told: Option<Told>,
+}
+
+impl Model for Key {
+    type State = Text;
+    type Act = Done;
+
+    fn first(&self) -> Text {
+        Some(b"0".to_vec())
+    }
+
+    fn step(&self, state: &Text, act: &Done) -> Option<Text> {
+        let (after, told) = act.begun.apply(state);
+        act.told.as_ref().is_none_or(|seen| *seen == told).then_some(after)
+    }
+}
+
+/// What clients have done with a key.
+fn history(world: &World, key: usize) -> Vec<Event<Done>> {
+    let of_key = world.log.iter().filter(|logged| logged.key == key);
+    // A read of which nobody was told what it saw says nothing.
+    let is_silent = |logged: &Logged| {
+        let is_unknown = !matches!(&logged.told, Some((_, told)) if *told != Told::Unknown);
+        matches!(logged.told, Some((_, Told::Failed))) || (is_unknown && logged.begun.want == Want::Get)
+    };
+    let happened = of_key.filter(|logged| !is_silent(logged));
+    happened
+        .map(|logged| {
+            let told = logged.told.clone().filter(|(_, told)| *told != Told::Unknown);
+            Event {
+                invoked: 2 * logged.invoked,
+                returned: told.as_ref().map(|(at, _)| 2 * at + 1),
+                is_certain: told.is_some(),
+                act: Done { begun: logged.begun.clone(), told: told.map(|(_, told)| told) },
+            }
+        })
+        .collect()
+}
+
+/// Steps in which nearly all histories are decided.
+const STEPS_MAX: u64 = 1_000_000;
+
+/// Goes one way, and then to where everything ends.
+fn go(scenario: &Scenario, choices: &[u16]) -> World {
+    let mut world = World::first(scenario);
+    let mut acts = Vec::new();
+    for choice in choices {
+        acts.clear();
+        world.acts(scenario, &mut acts);
+        let choice = usize::from(*choice);
+        // What is rare is rarer still: there are few messages when it begins.
+        let is_rare = |act: &Act| !matches!(act, Act::Comes(_) | Act::Passes(_) | Act::Asks(_) | Act::Hears(_));
+        if choice % 7 != 0 {
+            acts.retain(|act| !is_rare(act));
+        }
+        let Some(act) = acts.get((choice / 7) % acts.len().max(1)).cloned() else { continue };
+        let come = if let Act::Comes(at) = act { world.net.iter().nth(at).cloned() } else { None };
+        world = world.after(scenario, &act);
+        if let Some(come) = come.filter(|_| choice % 5 != 0) {
+            world.net.remove(&come);
+        }
+        if world.wrong.is_some() {
+            break;
+        }
+    }
+    world
+}
+
+fn is_right(scenario: &Scenario, choices: &[u16]) -> Result<(), TestCaseError> {
+    let world = go(scenario, choices);
+    prop_assert_eq!(world.wrong, None);
+    prop_assert!(world.settles(scenario), "everything ends once faults stop");
+    if scenario.consistency == Consistency::Lin {
+        for key in 0..scenario.keys {
+            match check(&Key, &history(&world, key), STEPS_MAX) {
+                // It is not known whether it can have been so, which is no finding.
+                Err(Violation::OutOfSteps) => return Err(TestCaseError::reject("too much was left unknown")),
+                checked => prop_assert_eq!(checked, Ok(())),
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_way_is_linearizable_and_ends(choices in prop::collection::vec(any::<u16>(), 200..1500)) {
+        is_right(&large(Consistency::Lin), &choices)?;
+    }
+
+    #[test]
+    fn sc_any_way_is_in_order_and_ends(choices in prop::collection::vec(any::<u16>(), 200..1500)) {
+        is_right(&large(Consistency::Sc), &choices)?;
+    }
+}

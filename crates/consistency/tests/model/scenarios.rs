@@ -1,0 +1,283 @@
+//! The models, with the bounds that a test run has time for.
+
+use guira_consistency::Consistency;
+
+use crate::{
+    orders::Want,
+    orders::Want::{Append, Delete, Get, Set, Swap},
+    scenario::{Begins, Client, Faults, Scenario},
+};
+
+/// Five nodes, of which some die, are cut off and come back, while two keys come and go: for random ways through it.
+pub fn large(consistency: Consistency) -> Scenario {
+    let wants = |client: usize, by: usize| {
+        // Each once, and none that is there at first.
+        let letter = (b'1' as usize + client * 14 + by) as u8;
+        match (client + by) % 4 {
+            0 => Get,
+            1 => Set(letter),
+            2 => Append(letter),
+            _ => [Delete, Swap(letter), Get][by % 3],
+        }
+    };
+    let client = |client: usize| Client {
+        node: client % 5,
+        wants: (0..14).map(|by| ((client + by / 3) % 2, wants(client, by))).collect(),
+    };
+    Scenario {
+        name: "large",
+        about: "random ways through much",
+        consistency,
+        nodes: 5,
+        keys: 2,
+        clients: (0..10).map(client).collect(),
+        begins: Begins::Cold,
+        hot_set: (6, 5),
+        faults: Faults { crashes: 2, lapses: 1, views: 6, joins: 3, passes: u8::MAX },
+        faulty_from: 0,
+        asks_again: false,
+        wanders: false,
+        settles_one_in: 1,
+        logs: true,
+        forgets_dead: true,
+        states_max: 0,
+        mutant: None,
+    }
+}
+
+fn client(node: usize, wants: &[Want]) -> Client {
+    Client { node, wants: wants.iter().map(|want| (0, *want)).collect() }
+}
+
+/// All of them.
+pub fn scenarios() -> Vec<Scenario> {
+    let base = Scenario {
+        name: "",
+        about: "",
+        consistency: Consistency::Lin,
+        nodes: 3,
+        keys: 1,
+        clients: Vec::new(),
+        begins: Begins::Hot,
+        hot_set: (0, 0),
+        faults: Faults::default(),
+        faulty_from: 0,
+        asks_again: false,
+        wanders: false,
+        settles_one_in: 16,
+        logs: false,
+        forgets_dead: true,
+        states_max: 20_000_000,
+        mutant: None,
+    };
+    let none = Faults::default();
+    let sequential = Scenario { consistency: Consistency::Sc, ..base.clone() };
+    vec![
+        Scenario {
+            name: "writes",
+            about: "all nodes write, and read",
+            clients: vec![client(0, &[Set(b'a'), Get]), client(1, &[Set(b'b')]), client(2, &[Get])],
+            faults: Faults { passes: 1, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "modifies",
+            about: "read-modify-writes beside a plain write",
+            clients: vec![client(0, &[Set(b'a'), Get]), client(1, &[Append(b'b')]), client(2, &[Append(b'c'), Get])],
+            ..base.clone()
+        },
+        Scenario {
+            name: "finished",
+            about: "a read-modify-write is finished by others, who write on top of it",
+            clients: vec![client(0, &[Append(b'a')]), client(1, &[Append(b'b')]), client(2, &[Get, Set(b'c')])],
+            faults: Faults { passes: 2, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "swaps",
+            about: "two go by what they have read, and one removes it",
+            clients: vec![client(0, &[Get, Swap(b'a')]), client(1, &[Get, Swap(b'b')]), client(2, &[Delete])],
+            ..base.clone()
+        },
+        Scenario {
+            name: "crashes",
+            about: "a node dies while all write, and is out of the next view",
+            clients: vec![client(0, &[Set(b'a'), Get]), client(1, &[Set(b'b')]), client(2, &[Set(b'c')])],
+            faults: Faults { crashes: 1, views: 1, passes: 1, ..none },
+            faulty_from: 1,
+            ..base.clone()
+        },
+        Scenario {
+            name: "crashed-modifies",
+            about: "the same, with read-modify-writes",
+            clients: vec![client(0, &[Append(b'a')]), client(1, &[Append(b'b')]), client(2, &[Set(b'c')])],
+            faults: Faults { crashes: 1, views: 1, ..none },
+            faulty_from: 1,
+            ..base.clone()
+        },
+        Scenario {
+            name: "leases",
+            about: "a node is cut off, and goes on for as long as it may",
+            clients: vec![client(0, &[Set(b'a'), Get]), client(2, &[Set(b'b'), Get])],
+            faults: Faults { lapses: 1, views: 1, passes: 1, ..none },
+            faulty_from: 1,
+            ..base.clone()
+        },
+        Scenario {
+            name: "returns",
+            about: "a node dies and comes back, in one view or in two",
+            clients: vec![client(1, &[Get]), client(2, &[Set(b'b'), Set(b'd'), Get]), client(0, &[Set(b'c')])],
+            faults: Faults { crashes: 1, views: 2, joins: 1, ..none },
+            faulty_from: 2,
+            ..base.clone()
+        },
+        Scenario {
+            name: "home-returns",
+            about: "the home dies and comes back",
+            clients: vec![client(1, &[Set(b'a')]), client(0, &[Get])],
+            faults: Faults { crashes: 1, views: 1, joins: 1, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "promotes",
+            about: "a key becomes hot while it is written and read",
+            clients: vec![client(0, &[Set(b'a')]), client(1, &[Set(b'b'), Get]), client(2, &[Get])],
+            begins: Begins::Cold,
+            hot_set: (1, 0),
+            faults: Faults { passes: 1, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "evicts",
+            about: "a key ceases to be hot while it is written and read",
+            clients: vec![client(1, &[Set(b'a'), Get]), client(2, &[Append(b'b')])],
+            hot_set: (0, 1),
+            faults: Faults { passes: 1, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "turns",
+            about: "a key becomes hot, ceases to be, and becomes so again",
+            clients: vec![client(1, &[Set(b'a'), Get]), client(2, &[Get])],
+            begins: Begins::Cold,
+            hot_set: (2, 1),
+            ..base.clone()
+        },
+        Scenario {
+            name: "promotion-crashes",
+            about: "the home dies while a key becomes hot",
+            clients: vec![client(1, &[Set(b'a'), Get]), client(2, &[Get])],
+            begins: Begins::Cold,
+            hot_set: (1, 0),
+            faults: Faults { crashes: 1, views: 1, passes: 1, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "eviction-crashes",
+            about: "the home dies, or another, while a key ceases to be hot",
+            clients: vec![client(1, &[Set(b'a'), Get]), client(2, &[Get])],
+            hot_set: (0, 1),
+            faults: Faults { crashes: 1, views: 1, passes: 1, ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "two-keys",
+            about: "a node dies and comes back, page by page, while each key is written",
+            clients: vec![
+                Client { node: 0, wants: vec![(0, Set(b'a'))] },
+                Client { node: 1, wants: vec![(1, Set(b'b'))] },
+                Client { node: 2, wants: vec![(0, Get), (1, Get)] },
+            ],
+            keys: 2,
+            faults: Faults { crashes: 1, views: 1, joins: 1, ..none },
+            faulty_from: 2,
+            ..base.clone()
+        },
+        Scenario {
+            name: "joins-and-promotes",
+            about: "a node comes back while a key becomes hot and ceases to be",
+            clients: vec![client(1, &[Set(b'a')])],
+            begins: Begins::Cold,
+            hot_set: (1, 1),
+            faults: Faults { crashes: 1, views: 1, joins: 1, ..none },
+            faulty_from: 2,
+            ..base.clone()
+        },
+        Scenario {
+            name: "again",
+            about: "who does not know what became of his request asks again, elsewhere",
+            clients: vec![client(2, &[Set(b'a')]), client(1, &[Get, Set(b'b')]), client(0, &[Get])],
+            faults: Faults { crashes: 1, views: 1, ..none },
+            faulty_from: 2,
+            asks_again: true,
+            ..base.clone()
+        },
+        Scenario {
+            name: "again-modifies",
+            about: "the same, with read-modify-writes",
+            clients: vec![client(2, &[Append(b'a')]), client(1, &[Append(b'b')]), client(0, &[Get])],
+            faults: Faults { crashes: 1, views: 1, passes: 1, ..none },
+            faulty_from: 2,
+            asks_again: true,
+            ..base.clone()
+        },
+        Scenario {
+            name: "sc-writes",
+            about: "SC: all nodes write, and read",
+            clients: vec![client(0, &[Set(b'a'), Get]), client(1, &[Set(b'b'), Get]), client(2, &[Get])],
+            faults: Faults { passes: 1, ..none },
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-modifies",
+            about: "SC: read-modify-writes beside a plain write",
+            clients: vec![client(0, &[Append(b'a')]), client(1, &[Append(b'b')]), client(2, &[Set(b'c')])],
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-modify",
+            about: "SC: a read-modify-write beside plain writes",
+            clients: vec![client(0, &[Append(b'a')]), client(1, &[Set(b'b')]), client(2, &[Set(b'c')])],
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-crashes",
+            about: "SC: a node dies that has written",
+            clients: vec![client(0, &[Set(b'a')]), client(1, &[Get]), client(2, &[Set(b'c'), Set(b'd')])],
+            faults: Faults { crashes: 1, views: 1, passes: 1, ..none },
+            faulty_from: 2,
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-crashed-modifies",
+            about: "SC: a node dies whose read-modify-write is on its way",
+            clients: vec![client(0, &[Set(b'a')]), client(1, &[Append(b'b')]), client(2, &[Append(b'c')])],
+            faults: Faults { crashes: 1, views: 1, ..none },
+            faulty_from: 2,
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-returns",
+            about: "SC: a node dies and comes back",
+            clients: vec![client(0, &[Set(b'a')]), client(2, &[Set(b'c'), Get])],
+            faults: Faults { crashes: 1, views: 2, joins: 1, ..none },
+            faulty_from: 2,
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-sessions",
+            about: "SC: a client goes from node to node, and says what it has seen",
+            clients: vec![client(0, &[Set(b'a'), Get, Get]), client(2, &[Set(b'c')])],
+            wanders: true,
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-turns",
+            about: "SC: a key becomes hot, and ceases to be",
+            clients: vec![client(1, &[Set(b'a'), Get])],
+            begins: Begins::Cold,
+            hot_set: (1, 1),
+            ..sequential
+        },
+    ]
+}

@@ -1,0 +1,660 @@
+//! A state: replicas as they are, messages, clients, shards, and who is there; and what can happen in it.
+//!
+//! Always true:
+//! - what was sent stays: it may come at any time, again, or never. So loss, doubling and any order are in it without being counted, and what is told
+//!   again changes nothing;
+//! - time stands still, and all that is waited for is due when a node's time passes: only a lease has an end;
+//! - a view without a former member is made when that has no lease any more, which is the driver's part (R2); a shard outlives its node, and is served
+//!   by the home of the last view, at once.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use guira_consistency::{
+    Answer, Config, Consistency, Envelope, Epoch, Happened, Key, Kind, Message, Mutant, Operation, Outbox, Outcome,
+    Replica, RequestId, Sequence, Session, Ticket, Timestamp, Value, Version, View, Window, Wish, WriteBack, Writer,
+};
+use guira_item::{Moment, Span};
+use guira_routing::NodeId;
+
+use crate::{
+    orders::{Begun, Orders, Text, Told, Want, text, value},
+    scenario::{Begins, Scenario},
+};
+
+/// Where versions begin: they wrap around in every model.
+const FIRST_AT: Timestamp = Timestamp { version: u32::MAX - 1, writer: Writer(0) };
+
+/// What a client wants, at most: so operations have numbers.
+const WANTS_MAX: usize = 16;
+
+pub fn key(number: usize) -> Key {
+    Key::from(&[b'a' + number as u8][..])
+}
+
+pub fn node_id(node: usize) -> NodeId {
+    NodeId(node as u16)
+}
+
+/// A message under way.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Sent {
+    pub from: usize,
+    pub to: usize,
+    pub envelope: Envelope,
+}
+
+/// A node that is there.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub replica: Arc<Replica>,
+    /// Leases that it has outlived: its clock.
+    pub now: u8,
+}
+
+/// How far a client is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum At {
+    /// It asks next, or is done.
+    Idle,
+    /// It waits for this node.
+    Waits(usize),
+    /// It is to ask this node instead; again, if it may have been carried out.
+    Onward { node: usize, is_again: bool },
+    /// Its node is gone.
+    Over,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClientState {
+    pub next: usize,
+    pub at: At,
+    /// The node that it is a client of.
+    pub node: usize,
+    /// What it has read last of each key.
+    pub read: Vec<Option<(Timestamp, Text)>>,
+    /// The newest that it has seen of each.
+    pub floor: Vec<Option<Timestamp>>,
+}
+
+/// What a home has of a key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Shard {
+    pub version: Version,
+    pub done: Window,
+}
+
+/// What can happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    Comes(usize),
+    Passes(usize),
+    Asks(usize),
+    Dies(usize),
+    Lapses(usize),
+    /// Members change: without those that are gone, or with this one.
+    Changes(Option<usize>),
+    Hears(usize),
+    Promotes(usize),
+    Evicts(usize),
+    WritesBack(usize),
+}
+
+/// A state.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub nodes: Vec<Option<Node>>,
+    pub net: BTreeSet<Arc<Sent>>,
+    pub view: View,
+    pub lives: u16,
+    pub clients: Vec<ClientState>,
+    pub shards: Vec<Shard>,
+    pub write_backs: BTreeSet<(usize, WriteBack)>,
+    pub orders: Vec<Orders>,
+    /// Of each key the newest that was ever served: in Lin by any node, in SC by each.
+    pub floors: Vec<Vec<Timestamp>>,
+    /// SC: all that was ever served of each key, by which node. What only a node had that is gone is lost, as nobody waits for anybody.
+    pub served: Vec<BTreeSet<(usize, Version)>>,
+    /// Crashes, lapses, views, joins, promotions, evictions, waits so far.
+    pub counts: [u8; 7],
+    /// What should not be.
+    pub wrong: Option<&'static str>,
+    /// All that clients have done, where that is looked at in the end and not in each state; with the time: acts so far.
+    pub log: Vec<Logged>,
+    pub time: u64,
+}
+
+/// What a client has done.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    pub number: u8,
+    pub key: usize,
+    pub begun: Begun,
+    pub invoked: u64,
+    pub told: Option<(u64, Told)>,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        for node in &self.nodes {
+            node.as_ref().map(|node| (&node.replica, node.now)).hash(to);
+        }
+        (&self.net, &self.view, self.lives, &self.clients, &self.shards, &self.write_backs).hash(to);
+        (&self.orders, &self.floors, &self.served, self.counts, self.wrong).hash(to);
+    }
+}
+
+/// Two that have the same number do the same from here on.
+impl PartialEq for World {
+    fn eq(&self, other: &Self) -> bool {
+        self.print() == other.print()
+    }
+}
+
+impl World {
+    /// Its number.
+    pub fn print(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    pub fn first(scenario: &Scenario) -> Self {
+        let members = (0..scenario.nodes).map(|node| (node_id(node), Writer(node as u16))).collect();
+        let homes = (0..scenario.keys).map(node_id).collect();
+        let view = View { epoch: Epoch(1), members, homes };
+        let version = Version { at: FIRST_AT, base: FIRST_AT, kind: Kind::Plain, value: Some(value(b"0")), by: None };
+        let shard = Shard { version, done: Window::default() };
+        let client = |client: &crate::scenario::Client| ClientState {
+            next: 0,
+            at: At::Idle,
+            node: client.node,
+            read: vec![None; scenario.keys],
+            floor: vec![None; scenario.keys],
+        };
+        let mut world = Self {
+            nodes: Vec::new(),
+            net: BTreeSet::new(),
+            view,
+            lives: scenario.nodes as u16,
+            clients: scenario.clients.iter().map(client).collect(),
+            shards: vec![shard; scenario.keys],
+            write_backs: BTreeSet::new(),
+            orders: vec![Orders::new(Some(b"0".to_vec())); scenario.keys],
+            floors: vec![vec![FIRST_AT; scenario.nodes]; scenario.keys],
+            served: vec![BTreeSet::new(); scenario.keys],
+            counts: [0; 7],
+            wrong: None,
+            log: Vec::new(),
+            time: 0,
+        };
+        for node in 0..scenario.nodes {
+            world.nodes.push(Some(Node { replica: Arc::new(replica(scenario, node, true)), now: 0 }));
+            world.hear(scenario, node);
+        }
+        if scenario.begins == Begins::Hot {
+            for key in 0..scenario.keys {
+                world.promote(scenario, key);
+            }
+            world.deliver_all(scenario);
+            world.net.clear();
+        }
+        world.look(scenario);
+        world
+    }
+
+    /// What can happen next.
+    pub fn acts(&self, scenario: &Scenario, acts: &mut Vec<Act>) {
+        for (at, sent) in self.net.iter().enumerate() {
+            // To who is gone, or has no use for it, nothing comes.
+            if let Some(node) = &self.nodes[sent.to]
+                && (node.replica.epoch() <= sent.envelope.epoch || scenario.mutant == Some(Mutant::OldEpoch))
+            {
+                acts.push(Act::Comes(at));
+            }
+        }
+        let [crashes, lapses, views, joins, promotions, evictions, passes] = self.counts;
+        for (at, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node else { continue };
+            if passes < scenario.faults.passes {
+                acts.push(Act::Passes(at));
+            }
+            if at >= scenario.faulty_from && crashes < scenario.faults.crashes {
+                acts.push(Act::Dies(at));
+            }
+            if at >= scenario.faulty_from && lapses < scenario.faults.lapses && node.now == 0 {
+                acts.push(Act::Lapses(at));
+            }
+            if node.replica.epoch() < self.view.epoch {
+                acts.push(Act::Hears(at));
+            }
+        }
+        for (at, client) in self.clients.iter().enumerate() {
+            let may_begin = client.at == At::Idle && client.next < scenario.clients[at].wants.len();
+            if may_begin || matches!(client.at, At::Onward { .. }) {
+                acts.push(Act::Asks(at));
+            }
+        }
+        if views < scenario.faults.views {
+            if self.without_gone().is_some() {
+                acts.push(Act::Changes(None));
+            }
+            if joins < scenario.faults.joins {
+                let is_out = |node: &usize| self.nodes[*node].is_none() || !self.is_member(*node);
+                acts.extend((0..scenario.nodes).filter(is_out).map(|node| Act::Changes(Some(node))));
+            }
+        }
+        for key_number in 0..scenario.keys {
+            let Some(home) = self.home(key_number) else { continue };
+            if promotions < scenario.hot_set.0 && home.replica.can_promote(&key(key_number)) {
+                acts.push(Act::Promotes(key_number));
+            }
+            let is_hot = home.replica.seen(&key(key_number), self.clock(home)).is_some();
+            if evictions < scenario.hot_set.1 && is_hot {
+                acts.push(Act::Evicts(key_number));
+            }
+        }
+        acts.extend((0..self.write_backs.len()).map(Act::WritesBack));
+    }
+
+    pub fn after(&self, scenario: &Scenario, act: &Act) -> Self {
+        let mut world = self.clone();
+        world.act(scenario, act);
+        world.look(scenario);
+        if scenario.forgets_dead {
+            world.forget_dead(scenario);
+        }
+        world
+    }
+
+    /// What can make no difference any more is not kept: what is told to who is gone, or is in a later epoch; and of what is older than what its
+    /// receiver has, to which that will never go back: that it is over, what nobody waits for, and what was acknowledged.
+    fn forget_dead(&mut self, scenario: &Scenario) {
+        let Self { nodes, net, .. } = self;
+        let has = |node: usize, key: &Key| {
+            let seen = nodes[node].as_ref()?.replica.seen(key, Moment::from_ns(0))?;
+            Some((seen.version.at, seen.under_way))
+        };
+        let is_passed = |node, key: &Key, at| has(node, key).is_some_and(|(newest, _)| newest.is_newer_than(at));
+        let is_dead_ack = |node, key: &Key, at| {
+            is_passed(node, key, at) && has(node, key).is_some_and(|(_, under_way)| under_way != Some(at))
+        };
+        let is_dead = |sent: &Sent| {
+            let Some(node) = &nodes[sent.to] else { return true };
+            let epoch = sent.envelope.epoch;
+            if epoch < node.replica.epoch() {
+                return scenario.mutant != Some(Mutant::OldEpoch);
+            }
+            match &sent.envelope.message {
+                Message::Validate { key, at, .. } => {
+                    is_passed(sent.to, key, *at) && scenario.mutant != Some(Mutant::ValidateAny)
+                }
+                Message::Ack { key, at, .. } => is_dead_ack(sent.to, key, *at),
+                // What would be answered is told to all by who has written it.
+                Message::Invalidate { key, version, creates: false, .. } if version.kind == Kind::Modify => {
+                    is_passed(sent.to, key, version.at) && is_dead_ack(sent.from, key, version.at)
+                }
+                Message::Invalidate { key, generation, version, creates: false, .. }
+                | Message::Update { key, generation, version, settles: false, .. } => {
+                    let at = version.at;
+                    let ack =
+                        Envelope { epoch, message: Message::Ack { key: key.clone(), generation: *generation, at } };
+                    let is_known = has(sent.to, key).is_some_and(|(newest, _)| newest == at);
+                    let is_passed = is_passed(sent.to, key, at);
+                    let is_acked = net.contains(&Sent { from: sent.to, to: sent.from, envelope: ack });
+                    let is_vain = is_passed && !scenario.asks_again && is_dead_ack(sent.from, key, at);
+                    ((is_known || is_passed) && is_acked) || is_vain
+                }
+                _ => false,
+            }
+        };
+        let dead: Vec<Arc<Sent>> = net.iter().filter(|sent| is_dead(sent)).cloned().collect();
+        dead.iter().for_each(|sent| {
+            self.net.remove(sent);
+        });
+    }
+
+    pub fn act(&mut self, scenario: &Scenario, act: &Act) {
+        self.time += u64::from(scenario.logs);
+        match *act {
+            Act::Comes(at) => {
+                let sent = self.net.iter().nth(at).cloned().expect("it is under way");
+                self.come(scenario, &sent);
+            }
+            Act::Passes(node) => {
+                self.counts[6] = self.counts[6].saturating_add(1);
+                self.step(scenario, node, Happened::Tick);
+            }
+            Act::Asks(client) => self.ask(scenario, client),
+            Act::Dies(node) => {
+                self.counts[0] += 1;
+                self.die(scenario, node);
+            }
+            Act::Lapses(node) => {
+                self.counts[1] += 1;
+                self.nodes[node].as_mut().expect("it is there").now = 1;
+            }
+            Act::Changes(joins) => self.change(scenario, joins),
+            Act::Hears(node) => self.hear(scenario, node),
+            Act::Promotes(key) => {
+                self.counts[4] += 1;
+                self.promote(scenario, key);
+            }
+            Act::Evicts(key_number) => {
+                self.counts[5] += 1;
+                let home = self.home_node(key_number).expect("it is there");
+                self.step(scenario, home, Happened::Evict(key(key_number)));
+            }
+            Act::WritesBack(at) => {
+                let (node, write) = self.write_backs.iter().nth(at).cloned().expect("it is under way");
+                self.write_backs.remove(&(node, write.clone()));
+                self.write_back(scenario, node, write);
+            }
+        }
+    }
+
+    pub fn come(&mut self, scenario: &Scenario, sent: &Sent) {
+        let happened = Happened::Message(node_id(sent.from), sent.envelope.clone());
+        self.step(scenario, sent.to, happened);
+    }
+
+    pub fn is_member(&self, node: usize) -> bool {
+        self.view.members.contains_key(&node_id(node))
+    }
+
+    pub fn clock(&self, node: &Node) -> Moment {
+        Moment::from_ns(u64::from(node.now))
+    }
+
+    pub fn home_node(&self, key_number: usize) -> Option<usize> {
+        let home = self.view.home_of(key_number as u64)?;
+        let is_there = self.nodes[usize::from(home.0)].as_ref().is_some_and(|it| it.replica.epoch() == self.view.epoch);
+        is_there.then_some(usize::from(home.0))
+    }
+
+    fn home(&self, key_number: usize) -> Option<&Node> {
+        self.nodes[self.home_node(key_number)?].as_ref()
+    }
+
+    /// Members that have no lease any more are out of the next view.
+    fn is_gone(&self, node: usize) -> bool {
+        self.nodes[node].as_ref().is_none_or(|node| node.now > 0)
+    }
+
+    pub fn without_gone(&self) -> Option<View> {
+        let mut view = self.view.clone();
+        view.members.retain(|member, _| !self.is_gone(usize::from(member.0)));
+        let successor =
+            view.members.keys().copied().find(|member| {
+                self.nodes[usize::from(member.0)].as_ref().is_some_and(|node| node.replica.is_whole())
+            })?;
+        for home in &mut view.homes {
+            if !view.members.contains_key(home) {
+                *home = successor;
+            }
+        }
+        (view.members.len() < self.view.members.len()).then_some(view)
+    }
+
+    /// Another view: without those that are gone, or with a new life of a node, which has nothing; what was its home is so still, and waits for it.
+    fn change(&mut self, scenario: &Scenario, joins: Option<usize>) {
+        self.counts[2] += 1;
+        if let Some(node) = joins {
+            self.counts[3] += 1;
+            self.die(scenario, node);
+            self.view.members.insert(node_id(node), Writer(self.lives));
+            self.lives += 1;
+            // Whose sessions are with a node know that its life is over.
+            self.floors.iter_mut().for_each(|floors| floors[node] = FIRST_AT);
+            self.nodes[node] = Some(Node { replica: Arc::new(replica(scenario, node, false)), now: 0 });
+        } else {
+            self.view = self.without_gone().expect("somebody is gone");
+        }
+        self.view.epoch = Epoch(self.view.epoch.0 + 1);
+        let members = &self.view.members;
+        let is_there = |node: usize| joins != Some(node) && members.contains_key(&node_id(node));
+        self.served.iter_mut().for_each(|served| served.retain(|(node, _)| is_there(*node)));
+        if let Some(node) = joins {
+            self.hear(scenario, node);
+            for (client, state) in self.clients.iter_mut().enumerate() {
+                if state.at == At::Over && scenario.clients[client].node == node {
+                    // Another session: what only the node had is lost.
+                    state.at = At::Idle;
+                    state.floor.fill(None);
+                }
+            }
+        }
+    }
+
+    pub fn hear(&mut self, scenario: &Scenario, node: usize) {
+        let view = self.view.clone();
+        let now = self.nodes[node].as_ref().map_or(0, |node| node.now);
+        // One lease lasts until the clock goes on; who has outlived one gets no other before it has begun anew.
+        let until = if now == 0 { Moment::from_ns(1) } else { Moment::from_ns(0) };
+        self.step(scenario, node, Happened::View(&view, until));
+    }
+
+    pub fn die(&mut self, scenario: &Scenario, node: usize) {
+        self.nodes[node] = None;
+        self.write_backs.retain(|(of, _)| *of != node);
+        for client in 0..self.clients.len() {
+            if self.clients[client].at == At::Waits(node) {
+                self.tell(scenario, client, node, &Outcome::Unknown);
+            }
+            let state = &mut self.clients[client];
+            if state.node != node || scenario.asks_again {
+                continue;
+            }
+            let told = match std::mem::replace(&mut state.at, At::Over) {
+                At::Idle | At::Over => continue,
+                // What it would be told by another node nobody hears.
+                At::Waits(_) | At::Onward { is_again: true, .. } => Told::Unknown,
+                At::Onward { .. } => Told::Failed,
+            };
+            let want = state.next;
+            state.next += 1;
+            let (key, _) = scenario.clients[client].wants[want];
+            self.end(scenario, key, number(client, want), told);
+        }
+    }
+
+    pub fn promote(&mut self, scenario: &Scenario, key_number: usize) {
+        let Shard { version, done } = self.shards[key_number].clone();
+        let home = self.home_node(key_number).expect("it is there");
+        self.step(scenario, home, Happened::Promote(key(key_number), Box::new(version), done));
+    }
+
+    pub fn write_back(&mut self, scenario: &Scenario, node: usize, write: WriteBack) {
+        let key_number = usize::from(write.key[0] - b'a');
+        // A shard that was taken over hears nothing from who had it.
+        if self.view.home_of(key_number as u64) != Some(node_id(node)) {
+            return;
+        }
+        let at = write.version.at;
+        let shard = &mut self.shards[key_number];
+        if at.is_newer_than(shard.version.at) {
+            *shard = Shard { version: write.version, done: write.done };
+        }
+        self.step(scenario, node, Happened::WrittenBack(write.key, at));
+    }
+
+    /// A client asks what it wants next, or asks on.
+    fn ask(&mut self, scenario: &Scenario, client: usize) {
+        let state = self.clients[client].clone();
+        let (key_number, want) = scenario.clients[client].wants[state.next];
+        let (node, is_again) = match state.at {
+            At::Onward { node, is_again } => (node, is_again),
+            _ => (state.node, false),
+        };
+        let number = number(client, state.next);
+        if state.at == At::Idle {
+            let read = state.read[key_number].as_ref().map(|(_, text)| text.clone());
+            let begun = Begun { want, read };
+            if scenario.logs {
+                self.log.push(Logged { number, key: key_number, begun, invoked: self.time, told: None });
+            } else {
+                self.orders[key_number].begin(number, begun);
+            }
+        }
+        self.clients[client].at = At::Waits(node);
+        if self.nodes[node].is_none() {
+            let outcome = if is_again { Outcome::Unknown } else { Outcome::NotServing };
+            self.tell(scenario, client, node, &outcome);
+            return;
+        }
+        let operation = Operation {
+            ticket: Ticket(u64::from(number)),
+            wish: want.wish(state.read[key_number].as_ref().map(|(at, _)| *at)),
+            request: (scenario.asks_again && want != Want::Get)
+                .then_some(RequestId { session: Session(client as u64), sequence: Sequence(state.next as u64 + 1) }),
+            is_again,
+            floor: state.floor[key_number].filter(|_| scenario.consistency == Consistency::Sc),
+        };
+        self.step(scenario, node, Happened::Asked(key(key_number), operation));
+    }
+
+    /// A client is told what became of what it waits for.
+    fn tell(&mut self, scenario: &Scenario, client: usize, node: usize, outcome: &Outcome) {
+        let state = &mut self.clients[client];
+        if state.at != At::Waits(node) {
+            return;
+        }
+        let (key_number, want) = scenario.clients[client].wants[state.next];
+        match outcome {
+            Outcome::Forward(home) => {
+                state.at = At::Onward { node: usize::from(home.0), is_again: false };
+                return;
+            }
+            Outcome::Shard => {
+                let outcome = self.ask_shard(key_number, client, want, scenario);
+                self.tell(scenario, client, node, &outcome);
+                return;
+            }
+            Outcome::Unknown if scenario.asks_again && want != Want::Get => {
+                let others = (1..scenario.nodes).map(|by| (node + by) % scenario.nodes);
+                if let Some(other) = others.into_iter().find(|other| self.nodes[*other].is_some()) {
+                    state.at = At::Onward { node: other, is_again: true };
+                    return;
+                }
+            }
+            _ => {}
+        }
+        if let Outcome::Answer(answer) = outcome {
+            let at = match answer {
+                Answer::Value { value, at } => {
+                    state.read[key_number] = Some((*at, text(value.as_ref())));
+                    Some(*at)
+                }
+                Answer::Stored { at } | Answer::Number { at, .. } | Answer::Deleted { at } => Some(*at),
+                _ => None,
+            };
+            if let Some(at) = at {
+                if state.floor[key_number].is_some_and(|floor| floor.is_newer_than(at)) {
+                    self.wrong = Some("a session is told of something older than what it has seen");
+                }
+                state.floor[key_number] = Some(at);
+            }
+        }
+        let number = number(client, state.next);
+        state.next += 1;
+        state.at = At::Idle;
+        if scenario.wanders {
+            state.node = (state.node + 1) % scenario.nodes;
+        }
+        self.end(scenario, key_number, number, Told::of(outcome));
+    }
+
+    /// What became of an operation.
+    fn end(&mut self, scenario: &Scenario, key_number: usize, number: u8, told: Told) {
+        if !scenario.logs {
+            self.orders[key_number].end(number, &told);
+        } else if let Some(logged) = self.log.iter_mut().find(|logged| logged.number == number) {
+            logged.told = Some((self.time, told));
+        }
+    }
+
+    /// What the home's shard says, at once.
+    fn ask_shard(&mut self, key_number: usize, client: usize, want: Want, scenario: &Scenario) -> Outcome {
+        let home = self.view.home_of(key_number as u64);
+        let writer = home.and_then(|home| self.view.members.get(&home)).copied().unwrap_or(Writer(0));
+        let state = &self.clients[client];
+        let wish = want.wish(state.read[key_number].as_ref().map(|(at, _)| *at));
+        let shard = &mut self.shards[key_number];
+        let at = shard.version.at;
+        let next = at.next(Kind::Plain, writer);
+        let request = scenario.asks_again;
+        let (answer, value) = shard_apply(&wish, shard.version.value.as_ref(), at, next);
+        assert!(!request || want == Want::Get, "what is asked again is asked of what is hot");
+        if let Some(value) = value {
+            shard.version = Version { at: next, base: at, kind: Kind::Plain, value, by: None };
+        }
+        Outcome::Answer(answer)
+    }
+
+    pub fn step(&mut self, scenario: &Scenario, node: usize, happened: Happened<'_>) {
+        let Some(it) = &mut self.nodes[node] else { return };
+        let mut out = Outbox::default();
+        let now = Moment::from_ns(u64::from(it.now));
+        Arc::make_mut(&mut it.replica).step(now, happened, &mut out);
+        for (to, envelope) in out.sends {
+            let to = usize::from(to.0);
+            self.net.insert(Arc::new(Sent { from: node, to, envelope }));
+        }
+        self.write_backs.extend(out.write_backs.into_iter().map(|write| (node, write)));
+        for (ticket, outcome) in out.answers {
+            let (client, want) = (ticket.0 as usize / WANTS_MAX, ticket.0 as usize % WANTS_MAX);
+            // What was asked before the client's node began another life, nobody waits for any more.
+            if self.clients[client].next == want {
+                self.tell(scenario, client, node, &outcome);
+            }
+        }
+    }
+
+    /// All that is under way comes, and what comes of it, until nothing more does.
+    pub fn deliver_all(&mut self, scenario: &Scenario) {
+        let mut come: BTreeSet<Arc<Sent>> = BTreeSet::new();
+        while let Some(sent) = self.net.iter().find(|sent| !come.contains(*sent)).cloned() {
+            self.come(scenario, &sent);
+            come.insert(sent);
+        }
+    }
+}
+
+pub fn number(client: usize, want: usize) -> u8 {
+    (client * WANTS_MAX + want) as u8
+}
+
+/// What a shard does: its own code is none of this crate's.
+fn shard_apply(wish: &Wish, held: Option<&Value>, at: Timestamp, next: Timestamp) -> (Answer, Option<Option<Value>>) {
+    use guira_consistency::Modification as M;
+    let stored = |value| (Answer::Stored { at: next }, Some(Some(value)));
+    match (wish, held) {
+        (Wish::Get, held) => (Answer::Value { value: held.cloned(), at }, None),
+        (Wish::Put(value), _) => (Answer::Stored { at: next }, Some(value.clone())),
+        (Wish::Modify(M::Delete), Some(_)) => (Answer::Deleted { at: next }, Some(None)),
+        (Wish::Modify(M::Append(letter)), Some(held)) => stored(value(&[&held.bytes[..], letter].concat())),
+        (Wish::Modify(M::Append(_)), None) => (Answer::NotStored, None),
+        (Wish::Modify(M::CompareAndSwap { expected, value: Some(new) }), Some(_)) if *expected == at => {
+            stored(new.clone())
+        }
+        (Wish::Modify(M::CompareAndSwap { .. }), Some(_)) => (Answer::Exists, None),
+        (Wish::Modify(_), _) => (Answer::NotFound, None),
+    }
+}
+
+fn replica(scenario: &Scenario, node: usize, is_whole: bool) -> Replica {
+    let config = Config {
+        me: node_id(node),
+        consistency: scenario.consistency,
+        hash_of: |key| u64::from(key[0] - b'a'),
+        tell_again_after: Span::from_ns(0),
+        replay_after: Span::from_ns(0),
+        waiting_max: 8,
+        value_len_max: 240,
+        keys_max: 4,
+        page_max: 1,
+        mutant: scenario.mutant,
+    };
+    Replica::new(config, is_whole)
+}

@@ -1,0 +1,18 @@
+//! The symmetric cluster (ccKVS, EuroSys 2018): every node has a shard and the same hot keys, and any node serves any request.
+//!
+//! ```text
+//! Views    one for all: who is a member in which life, which shard is whose, and leases
+//!   Here, Told    what members say to it, and hear
+//! Holder   at each node: how long it may serve, by what it was told
+//! HotSetChooser  one for all: which keys are to be hot
+//! ```
+//! Cores without I/O, clock or randomness. What keeps a hot key the same on all nodes is `guira-consistency`; the rest of a node is still to be built (`docs/design/0038`).
+#![forbid(unsafe_code)]
+
+mod holder;
+mod hot_set;
+mod views;
+
+pub use holder::{Heard, Holder, HolderConfig};
+pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
+pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};
