@@ -103,6 +103,10 @@ impl Entry {
 
     /// Tells the home what is here.
     fn tell_home(&mut self, ground: &Ground, key: &Key, now: Moment, out: &mut Outbox) {
+        if !ground.is_whole && !ground.has(Mutant::JoinerLeaves) {
+            // It would end an eviction in the view in which this one joins, and what was told before it ended would come to be an entry again.
+            return;
+        }
         self.has_told = true;
         self.since = now;
         let Some(home) = ground.home_of(key).filter(|home| *home != ground.config.me) else { return };

@@ -31,6 +31,8 @@ pub enum Mutant {
     JoinerDeaf,
     /// Who joins serves what it has copied from who was on the way to forget it.
     JoinerRevives,
+    /// Who joins says that it serves a key no more before it has all there is.
+    JoinerLeaves,
     /// A home writes back what it has when it announces that a key is to go.
     WriteBackEarly,
     /// Who is told that a key is to go has nothing of it any more.
@@ -61,7 +63,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::AckForgotten,
         Self::TieIgnored,
         Self::ValidateAny,
@@ -76,6 +78,7 @@ impl Mutant {
         Self::JoinerEarly,
         Self::JoinerDeaf,
         Self::JoinerRevives,
+        Self::JoinerLeaves,
         Self::WriteBackEarly,
         Self::EvictDrops,
         Self::LeavingDeaf,
@@ -108,6 +111,7 @@ impl Mutant {
             Self::JoinerEarly => "joiner-early",
             Self::JoinerDeaf => "joiner-deaf",
             Self::JoinerRevives => "joiner-revives",
+            Self::JoinerLeaves => "joiner-leaves",
             Self::WriteBackEarly => "write-back-early",
             Self::EvictDrops => "evict-drops",
             Self::LeavingDeaf => "leaving-deaf",

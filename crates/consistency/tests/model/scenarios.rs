@@ -126,7 +126,7 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "returns",
             about: "a node dies and comes back, in one view or in two",
-            clients: vec![client(1, &[Get]), client(2, &[Set(b'b'), Set(b'd'), Get]), client(0, &[Set(b'c')])],
+            clients: vec![client(1, &[Get]), client(2, &[Set(b'b'), Set(b'd')]), client(0, &[Set(b'c')])],
             faults: Faults { crashes: 1, views: 2, joins: 1, ..none },
             faulty_from: 2,
             ..base.clone()
@@ -199,6 +199,16 @@ pub fn scenarios() -> Vec<Scenario> {
             clients: vec![client(1, &[Set(b'a')])],
             begins: Begins::Cold,
             hot_set: (1, 1),
+            faults: Faults { crashes: 1, views: 1, joins: 1, ..none },
+            faulty_from: 2,
+            ..base.clone()
+        },
+        Scenario {
+            name: "joins-and-evicts",
+            about: "a node comes back, page by page, while one of two keys ceases to be hot",
+            clients: vec![client(1, &[Set(b'a')])],
+            keys: 2,
+            hot_set: (0, 1),
             faults: Faults { crashes: 1, views: 1, joins: 1, ..none },
             faulty_from: 2,
             ..base.clone()

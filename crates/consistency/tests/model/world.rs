@@ -286,6 +286,10 @@ impl World {
             if epoch < node.replica.epoch() {
                 return scenario.mutant != Some(Mutant::OldEpoch);
             }
+            if !node.replica.is_whole() {
+                // It keeps what is told of a key of which it has nothing, and may have forgotten it.
+                return false;
+            }
             match &sent.envelope.message {
                 Message::Validate { key, at, .. } => {
                     is_passed(sent.to, key, *at) && scenario.mutant != Some(Mutant::ValidateAny)
