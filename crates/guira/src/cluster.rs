@@ -30,11 +30,13 @@ use std::{
     time::Duration,
 };
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use guira_cluster::{LineSocket, ask_line};
+use guira_openflow::RulesOfKeys;
 use guira_persist::{Durability, Limit};
 use guira_server::{CaughtSignals, allow_open_files};
 use guira_switched::{
-    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, Router, RulesOfKeys, StaticFile,
+    BackendRole, CacheMode, ITEM_LEN_MAX, ITEM_LEN_MIN, Member, ReportsName, Role, Router, StaticFile,
     backend::HotConfig,
 };
 use serde_json::Value;
@@ -52,9 +54,6 @@ use running::{END_WITHIN, How, RunningMembers};
 use table::{Row, table};
 
 const CONTROLLER: u16 = 1;
-/// What `--rules` may say.
-const PARTED_OR_NOT: [&str; 2] = ["replicated", "parted"];
-
 /// A router's number, which is no member.
 const ROUTER_ID: u16 = 2;
 const FIRST_CACHE: u16 = 100;
@@ -133,9 +132,9 @@ struct Up {
     /// Switches of --router openflow, in a ring, to which hosts are dealt out
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
     switches: u16,
-    /// Which of several switches have the rules of hot keys: all of them all, or each those of the backends that are plugged into it
-    #[arg(long, default_value = PARTED_OR_NOT[0], value_parser = PARTED_OR_NOT)]
-    rules: String,
+    /// Which of several switches have the rules of hot keys: all of them all (replicated), or each those of the backends that are plugged into it (parted)
+    #[arg(long, default_value_t, value_parser = PossibleValuesParser::new(RulesOfKeys::ALL.map(RulesOfKeys::name)).try_map(|name| name.parse::<RulesOfKeys>()))]
+    rules: RulesOfKeys,
     /// Threads that serve clients
     #[arg(short, long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -429,14 +428,10 @@ impl Up {
         }
     }
 
-    fn is_parted(&self) -> bool {
-        self.rules == PARTED_OR_NOT[1]
-    }
-
     fn check_switches(&self) -> Result<(), String> {
         let is_switch = self.router == "openflow" && self.headers() == Headers::Ipv6;
         match self.switches {
-            1 if self.is_parted() => Err("--rules parted: among several --switches, from 2 on".into()),
+            1 if self.rules == RulesOfKeys::Parted => Err("--rules parted: among several --switches, from 2 on".into()),
             2.. if !is_switch => Err("--switches: several for --router openflow and --encoding ipv6 alone".into()),
             _ => Ok(()),
         }
@@ -449,8 +444,7 @@ impl Up {
             "xdp" => Router::Xdp,
             _ => Router::Openflow,
         };
-        let rules = if self.is_parted() { RulesOfKeys::Parted } else { RulesOfKeys::Replicated };
-        Some(Shape { router, headers: self.headers(), switches: self.switches, rules })
+        Some(Shape { router, headers: self.headers(), switches: self.switches, rules: self.rules })
     }
 
     /// Where each gateway's metrics are, if they are anywhere.

@@ -30,6 +30,7 @@ mod line;
 mod message;
 mod rate;
 mod rules;
+mod rules_of_keys;
 mod stream;
 mod switch;
 mod switches;
@@ -48,7 +49,8 @@ pub use flow::{Actions, Cookie, FlowKey, IPV4, IPV6, Masked, Match, Port, TableI
 pub use flow_table::{FlowCounts, FlowTable, Lookups, PortStatus, Selection};
 pub use line::Gone;
 pub use message::{HEADER_LEN, Heard, IsLast, PortStats, Refusal, Said, TableStats, Xid, message_len};
-pub use rules::{Place, RuleOf, Rules, RulesOfHashes};
+pub use rules::{Place, RuleOf, Rules};
+pub use rules_of_keys::{NoRulesOfKeys, RulesOfKeys};
 pub use switch::{Broken, Switch, SwitchConfig, SwitchCounts, SwitchStatus, Told};
 pub use switches::{Switches, SwitchesConfig, SwitchesEnded, SwitchesTold};
 pub use wanted::{FlowAt, FlowChange, Version, WantedChanges, WantedFlows};

@@ -27,7 +27,7 @@
 
 use guira_routing::{Encoding, Header, HeaderHash, KeyHash, MacAddress, MacKind, NodeId};
 
-use crate::{Actions, DatapathId, FlowKey, IPV4, IPV6, Masked, Match, Port, TableId, UDP};
+use crate::{Actions, DatapathId, FlowKey, IPV4, IPV6, Masked, Match, Port, RulesOfKeys, TableId, UDP};
 
 const DECIDED: u16 = 500;
 const OF_A_HASH: u16 = 400;
@@ -44,15 +44,6 @@ const WAYS: TableId = TableId(1);
 const TURNS: TableId = TableId(2);
 const WAY_BACK: u16 = 200;
 const WAY: u16 = 100;
-
-/// Which switches have rules of hashes, where there are several.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RulesOfHashes {
-    /// All have all: the first that a get comes to decides.
-    Everywhere,
-    /// Each has those of some backends, which gets of theirs come to behind others.
-    Somewhere,
-}
 
 /// Bits of a MAC address that say that it is of a get.
 const MAC_KIND_BITS: usize = 8;
@@ -155,11 +146,11 @@ impl Rules {
     }
 
     /// Gets that come from another switch by this port, which has said to which host they go.
-    pub fn decided(&self, port: Port, of_hashes: RulesOfHashes) -> (FlowKey, Actions) {
+    pub fn decided(&self, port: Port, of_keys: RulesOfKeys) -> (FlowKey, Actions) {
         let matched = self.datagrams(Match { in_port: Some(port), ..self.gets() });
-        let priority = match of_hashes {
-            RulesOfHashes::Everywhere => DECIDED,
-            RulesOfHashes::Somewhere => DECIDED_BUT_FOR_HASHES,
+        let priority = match of_keys {
+            RulesOfKeys::Replicated => DECIDED,
+            RulesOfKeys::Parted => DECIDED_BUT_FOR_HASHES,
         };
         let actions = Actions { next_table: Some(WAYS), ..Actions::default() };
         (FlowKey { table: TableId::FIRST, priority, matched }, actions)

@@ -45,7 +45,7 @@ pub use outbox::{AskId, Outbox, Scan, ScanBounds, ScanNumber, Scanned, Scanning,
 pub use shares::{Commit, Committed, Revision, Shares};
 pub use static_file::{
     BackendRole, JoinedError, JoinedSwitch, Life, Link, Member, Network, NetworkError, Plug, ReportsName, Role, Router,
-    RulesOfKeys, SECRET_LEN_MIN, StandbyError, StaticFile, StaticFileError, hash_of, part_of,
+    SECRET_LEN_MIN, StandbyError, StaticFile, StaticFileError, hash_of, part_of,
 };
 pub use view::View;
 

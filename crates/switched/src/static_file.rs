@@ -72,7 +72,7 @@ use crate::{
     gateway::{GatewayConfig, HedgeConfig, PENDING_MAX},
     values_len_max,
 };
-pub use joined::{JoinedError, JoinedSwitch, Link, RulesOfKeys};
+pub use joined::{JoinedError, JoinedSwitch, Link};
 pub use member::{BackendRole, Member, Role};
 pub use network::{Network, NetworkError, Plug, Router};
 pub use standbys::StandbyError;

@@ -23,9 +23,9 @@ use std::{
 };
 
 use guira_networks::{Gets, Host, Namespace, OpenVswitch, host_lines, ip_all, may_have_networks, run};
-use guira_openflow::DatapathId;
+use guira_openflow::{DatapathId, RulesOfKeys};
 use guira_routing::{Encoding, Ipv6Plan, MacAddress, MacPlan, NodeId, Prefix};
-use guira_switched::{JoinedSwitch, Link, Member, Network, Plug, Role, Router, RulesOfKeys, StaticFile};
+use guira_switched::{JoinedSwitch, Link, Member, Network, Plug, Role, Router, StaticFile};
 
 use self::running_router::Route;
 pub(super) use self::running_router::RunningRouter;

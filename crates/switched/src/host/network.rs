@@ -9,13 +9,13 @@ use std::{collections::BTreeMap, io, net::TcpListener, sync::Arc};
 
 use guira_item::{Moment, Span};
 use guira_openflow::{
-    DatapathId, Fabric, FlowAt, FlowChange, FlowKey, Refusal, Rules, SwitchConfig, SwitchStatus, Switches,
+    DatapathId, Fabric, FlowAt, FlowChange, FlowKey, Refusal, Rules, RulesOfKeys, SwitchConfig, SwitchStatus, Switches,
     SwitchesConfig, SwitchesTold, TableId, Told,
 };
 use guira_routing::{KeyHash, NodeId, RuleUpdate};
 
 use self::flow_plan::{FlowPlan, Flows};
-use crate::{RulesOfKeys, View, controller::Controller};
+use crate::{View, controller::Controller};
 
 /// Leases that cache nodes are waited for: by then they have begun a session, and said what they have.
 const WAIT_LEASES: u64 = 3;

@@ -20,28 +20,11 @@ use std::{
     fmt::{self, Display},
 };
 
-use guira_openflow::{DatapathId, Fabric, FabricError, Port};
+use guira_openflow::{DatapathId, Fabric, FabricError, Port, RulesOfKeys};
 use guira_routing::{Encoding, MacAddress};
 use serde::{Deserialize, Serialize};
 
 use super::{Member, Network, Router, StaticFile, network::as_text};
-
-/// Which of several switches have the rules of keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RulesOfKeys {
-    /// All have all: a get goes the shortest way, whatever is cached.
-    #[default]
-    Replicated,
-    /// Each has those of backends at its own ports: so there may be more than one has room for.
-    Parted,
-}
-
-impl RulesOfKeys {
-    pub(super) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// A switch of several.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -215,7 +198,7 @@ mod tests {
         let no_way_back = FabricError::NoWayBack(DatapathId(1), DatapathId(2));
         assert_eq!(leads_nowhere, JoinedError::Fabric(no_way_back).to_string());
         assert!(refused("datapath = \"0000000000000002\"", "datapath = \"2\"").contains("16 hexadecimal digits"));
-        assert!(refused("\"parted\"", "\"everywhere\"").contains("expected `replicated` or `parted`"));
+        assert!(refused("\"parted\"", "\"everywhere\"").contains("are replicated"));
         assert_eq!(refused("\nswitch = \"0000000000000002\"", ""), JoinedError::Switch(1_000).to_string());
         let elsewhere = refused("\nswitch = \"0000000000000002\"", "\nswitch = \"0000000000000007\"");
         assert_eq!(elsewhere, JoinedError::Switch(1_000).to_string());

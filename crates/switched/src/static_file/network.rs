@@ -9,11 +9,11 @@ use std::{
 };
 
 use guira_cluster::{GetWay, GetsOf, Transport};
-use guira_openflow::{DatapathId, Place, Port, Rules};
+use guira_openflow::{DatapathId, Place, Port, Rules, RulesOfKeys};
 use guira_routing::{Encoding, MacAddress, NodeId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{JoinedError, JoinedSwitch, Member, Role, RulesOfKeys, StaticFile};
+use super::{JoinedError, JoinedSwitch, Member, Role, StaticFile};
 
 /// What routes, where gateways do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct Network {
     /// Where the controller listens for switches (OpenFlow's own port is 6653).
     pub switches: SocketAddr,
     /// Which of several switches have the rules of keys.
-    #[serde(default, skip_serializing_if = "RulesOfKeys::is_default")]
+    #[serde(default, with = "as_text", skip_serializing_if = "is_default")]
     pub rules: RulesOfKeys,
     /// Switches that are not alike, and how they are joined; none: there is one, or each finds out ways by itself.
     #[serde(default, rename = "switch", skip_serializing_if = "Vec::is_empty")]
@@ -240,6 +240,10 @@ impl StaticFile {
         let with = |gateway: &Member| Some(NetworkError::OneHost(hosts.get(&gateway.plug.mac)?.id, gateway.id));
         gateways.filter_map(with).next().map_or(Ok(()), Err)
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What is written as a text of its own.

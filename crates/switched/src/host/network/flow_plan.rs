@@ -14,10 +14,10 @@ use std::{
     sync::Arc,
 };
 
-use guira_openflow::{Actions, DatapathId, Fabric, FlowAt, FlowKey, Place, Rules, RulesOfHashes};
+use guira_openflow::{Actions, DatapathId, Fabric, FlowAt, FlowKey, Place, Rules, RulesOfKeys};
 use guira_routing::{CacheNodes, KeyHash, NodeId, PartitionMap};
 
-use crate::{RulesOfKeys, View};
+use crate::View;
 
 /// Flows, and what becomes of their packets.
 pub(super) type Flows = BTreeMap<FlowAt, Actions>;
@@ -67,12 +67,8 @@ impl FlowPlan {
     /// What one of several switches has alone: what comes by its links, and by which of its ports hosts are reached.
     fn add_its_own(&self, at: DatapathId, fabric: &Fabric, of_keys: RulesOfKeys, flows: &mut Flows) {
         let mut add = |(key, actions)| _ = flows.insert(FlowAt { switch: Some(at), key }, actions);
-        let of_hashes = match of_keys {
-            RulesOfKeys::Replicated => RulesOfHashes::Everywhere,
-            RulesOfKeys::Parted => RulesOfHashes::Somewhere,
-        };
         for link in fabric.links(at) {
-            add(self.rules.decided(link, of_hashes));
+            add(self.rules.decided(link, of_keys));
             if !fabric.is_in_tree(at, link) {
                 add(Rules::of_others_by(link));
             }

@@ -13,9 +13,9 @@ use guira_cluster::GetWay;
 use guira_networks::{
     Frames, Gets, Host, Namespace, OpenVswitch, host_lines, in_a_namespace, ip_all, run, within_network_of,
 };
-use guira_openflow::DatapathId;
+use guira_openflow::{DatapathId, RulesOfKeys};
 use guira_routing::{Encoding, MacAddress, NodeId};
-use guira_switched::{JoinedSwitch, Link, Network, Plug, Router, RulesOfKeys, StaticFile, hash_of};
+use guira_switched::{JoinedSwitch, Link, Network, Plug, Router, StaticFile, hash_of};
 use tempfile::TempDir;
 
 use super::{
