@@ -23,14 +23,28 @@ fn refused(path: &Path) -> (OpenError, String) {
     (error, line)
 }
 
-/// Everything in a folder, but for what RocksDB notes for people.
+/// The files of a folder by name, but for those that RocksDB writes for people.
+fn listed(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).expect("a folder").map(|entry| entry.expect("disk"));
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().expect("text")).collect();
+    names.retain(|name| name != "LOG" && !name.starts_with("LOG.old."));
+    names.sort();
+    names
+}
+
+/// Everything in a folder, but for what RocksDB notes for people. A store that is open merges and removes files by
+/// itself, so what was read counts only if the same files are there before and after.
 fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
-    fs::read_dir(path)
-        .expect("a folder")
-        .map(|entry| entry.expect("disk"))
-        .map(|entry| (entry.file_name().into_string().expect("text"), fs::read(entry.path()).expect("disk")))
-        .filter(|(name, _)| name != "LOG" && !name.starts_with("LOG.old."))
-        .collect()
+    for _ in 0..1_000 {
+        let names = listed(path);
+        let read: io::Result<_> = names.iter().map(|name| Ok((name.clone(), fs::read(path.join(name))?))).collect();
+        match read {
+            Ok(all) if listed(path) == names => return all,
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}"),
+        }
+    }
+    panic!("{}: files come and go without end", path.display());
 }
 
 /// The same in another folder, as a power cut would leave it.
