@@ -5,8 +5,8 @@ use std::{fmt, io, net::SocketAddr, path::PathBuf, sync::Arc};
 use guira_cluster::{Members, Sealer, Transport};
 use guira_routing::NodeId;
 use guira_switched::{
-    Life, Member, Role, Shares, StaticFile, StaticFileError,
-    host::{Caller, CallerBounds, GatewayHost, LifeError},
+    Life, LifeError, Member, Role, Shares, StaticFile, StaticFileError,
+    host::{Caller, CallerBounds, GatewayHost},
 };
 
 /// What a client may be told beside who it is.

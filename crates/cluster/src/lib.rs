@@ -13,6 +13,7 @@
 //! Members              who is in the view, and where
 //! LineSocket           how a member on this machine is asked how it is
 //!   SocketFile           where, and that nobody else answers there
+//! Life                 what a member begins with
 //! NodeClock            a node's moments and the cluster's seconds
 //! Drift                how far two members' moments drift apart, and what that takes from a lease
 //! Core, DriverHandle   a state machine on its sockets, with a thread of its own; boot_now
@@ -30,6 +31,7 @@ mod counts;
 mod drift;
 mod driver;
 mod gets;
+mod life;
 mod line_socket;
 mod link;
 mod members;
@@ -48,6 +50,7 @@ pub use counts::Counts;
 pub use drift::Drift;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
 pub use gets::{GetWay, GetsOf};
+pub use life::{LIVES_APART, Life, LifeError};
 pub use line_socket::{LineSocket, ask_line};
 pub use link::{
     Frame, Incarnation, Link, LinkBounds, LinkFull, Opening, QUEUE_LEN_MAX, Seq, SessionId, Weigh, long_wait,

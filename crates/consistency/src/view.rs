@@ -33,7 +33,7 @@ impl Generation {
 }
 
 /// Who is there, as of an epoch.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct View {
     /// Its number: higher than those of all views before.
     pub epoch: Epoch,

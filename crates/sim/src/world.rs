@@ -14,7 +14,7 @@ use guira_cluster::{CLOCK, Incarnation, NodeClock};
 use guira_item::{Get, Key, Moment, Operation, Span, Time};
 use guira_routing::{KeyHash, NodeId, RuleSink};
 use guira_switched::{
-    Committed, Drift, Happened, Life, Message, Outbox, Shares, StoreCall, View, backend, gateway, host::LIVES_APART,
+    Committed, Drift, Happened, LIVES_APART, Life, Message, Outbox, Shares, StoreCall, View, backend, gateway,
 };
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 

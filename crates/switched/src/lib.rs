@@ -35,7 +35,7 @@ mod static_file;
 mod view;
 
 pub use cache_mode::CacheMode;
-pub use guira_cluster::Drift;
+pub use guira_cluster::{Drift, LIVES_APART, Life, LifeError};
 use guira_cluster::{Frame, SessionId};
 pub use happened::Happened;
 pub use holdings::{Done, Holdings};
@@ -44,7 +44,7 @@ pub use mutant::Mutant;
 pub use outbox::{AskId, Outbox, Scan, ScanBounds, ScanNumber, Scanned, Scanning, StoreCall};
 pub use shares::{Commit, Committed, Revision, Shares};
 pub use static_file::{
-    BackendRole, JoinedError, JoinedSwitch, Life, Link, Member, Network, NetworkError, Plug, ReportsName, Role, Router,
+    BackendRole, JoinedError, JoinedSwitch, Link, Member, Network, NetworkError, Plug, ReportsName, Role, Router,
     SECRET_LEN_MIN, StandbyError, StaticFile, StaticFileError, hash_of, part_of,
 };
 pub use view::View;

@@ -60,7 +60,7 @@ mod standbys;
 
 use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
-use guira_cluster::{Epoch, Incarnation, LinkBounds, Members, MembersError, NodeClock, Secret};
+use guira_cluster::{Epoch, Life, LinkBounds, Members, MembersError, Secret};
 use guira_item::{Span, store::Part};
 use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -318,17 +318,6 @@ pub fn hash_of(key: &[u8]) -> KeyHash {
 /// The part of the keys in which a key is, for stores: its partition. They keep floors by it (`guira_row`): other parts need another format of those.
 pub fn part_of(key: &[u8]) -> Part {
     Part(PartitionId::of(hash_of(key)).0)
-}
-
-/// What a member begins with: its life, its clock, and something drawn. [`Life::begin`] begins one.
-#[derive(Clone, Copy, Debug)]
-pub struct Life {
-    /// This life's number.
-    pub incarnation: Incarnation,
-    /// Ties its moments to the cluster's seconds.
-    pub clock: NodeClock,
-    /// Seeds what is drawn.
-    pub seed: u64,
 }
 
 impl StaticFile {

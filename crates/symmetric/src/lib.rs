@@ -9,10 +9,20 @@
 //! Cores without I/O, clock or randomness. What keeps a hot key the same on all nodes is `guira-consistency`; the rest of a node is still to be built (`docs/design/0038`).
 #![forbid(unsafe_code)]
 
+mod coordinator;
 mod holder;
 mod hot_set;
+mod items;
+mod kept;
+mod message;
+mod node;
 mod views;
 
+pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
 pub use holder::{Heard, Holder, HolderConfig};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
+pub use items::{Items, MemoryItems};
+pub use kept::NotKept;
+pub use message::{Asked, Message, NoMessage, Replied, Request};
+pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};

@@ -27,6 +27,7 @@ use guira_cluster::{Drift, Incarnation};
 use guira_consistency::{Epoch, View, Writer};
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
+use serde::{Deserialize, Serialize};
 
 /// Nodes at most: numbers of lives are many more, so that one comes again late.
 const NODES_MAX: usize = 1_024;
@@ -71,7 +72,7 @@ pub enum ViewsMutant {
 }
 
 /// What a node has.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Has {
     /// Nothing yet.
     Nothing,
@@ -82,7 +83,7 @@ pub enum Has {
 }
 
 /// What a node says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Here {
     /// Its life.
     pub life: Incarnation,
@@ -97,7 +98,7 @@ pub struct Here {
 }
 
 /// What a member is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Told {
     /// As it has said.
     pub life: Incarnation,
@@ -117,7 +118,7 @@ pub struct Told {
 }
 
 /// A view, and what is to be known of it by who begins again.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Given {
     /// Of which nodes.
     pub nodes: Vec<NodeId>,
@@ -259,6 +260,12 @@ impl Views {
     /// The view that was given out last.
     pub fn view(&self) -> &View {
         &self.given.view
+    }
+
+    /// The members that are whole, as far as is known.
+    pub fn whole(&self) -> Vec<NodeId> {
+        let is_whole = |node: &NodeId| self.known.get(node).is_some_and(|known| known.has >= Has::HotKeys);
+        self.given.lives.keys().copied().filter(is_whole).collect()
     }
 
     /// When time will have made a difference, at the earliest.

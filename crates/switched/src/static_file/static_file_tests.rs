@@ -2,6 +2,7 @@
 
 use std::{num::NonZero, time::Duration};
 
+use guira_cluster::{Incarnation, NodeClock};
 use guira_item::Moment;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The number of a member's life, kept in a file, so that each is above those before it whatever the wall clock says.
+//! What a member begins with: the number of its life, which may be kept in a file, so that each is above those before it whatever the wall clock says.
 //!
 //! Always true: a number is on disk before it is used; no two lives that were begun with one file have the same.
 
@@ -10,12 +10,21 @@ use std::{
     time::Duration,
 };
 
-use guira_cluster::{Incarnation, NodeClock, boot_now, unix_now};
-
-use crate::Life;
+use crate::{Incarnation, NodeClock, boot_now, unix_now};
 
 /// What a life's number is above that of the life before it, at least: sessions are numbered on from it, and no life begins so many.
 pub const LIVES_APART: u64 = 1 << 30;
+
+/// What a member begins with: its life, its clock, and something drawn. [`Life::begin`] begins one.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    /// This life's number.
+    pub incarnation: Incarnation,
+    /// Ties its moments to the cluster's seconds.
+    pub clock: NodeClock,
+    /// Seeds what is drawn.
+    pub seed: u64,
+}
 
 /// Why a life cannot begin.
 #[derive(Debug)]

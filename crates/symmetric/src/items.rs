@@ -1,0 +1,107 @@
+//! Where a shard's items are.
+//!
+//! Always true: an item that was put is what is got, or nothing, if it had to make room or is over.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use guira_consistency::{Key, Value};
+use guira_item::Time;
+
+/// Items of a shard, one thread's.
+pub trait Items {
+    /// What a key has. What is over may be there still.
+    fn get(&mut self, key: &Key, now: Time) -> Option<Value>;
+
+    /// Has a key have this, or nothing. Whether it does: there may be no room.
+    fn put(&mut self, key: &Key, value: Option<Value>, now: Time) -> bool;
+
+    /// Removes all items but those with such keys.
+    fn retain(&mut self, now: Time, keeps: &dyn Fn(&[u8]) -> bool);
+
+    /// How many there are, about.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of keys and values, about.
+    fn bytes(&self) -> usize;
+
+    /// A slice of what is done beside: whether more of it waits.
+    fn maintain(&mut self, now: Time) -> bool;
+}
+
+/// Items in a map, those put first going first when there is no room: for tests, and for who embeds a node.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryItems {
+    items: BTreeMap<Key, Value>,
+    /// Keys as they were put; some are gone.
+    order: VecDeque<Key>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl MemoryItems {
+    /// At most so many bytes of keys and values.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, ..Self::default() }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(value) = self.items.remove(key) {
+            self.bytes -= key.len() + value.bytes.len();
+        }
+    }
+}
+
+impl Items for MemoryItems {
+    fn get(&mut self, key: &Key, _: Time) -> Option<Value> {
+        self.items.get(key).cloned()
+    }
+
+    fn put(&mut self, key: &Key, value: Option<Value>, _: Time) -> bool {
+        let was_there = self.items.contains_key(key);
+        self.remove(key);
+        let Some(value) = value else { return true };
+        let len = key.len() + value.bytes.len();
+        if len > self.bytes_max {
+            return false;
+        }
+        while self.bytes + len > self.bytes_max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.remove(&oldest);
+        }
+        self.bytes += len;
+        self.items.insert(key.clone(), value);
+        if !was_there {
+            self.order.push_back(key.clone());
+        }
+        // What was removed and came again is there twice.
+        if self.order.len() > 2 * self.items.len() + 16 {
+            let items = &self.items;
+            let mut seen = std::collections::BTreeSet::new();
+            self.order.retain(|key| items.contains_key(key) && seen.insert(key.clone()));
+        }
+        true
+    }
+
+    fn retain(&mut self, _: Time, keeps: &dyn Fn(&[u8]) -> bool) {
+        self.items.retain(|key, _| keeps(key));
+        self.bytes = self.items.iter().map(|(key, value)| key.len() + value.bytes.len()).sum();
+    }
+
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn maintain(&mut self, _: Time) -> bool {
+        false
+    }
+}
