@@ -18,6 +18,7 @@ mod moment;
 mod operation;
 mod order;
 mod service;
+mod single;
 mod sink;
 pub mod store;
 mod time;
@@ -35,5 +36,6 @@ pub use operation::{
 };
 pub use order::{OrderCursor, Rank, Standing};
 pub use service::{Immediate, Service, Ticket, Wake};
+pub use single::{Single, gathered};
 pub use sink::{Death, Footprint, Footprints, PinnedValue, Sink, VALUE_SLACK_LEN};
 pub use time::{Clock, Expiry, Time};

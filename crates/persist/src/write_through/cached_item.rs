@@ -6,9 +6,9 @@
 use std::sync::PoisonError;
 
 use guira_chain::{Base, Item};
-use guira_item::{Answer, Delete, Engine, Get, Key, Operation, Request, Restore, store::Store};
+use guira_item::{Answer, Delete, Engine, Get, Key, Operation, Request, Restore, Single, store::Store};
 
-use super::{Worker, WriteThrough, sinks::Single};
+use super::{Worker, WriteThrough};
 
 impl<E: Engine, S: Store> WriteThrough<E, S> {
     /// What the engine has under a key, if it can be relied on.

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 
 use guira_chain::{Base, Reply, UseBefore};
-use guira_item::{Answer, Engine, Get, Hit, Key, Operation, Request, Sink, store::Store};
+use guira_item::{Answer, Engine, Get, Hit, Key, Operation, Request, Single, Sink, store::Store};
 
 use super::{
     Worker, WriteThrough,
     asking::{AskedEngine, Asking},
-    sinks::{Kept, Single, Split, wins},
+    sinks::{Kept, Split, wins},
 };
 
 impl<E: Engine, S: Store> WriteThrough<E, S> {

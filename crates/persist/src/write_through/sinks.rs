@@ -1,9 +1,8 @@
-//! Sinks between an engine and the server's: one lets answers through until the first that the engine cannot give, one keeps a single
-//! item.
+//! A sink between an engine and the server's: it lets answers through until the first that the engine cannot give.
 
 use std::sync::Arc;
 
-use guira_item::{Answer, Death, Expiry, Get, Hit, Operation, PinnedValue, Request, Sink, VALUE_SLACK_LEN};
+use guira_item::{Answer, Death, Expiry, Get, Hit, Operation, PinnedValue, Request, Sink, VALUE_SLACK_LEN, gathered};
 
 use guira_chain::{Reply, UseBefore};
 
@@ -106,45 +105,4 @@ impl<T: Sink> Sink for Split<'_, T> {
     }
 
     fn found_dead(&mut self, _: usize, _: Death) {}
-}
-
-/// Keeps what an engine says about one item.
-#[derive(Default)]
-pub(super) struct Single {
-    /// What was read.
-    pub(super) found: Option<(Hit, Arc<[u8]>)>,
-    /// What was answered otherwise.
-    pub(super) answer: Option<Answer>,
-    room: Vec<u8>,
-}
-
-impl Sink for Single {
-    fn reserve(&mut self, _: usize, hit: &Hit) -> &mut [u8] {
-        self.room.resize(VALUE_SLACK_LEN + hit.value_len + VALUE_SLACK_LEN, 0);
-        &mut self.room
-    }
-
-    fn commit(&mut self, _: usize, hit: &Hit) {
-        self.found = Some((*hit, self.room[VALUE_SLACK_LEN..][..hit.value_len].into()));
-    }
-
-    fn pinned(&mut self, _: usize, hit: &Hit, value: Box<dyn PinnedValue>) {
-        self.found = Some((*hit, gathered(&*value).into()));
-    }
-
-    fn metadata(&mut self, _: usize, hit: &Hit) {
-        self.found = Some((*hit, Arc::default()));
-    }
-
-    fn answer(&mut self, _: usize, answer: Answer) {
-        self.answer = Some(answer);
-    }
-}
-
-fn gathered(value: &dyn PinnedValue) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(value.len());
-    while bytes.len() < value.len() {
-        bytes.extend_from_slice(value.piece(bytes.len()));
-    }
-    bytes
 }

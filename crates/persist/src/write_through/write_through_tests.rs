@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, sync::atomic::AtomicU64};
 use guira_chain::{Base, Item, Owned, Setting};
 use guira_history::{Event, Model, check};
 use guira_item::{
-    Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Failure, Footprints, Get, Hit, Key, Operation,
+    Arithmetic, ArithmeticMode, CasRule, Delete, Expiry, Failure, Footprints, Get, Hit, Key, Operation, Single,
     Store as StoreOperation, StoreMode, VALUE_SLACK_LEN, store::Generation,
 };
 use guira_memc3::Memc3;
 use proptest::{prelude::*, test_runner::TestRunner};
 
-use super::{sinks::Single, *};
+use super::*;
 use crate::{Fault, MemoryStore};
 
 const NOW: Time = Time(1_000);
