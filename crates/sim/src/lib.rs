@@ -15,6 +15,7 @@
 //! Always true: a run is a function of its scenario and its seed; nothing here reads a clock or draws from anything else.
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod campaign;
 mod clients;
 mod clock;

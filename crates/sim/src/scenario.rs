@@ -387,16 +387,22 @@ pub fn run(scenario: &Scenario, seed: u64, duration: Span) -> Result<Report, Fai
     for round in 0..rounds {
         world.run_for(scenario.round)?;
         let last = world.settle()?;
-        for (key, history) in world.take_histories().into_iter().enumerate() {
-            let register = Register { first: first[key] };
-            check(&register, &history, STEPS_MAX).map_err(|_| {
-                let (violation, excerpt) = shortest(&register, &history);
-                Failure::History { key, round, violation, excerpt }
-            })?;
-        }
+        check_round(round, &first, world.take_histories())?;
         first = last;
     }
     Ok(world.report())
+}
+
+/// Whether what was seen of each key in a round can have happened, one after the other.
+pub(crate) fn check_round(round: u64, first: &[State], histories: Vec<Vec<Event<Act>>>) -> Result<(), Failure> {
+    for (key, history) in histories.into_iter().enumerate() {
+        let register = Register { first: first[key] };
+        check(&register, &history, STEPS_MAX).map_err(|_| {
+            let (violation, excerpt) = shortest(&register, &history);
+            Failure::History { key, round, violation, excerpt }
+        })?;
+    }
+    Ok(())
 }
 
 /// The end of the shortest beginning of a history that is not linearizable, with what is wrong with it.

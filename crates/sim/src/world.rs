@@ -6,8 +6,7 @@
 mod coming;
 mod settling;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use guira_cluster::{CLOCK, Incarnation, NodeClock};
@@ -19,6 +18,7 @@ use guira_switched::{
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
+    agenda::Agenda,
     clients::{Clients, Wish},
     clock::Clock,
     disk::{Disk, Failing},
@@ -31,7 +31,6 @@ use crate::{
     table::TableCounts,
 };
 
-use self::coming::Entry;
 pub(crate) use self::coming::{Coming, Input};
 
 /// The first moment of a run, Unix time.
@@ -74,8 +73,7 @@ pub(crate) struct World {
     pub(crate) scenario: Scenario,
     pub(crate) rng: Xoshiro256PlusPlus,
     pub(crate) now: Moment,
-    order: u64,
-    coming: BinaryHeap<Reverse<Entry>>,
+    coming: Agenda<Coming>,
     nodes: BTreeMap<NodeId, Node>,
     pub(crate) network: Network,
     /// What routes for all gateways, if the network does.
@@ -101,8 +99,7 @@ impl World {
             places,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             now: Moment::default(),
-            order: 0,
-            coming: BinaryHeap::new(),
+            coming: Agenda::default(),
             nodes: BTreeMap::new(),
             network: Network::new(Weather::USUAL),
             switch: Switch::new(scenario.switch, seed),
@@ -142,8 +139,7 @@ impl World {
 
     /// Something is going to happen after `after`.
     pub(crate) fn come(&mut self, after: Span, coming: Coming) {
-        self.order += 1;
-        self.coming.push(Reverse(Entry { at: self.now + after, order: self.order, coming }));
+        self.coming.put(self.now + after, coming);
     }
 
     /// Who is there.
@@ -630,8 +626,7 @@ impl World {
 
     /// Everything that comes until then.
     fn run_until(&mut self, until: Moment) -> Result<(), Failure> {
-        while self.coming.peek().is_some_and(|Reverse(entry)| entry.at <= until) {
-            let Some(Reverse(Entry { at, coming, .. })) = self.coming.pop() else { break };
+        while let Some((at, coming)) = self.coming.next(until) {
             self.now = at;
             self.happen(coming)?;
         }

@@ -1,7 +1,5 @@
 //! What is going to happen, and when.
 
-use std::cmp::Ordering;
-
 use guira_chain::Reply;
 use guira_cluster::Incarnation;
 use guira_item::{Moment, Time};
@@ -58,31 +56,4 @@ pub(crate) enum Coming {
     Cuts(NodeId, NodeId),
     /// Everybody hears everybody again.
     Heals,
-}
-
-/// Something that is going to happen at a moment: of one moment in the order in which it was brought about.
-pub(super) struct Entry {
-    pub(super) at: Moment,
-    pub(super) order: u64,
-    pub(super) coming: Coming,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
