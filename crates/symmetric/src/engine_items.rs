@@ -41,6 +41,10 @@ impl<E: Engine> EngineItems<E> {
         Self { engine, worker, sink: Single::default() }
     }
 
+    fn remove(&mut self, key: &[u8], now: Time) {
+        self.execute(key, Operation::Delete(Delete { cas: None, invalidate: None }), now);
+    }
+
     fn execute(&mut self, key: &[u8], operation: Operation<'_>, now: Time) {
         self.sink.clear();
         // Keys have been looked at by whoever takes them from clients or other nodes; of another length there is nothing.
@@ -53,6 +57,10 @@ impl<E: Engine> EngineItems<E> {
 impl<E: Engine> Items for EngineItems<E> {
     fn get(&mut self, key: &Key, now: Time) -> Option<Value> {
         self.execute(key, Operation::Get(Get { tells: true, ..Get::PLAIN }), now);
+        if self.sink.death.is_some() {
+            // It stays over, whoever asks next by whichever clock.
+            self.remove(key, now);
+        }
         let (hit, bytes) = self.sink.found.take()?;
         let (cas, bytes) = bytes.split_first_chunk()?;
         let Hit { flags, expiry, stale, win_sent, .. } = hit;
@@ -61,7 +69,7 @@ impl<E: Engine> Items for EngineItems<E> {
 
     fn put(&mut self, key: &Key, value: Option<Value>, now: Time) -> bool {
         let Some(Value { flags, cas, expiry, stale, win_sent, bytes }) = value else {
-            self.execute(key, Operation::Delete(Delete { cas: None, invalidate: None }), now);
+            self.remove(key, now);
             return true;
         };
         let value = [&cas.to_le_bytes()[..], &bytes].concat();
@@ -91,8 +99,7 @@ impl<E: Engine> Items for EngineItems<E> {
                     goes.push(item.key.into());
                 }
             });
-            let remove = Operation::Delete(Delete { cas: None, invalidate: None });
-            goes.iter().for_each(|key| self.execute(key, remove, now));
+            goes.iter().for_each(|key| self.remove(key, now));
         }
     }
 
@@ -106,5 +113,68 @@ impl<E: Engine> Items for EngineItems<E> {
 
     fn maintain(&mut self, now: Time) -> bool {
         self.engine.maintain(&mut self.worker, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_item::Expiry;
+    use guira_memc3::{Config, Memc3};
+
+    use super::*;
+    use crate::MemoryItems;
+
+    const NOW: Time = Time(100);
+
+    fn items() -> EngineItems<Memc3> {
+        EngineItems::new(Memc3::new(Config { hash_seed: 7, ..Config::new(4 << 20) }).unwrap())
+    }
+
+    fn key(number: usize) -> Key {
+        Key::from(format!("key{number}").as_bytes())
+    }
+
+    fn value(number: usize) -> Value {
+        let (cas, expiry) = (u64::MAX - number as u64, Expiry::at(Time(1_000)));
+        Value {
+            flags: number as u32,
+            cas,
+            expiry,
+            stale: number.is_multiple_of(2),
+            win_sent: number.is_multiple_of(3),
+            bytes: vec![7; number * 10].into(),
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_what_is_got() {
+        let (mut items, mut model) = (items(), MemoryItems::new(1 << 20));
+        for number in 0..300 {
+            let value = (number % 7 != 0).then(|| value(number));
+            assert!(items.put(&key(number % 200), value.clone(), NOW) && model.put(&key(number % 200), value, NOW));
+        }
+        (0..200).for_each(|number| assert_eq!(items.get(&key(number), NOW), model.get(&key(number), NOW), "{number}"));
+        assert_eq!(items.len(), model.len());
+        let keeps = |key: &[u8]| key.ends_with(b"3");
+        items.retain(NOW, &keeps);
+        model.retain(NOW, &keeps);
+        (0..200).for_each(|number| assert_eq!(items.get(&key(number), NOW), model.get(&key(number), NOW), "{number}"));
+        assert_eq!(items.len(), model.len());
+    }
+
+    #[test]
+    fn what_was_over_once_is_over_by_any_clock() {
+        let mut items = items();
+        assert!(items.put(&key(1), Some(value(1)), NOW));
+        assert_eq!(items.get(&key(1), Time(999)), Some(value(1)));
+        assert_eq!(items.get(&key(1), Time(1_000)), None);
+        assert_eq!(items.get(&key(1), Time(999)), None);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused() {
+        let mut items = items();
+        let long = Value { bytes: vec![7; 2 << 20].into(), ..value(1) };
+        assert!(!items.put(&key(1), Some(long), NOW));
     }
 }

@@ -153,3 +153,53 @@ impl<W> Lanes<W> {
         Some((open.home, Message::Request(told)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(who: u8) -> Open<u8> {
+        Open::new(who, Asked::Flush, NodeId(2), Moment::from_ns(1_000))
+    }
+
+    #[test]
+    fn an_answer_is_for_who_has_asked_and_nobody_later() {
+        let mut lanes = Lanes::new(NodeId(1));
+        lanes.set_view(Epoch(3), Writer(5));
+        let (first, second) = (lanes.open(open(1)).unwrap(), lanes.open(open(2)).unwrap());
+        let asked = lanes.request(first);
+        assert_ne!(asked, lanes.request(second));
+        assert_eq!(lanes.waits_for(asked), Some(first));
+        assert_eq!(lanes.close(first).map(|open| open.who), Some(1));
+        assert_eq!((lanes.waits_for(asked), lanes.len()), (None, 1));
+        let again = lanes.open(open(3)).unwrap();
+        assert_eq!((again, lanes.waits_for(asked)), (first, None), "one lane, another number");
+        lanes.set_view(Epoch(4), Writer(6));
+        assert_ne!(lanes.request(second).session.life, asked.session.life, "another member's");
+    }
+
+    #[test]
+    fn the_lane_that_was_used_last_is_used_first_and_there_are_so_many() {
+        let mut lanes = Lanes::new(NodeId(1));
+        let all: Vec<LaneNumber> = (0..LANES_MAX).map(|_| lanes.open(open(0)).unwrap()).collect();
+        assert_eq!(lanes.open(open(9)).map_err(|open| open.who), Err(9));
+        lanes.close(all[7]);
+        lanes.close(all[3]);
+        assert!(lanes.close(all[3]).is_none(), "it was closed");
+        assert_eq!(lanes.open(open(0)).unwrap(), all[3]);
+        assert_eq!(lanes.open(open(0)).unwrap(), all[7]);
+    }
+
+    #[test]
+    fn what_nobody_answers_is_told_again_until_its_time_is_over() {
+        let mut lanes = Lanes::new(NodeId(1));
+        let lane = lanes.open(open(1)).unwrap();
+        let at = Moment::from_ns;
+        let (home, message) = lanes.tell(lane, at(100)).unwrap();
+        assert!(home == NodeId(2) && matches!(message, Message::Request(Request { is_again: false, .. })));
+        assert!(lanes.unanswered(at(149), Span::from_ns(50)).is_empty());
+        assert_eq!(lanes.unanswered(at(150), Span::from_ns(50)), [lane]);
+        assert!(lanes.overdue(at(999)).is_empty());
+        assert_eq!(lanes.overdue(at(1_000)), [lane]);
+    }
+}

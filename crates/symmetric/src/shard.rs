@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use guira_chain::Reply;
 use guira_consistency::{
     Answer, Changed, Done, Epoch, Key, Kind, RequestId, Session, Timestamp, Value, Version, Window, Wish, WriteBack,
     Writer,
@@ -116,9 +117,11 @@ impl<I: Items> Shard<I> {
             Err(answer) => answer,
             Ok(Changed { value, answer }) => {
                 self.highest = next.version;
+                let mut answer = answer;
                 if !self.items.put(key, value, wish.now()) {
-                    // What was there is gone, too: nobody is told of what is older.
+                    // What was there goes, too, as in memcached: nobody is told of what is older.
                     self.items.put(key, None, wish.now());
+                    answer.reply = Reply::Answer(guira_item::Answer::OutOfMemory, None);
                 }
                 if let Some(request) = request {
                     self.settle(request, Replied::Answer(answer.clone()), Some(key.clone()));
@@ -160,5 +163,96 @@ impl<I: Items> Shard<I> {
         if at(version).is_newer_than(at(self.highest)) {
             self.highest = version;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_chain::Owned;
+    use guira_consistency::Sequence;
+    use guira_item::{Expiry, Operation, Store, StoreMode};
+    use guira_routing::NodeId;
+
+    use super::*;
+    use crate::MemoryItems;
+
+    const WRITER: Writer = Writer(3);
+    const NOW: Time = Time(10);
+
+    fn shard() -> Shard<MemoryItems> {
+        Shard::new(MemoryItems::new(1_000))
+    }
+
+    fn key() -> Key {
+        Key::from(&b"a"[..])
+    }
+
+    fn store(mode: StoreMode, value: &str) -> Wish {
+        let (expiry, value) = (Expiry::NEVER, value.as_bytes());
+        Wish::new(Owned::of(&Operation::Store(Store { mode, flags: 0, expiry, cas: None, vivify: None, value })), NOW)
+    }
+
+    fn request(lane: u16, sequence: u64) -> RequestId {
+        RequestId { session: Session { node: NodeId(1), life: 1, lane }, sequence: Sequence(sequence) }
+    }
+
+    fn told(answer: &Answer) -> guira_item::Answer {
+        if let Reply::Answer(told, _) = &answer.reply { *told } else { panic!("{answer:?}") }
+    }
+
+    #[test]
+    fn a_request_is_carried_out_once_here_and_where_the_key_is_hot() {
+        let mut shard = shard();
+        shard.carry_out(&key(), &store(StoreMode::Set, "a"), None, WRITER, 100);
+        let first = request(0, 1);
+        assert_eq!(shard.known(first), Known::New);
+        let answer = shard.carry_out(&key(), &store(StoreMode::Append, "b"), Some(first), WRITER, 100);
+        assert_eq!(shard.known(first), Known::Told(Replied::Answer(answer.clone())));
+        let (version, done) = shard.take(&key(), WRITER, NOW);
+        assert_eq!(version.value.as_ref().map(|value| &value.bytes[..]), Some(&b"ab"[..]));
+        assert_eq!(done.last_of(first).map(|done| &done.answer), Some(&answer));
+        assert!(version.at.is_newer_than(answer.at), "above all that was");
+        assert_eq!(shard.items().len(), 0);
+        // Written as hot, by a request of another lane, and back.
+        let second = Done { request: request(1, 1), answer: Answer { at: version.at, ..answer } };
+        let mut done = done;
+        done.add(&second);
+        let at = Timestamp { version: version.at.version + 10, writer: Writer(9) };
+        shard.put_back(WriteBack { key: key(), version: Version { at, ..version }, done }, NOW);
+        assert_eq!(shard.known(second.request), Known::Told(Replied::Answer(second.answer)));
+        let next = shard.carry_out(&key(), &store(StoreMode::Append, "c"), Some(request(0, 2)), WRITER, 100);
+        assert!(next.at.is_newer_than(at));
+        assert_eq!(shard.known(first), Known::Late);
+    }
+
+    #[test]
+    fn a_home_that_comes_later_begins_above_all_that_was() {
+        let mut shard = shard();
+        shard.become_home(Epoch(5), NOW, &|_| true);
+        let before = shard.carry_out(&key(), &store(StoreMode::Set, "a"), None, WRITER, 100).at;
+        shard.become_home(Epoch(6), NOW, &|_| false);
+        assert_eq!(shard.items().len(), 0);
+        let after = shard.carry_out(&key(), &store(StoreMode::Set, "b"), None, WRITER, 100).at;
+        assert!(after.is_newer_than(before) && after.version - before.version > 1 << 19);
+    }
+
+    #[test]
+    fn what_finds_no_room_takes_what_was_there_with_it() {
+        let mut shard = Shard::new(MemoryItems::new(10));
+        shard.carry_out(&key(), &store(StoreMode::Set, "old"), None, WRITER, 100);
+        let answer = shard.carry_out(&key(), &store(StoreMode::Set, "longer than it may be"), None, WRITER, 100);
+        assert_eq!(told(&answer), guira_item::Answer::OutOfMemory);
+        assert_eq!(shard.items().len(), 0);
+    }
+
+    #[test]
+    fn those_who_are_no_members_any_more_are_forgotten() {
+        let mut shard = shard();
+        for node in [1, 2] {
+            let session = Session { node: NodeId(node), ..request(0, 1).session };
+            shard.settle(RequestId { session, sequence: Sequence(1) }, Replied::Busy, None);
+        }
+        shard.keep_sessions(|session| session.node == NodeId(2));
+        assert_eq!(shard.known(request(0, 1)), Known::New);
     }
 }
