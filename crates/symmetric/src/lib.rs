@@ -24,5 +24,5 @@ pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
 pub use items::{Items, MemoryItems};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
-pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus};
+pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, slot_of};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};

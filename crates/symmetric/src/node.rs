@@ -2,9 +2,9 @@
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Drift, Life};
-use guira_consistency::{Consistency, Counts, Epoch};
+use guira_consistency::{Consistency, Counts, Epoch, Mutant};
 use guira_item::{Answer, Failure, Key, Moment, Span};
-use guira_routing::NodeId;
+use guira_routing::{HashSeed, KeyHash, NodeId};
 
 use crate::{Items, Message};
 
@@ -35,6 +35,8 @@ pub struct NodeConfig {
     pub answer_within: Span,
     /// Of what is asked here one in so many is counted to find the hottest keys.
     pub sample_one_in: u32,
+    /// A fault put in on purpose, for the tests of the checkers.
+    pub mutant: Option<Mutant>,
 }
 
 /// What has happened to a node.
@@ -142,6 +144,11 @@ impl<I: Items> Node<I> {
         }
     }
 
+    /// Whether all members have this key as hot, as far as this one knows.
+    pub fn is_hot(&self, _key: &[u8]) -> bool {
+        false
+    }
+
     /// When it has to be ticked.
     pub fn wake_at(&self, now: Moment) -> Option<Moment> {
         Some(now + self.config.lease)
@@ -151,4 +158,12 @@ impl<I: Items> Node<I> {
     pub fn status(&self, _now: Moment) -> NodeStatus {
         NodeStatus { items: self.items.len(), bytes: self.items.bytes(), ..NodeStatus::default() }
     }
+}
+
+/// The same for all nodes.
+const HASH_SEED: HashSeed = HashSeed(0x6775_6972_6122);
+
+/// Which of so many shards a key is in; `None` if there is none.
+pub fn slot_of(key: &[u8], shards: usize) -> Option<usize> {
+    KeyHash::of(key, HASH_SEED).0.checked_rem(shards as u64).map(|slot| slot as usize)
 }
