@@ -17,22 +17,27 @@
 
 mod agenda;
 mod campaign;
+mod chance;
 mod clients;
 mod clock;
 mod disk;
 mod faults;
+mod host;
 mod in_order;
 pub mod load;
 mod members;
 mod network;
 mod register;
 mod scenario;
+mod simulation;
 mod standbys;
 mod switch;
 mod table;
 mod world;
 
 pub use campaign::{Failed, RUN, Summary, campaign};
+pub use clients::Tally;
 pub use register::{Act, Register, Seen, State};
-pub use scenario::{Failure, Report, SCENARIOS, Scenario, run};
+pub use scenario::{Report, SCENARIOS, Scenario};
+pub use simulation::{Failure, Simulation, Together, run};
 pub use switch::SwitchBounds;
