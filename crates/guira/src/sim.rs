@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 use guira_sim::{
-    Failed, RUN, Report, SCENARIOS, Scenario, Simulation, Summary, campaign,
+    Failed, RUN, Report, SCENARIOS, Scenario, Simulation, Summary, Together, campaign,
     load::{
         LoadScenario, Row,
         aims::verdicts,
