@@ -48,28 +48,31 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(simulate(&scenario, 5).trace, simulate(&scenario, 6).trace);
 }
 
-/// Faults of what the nodes of a simulated cluster do not promise (SC), or that take a moment too rare for it: the models of `guira-consistency` find all of them.
-const NOT_HERE: [HotKeys; 5] = [
-    HotKeys::UpdateOnce,
-    HotKeys::DepartedUntold,
-    HotKeys::FloorIgnored,
-    HotKeys::ModifyUnsettled,
-    HotKeys::SettledByAny,
+/// Faults that cannot show here: of what the nodes of a simulated cluster do not promise (SC), of a node's life that goes on while another one takes its place, of a home that comes back to what it had
+/// (nobody does yet), and of the half of a thousandth by which clocks drift apart in a lease. The models of `guira-consistency` and the tests of `Views` find them.
+const NOT_HERE: [Mutant; 9] = [
+    Mutant::HotKeys(HotKeys::UpdateOnce),
+    Mutant::HotKeys(HotKeys::DepartedUntold),
+    Mutant::HotKeys(HotKeys::FloorIgnored),
+    Mutant::HotKeys(HotKeys::ModifyUnsettled),
+    Mutant::HotKeys(HotKeys::SettledByAny),
+    Mutant::Views(Views::LifeReplaced),
+    Mutant::Views(Views::LeasesForgotten),
+    Mutant::Views(Views::HomeAtOnce),
+    Mutant::Views(Views::NoDrift),
 ];
 
-/// Those of views show whether or not keys are hot, where they come and go at all.
+/// Where it shows soonest: those of views where nodes come and go all the time.
 fn scenario_of(mutant: Mutant) -> Scenario {
     named(match mutant {
         Mutant::HotKeys(_) => "symmetric-hot",
-        Mutant::Views(Views::HomeAtOnce) => "symmetric-cold",
         Mutant::Views(_) => "symmetric-stormy",
     })
 }
 
 #[test]
 fn every_mutant_is_found_out() {
-    let not_here = NOT_HERE.map(Mutant::HotKeys);
-    for mutant in Mutant::all().filter(|mutant| !not_here.contains(mutant)) {
+    for mutant in Mutant::all().filter(|mutant| !NOT_HERE.contains(mutant)) {
         let scenario = Scenario { mutant: Some(mutant), ..scenario_of(mutant) };
         let is_found = |seed| matches!(run(&scenario, seed, RUN), Err(Failure::History { .. } | Failure::Stuck(_)));
         assert!((0..SEEDS_MAX).any(is_found), "{} was not found out", mutant.name());

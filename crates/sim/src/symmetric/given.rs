@@ -128,3 +128,26 @@ impl World {
         is_it && matches!(&member.core, Some(Core::Node(node)) if node.is_hot(key))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use guira_consistency::{Epoch, View};
+    use rand::SeedableRng;
+
+    use super::*;
+
+    #[test]
+    fn writes_come_one_after_the_other_and_the_last_that_has_come_is_there() {
+        let (mut disk, mut rng) = (Disk::default(), Xoshiro256PlusPlus::seed_from_u64(1));
+        assert_eq!(disk.read(), Ok(None));
+        let given = |epoch| Given { view: View { epoch: Epoch(epoch), ..View::default() }, ..Given::default() };
+        let times: Vec<Moment> = (1..100).map(|epoch| disk.take(&given(epoch), Moment::default(), &mut rng)).collect();
+        assert!(times.is_sorted());
+        assert_eq!(disk.read(), Ok(None), "none has come yet");
+        for epoch in 1..100 {
+            assert_eq!(disk.write(), Some(Ok(given(epoch))));
+            assert_eq!(disk.read(), Ok(Some(given(epoch))));
+        }
+        assert_eq!(disk.write(), None);
+    }
+}
