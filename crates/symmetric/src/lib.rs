@@ -10,15 +10,19 @@
 #![forbid(unsafe_code)]
 
 mod coordinator;
+mod engine_items;
 mod holder;
 mod hot_set;
 mod items;
 mod kept;
+mod lanes;
 mod message;
 mod node;
+mod shard;
 mod views;
 
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
+pub use engine_items::EngineItems;
 pub use holder::{Heard, Holder, HolderConfig};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
 pub use items::{Items, MemoryItems};
