@@ -6,18 +6,18 @@ use crate::{
 };
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 19] = [
+const HOURS: [(&str, u32); 24] = [
     ("usual", 7),
-    ("stormy", 14),
+    ("stormy", 8),
     ("busy", 5),
-    ("patient", 13),
-    ("colliding", 9),
+    ("patient", 7),
+    ("colliding", 5),
     ("aside", 5),
     ("slow-switch", 2),
     ("routed", 4),
     ("threads", 2),
     ("large", 4),
-    ("moving", 11),
+    ("moving", 7),
     ("moving-aside", 3),
     ("giving", 7),
     ("giving-clean", 1),
@@ -26,6 +26,11 @@ const HOURS: [(&str, u32); 19] = [
     ("replacing-giving", 2),
     ("doubtful", 2),
     ("stalling", 1),
+    ("symmetric", 5),
+    ("symmetric-stormy", 5),
+    ("symmetric-hot", 5),
+    ("symmetric-cold", 2),
+    ("symmetric-short", 3),
 ];
 
 /// Runs `guira sim` with the arguments given; without any, all scenarios as CI does.

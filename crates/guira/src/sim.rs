@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
+use clap::builder::PossibleValuesParser;
 use guira_sim::{
-    Failed, RUN, SCENARIOS, Scenario, Summary, campaign,
+    Failed, RUN, Report, SCENARIOS, Scenario, Simulation, Summary, Together, campaign,
     load::{
         LoadScenario, Row,
         aims::verdicts,
         experiments::{self, experiments},
         kept,
     },
+    symmetric,
 };
 use guira_switched::Mutant;
 
@@ -20,7 +22,7 @@ use guira_switched::Mutant;
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// What goes wrong, and how often
-    #[arg(long, default_value = "usual", value_parser = SCENARIOS)]
+    #[arg(long, default_value = "usual", value_parser = scenarios())]
     scenario: String,
     /// The first seed: the same one is the same run
     #[arg(long, default_value_t = 1)]
@@ -28,8 +30,8 @@ pub(crate) struct Arguments {
     /// Cluster-hours of virtual time, a seed for each quarter
     #[arg(long, default_value_t = 1.0)]
     hours: f64,
-    /// A fault to put into the protocol, which has to be found out
-    #[arg(long, value_parser = Mutant::ALL.map(Mutant::name))]
+    /// A fault to put into the protocol, which has to be found out: one of the kind of cluster that the scenario is of
+    #[arg(long, value_parser = mutants())]
     mutant: Option<String>,
     /// Threads [default: as many as there are processors]
     #[arg(long)]
@@ -51,9 +53,21 @@ pub(crate) struct Arguments {
     load_redraw: Option<PathBuf>,
 }
 
+/// Names of scenarios: of the switched cluster, and of the symmetric one.
+fn scenarios() -> PossibleValuesParser {
+    PossibleValuesParser::new(SCENARIOS.into_iter().chain(symmetric::SCENARIOS))
+}
+
+/// Names of faults.
+fn mutants() -> PossibleValuesParser {
+    PossibleValuesParser::new(
+        Mutant::ALL.map(Mutant::name).into_iter().chain(symmetric::Mutant::all().map(symmetric::Mutant::name)),
+    )
+}
+
 /// Runs the seeds; one line says what happened, and one line the seed of what went wrong.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let Arguments { scenario: name, seed, hours, mutant, .. } = arguments;
+    let Arguments { scenario: name, seed, hours, mutant: fault, .. } = arguments;
     let threads = arguments.threads.or_else(|| available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
     if let Some(folder) = &arguments.load_redraw {
         judge(&kept::redraw(folder).map_err(|error| error.to_string())?);
@@ -66,17 +80,41 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     if !(*hours > 0.0 && *hours <= 1e6) {
         return Err(format!("--hours {hours}: write a number above 0, up to a million"));
     }
-    let mutant = mutant.as_deref().and_then(Mutant::named);
+    if let Some(scenario) = symmetric::Scenario::named(name) {
+        let mutant = of_kind(fault.as_deref(), symmetric::Mutant::named)?;
+        return simulate(arguments, &symmetric::Scenario { mutant, ..scenario }, threads, print_symmetric);
+    }
+    let mutant = of_kind(fault.as_deref(), Mutant::named)?;
     let scenario = Scenario { mutant, ..Scenario::named(name).ok_or("no such scenario")? };
+    simulate(arguments, &scenario, threads, print)
+}
+
+/// The fault of a name, if one is to be put in.
+fn of_kind<M>(name: Option<&str>, named: impl Fn(&str) -> Option<M>) -> Result<Option<M>, String> {
+    let of =
+        |name| named(name).ok_or_else(|| format!("--mutant {name}: the cluster of this scenario has no such fault"));
+    name.map(of).transpose()
+}
+
+/// Runs the seeds of a scenario, and has what came of them printed.
+fn simulate<S: Simulation>(
+    arguments: &Arguments,
+    scenario: &S,
+    threads: NonZero<usize>,
+    print: impl Fn(&Summary<S::Report>),
+) -> Result<(), String> {
+    let Arguments { scenario: name, seed, hours, mutant, .. } = arguments;
     let runs = (hours * 3_600.0 / RUN.as_s()).ceil() as u64;
     let started = Instant::now();
-    match campaign(&scenario, *seed, runs, threads) {
+    match campaign(scenario, *seed, runs, threads) {
         Ok(summary) => {
-            print(&summary, started.elapsed().as_secs_f64());
+            print(&summary);
+            println!("{} events in {:.1} s", summary.report.events(), started.elapsed().as_secs_f64());
+            println!("trace {:016x}", summary.report.trace());
             Ok(())
         }
         Err(Failed { seed, failure }) => {
-            let flag = mutant.map(|mutant| format!(" --mutant {}", mutant.name())).unwrap_or_default();
+            let flag = mutant.as_ref().map(|mutant| format!(" --mutant {mutant}")).unwrap_or_default();
             let told = failure.map_or_else(
                 || "the same seed was another run the second time".to_owned(),
                 |failure| failure.to_string(),
@@ -126,7 +164,7 @@ fn judge(rows: &[Row]) {
     verdicts(rows).iter().for_each(|verdict| eprintln!("{verdict}"));
 }
 
-fn print(summary: &Summary, elapsed_s: f64) {
+fn print(summary: &Summary<Report>) {
     let Summary { report, runs, repeated } = summary;
     let hours = *runs as f64 * RUN.as_s() / 3_600.0;
     println!(
@@ -152,6 +190,23 @@ fn print(summary: &Summary, elapsed_s: f64) {
             report.rules_waited, report.rules_replaced, report.rules_refused
         );
     }
-    println!("{} events in {elapsed_s:.1} s", report.events);
-    println!("trace {:016x}", report.trace);
+}
+
+fn print_symmetric(summary: &Summary<symmetric::Report>) {
+    let Summary { report, runs, repeated } = summary;
+    let symmetric::Report { tally, counts, .. } = report;
+    let hours = *runs as f64 * RUN.as_s() / 3_600.0;
+    println!(
+        "{hours} cluster-hours, {} faults, {} operations ({} answered, {} failed, {} of unknown outcome), all linearizable",
+        report.faults, tally.asked, tally.answered, tally.failed, tally.unknown
+    );
+    println!(
+        "{} hot reads, {} hot writes; {} asked at home, {} forwarded, {} of them again; {repeated} of {runs} runs repeated",
+        counts.hot_reads, counts.hot_writes, counts.at_home, counts.forwarded, counts.resent
+    );
+    println!(
+        "{} promotions, {} evictions; {} views, {} times that a key may have been lost with its home",
+        counts.promotions, counts.evictions, report.views, report.may_be_lost
+    );
+    println!("{} refused, since too much was under way; {} had no answer in time", counts.busy, counts.away);
 }

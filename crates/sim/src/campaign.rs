@@ -7,7 +7,7 @@ use std::{num::NonZero, ops::ControlFlow};
 use guira_item::Span;
 
 use crate::in_order::in_order;
-use crate::scenario::{Failure, Report, Scenario, run};
+use crate::simulation::{Failure, Simulation, Together};
 
 /// A quarter of a cluster-hour: a failure is small enough to look at, and the seeds are many.
 pub const RUN: Span = Span::from_s(900);
@@ -17,9 +17,9 @@ const AGAIN_ONE_IN: u64 = 100;
 
 /// What came of all runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Summary {
+pub struct Summary<R> {
     /// All runs together; the trace is of all of theirs.
-    pub report: Report,
+    pub report: R,
     /// Runs.
     pub runs: u64,
     /// That were done twice.
@@ -39,8 +39,13 @@ pub struct Failed {
 ///
 /// # Errors
 /// [`Failed`]: the one with the lowest seed.
-pub fn campaign(scenario: &Scenario, first: u64, runs: u64, threads: NonZero<usize>) -> Result<Summary, Failed> {
-    let mut summary = Summary { runs, repeated: runs.div_ceil(AGAIN_ONE_IN), ..Summary::default() };
+pub fn campaign<S: Simulation>(
+    scenario: &S,
+    first: u64,
+    runs: u64,
+    threads: NonZero<usize>,
+) -> Result<Summary<S::Report>, Failed> {
+    let mut summary: Summary<S::Report> = Summary { runs, repeated: runs.div_ceil(AGAIN_ONE_IN), ..Summary::default() };
     let one = |at: usize| one(scenario, first + at as u64, (at as u64).is_multiple_of(AGAIN_ONE_IN));
     let ended = in_order(runs as usize, threads, one, |done| match done {
         Ok(report) => {
@@ -55,8 +60,8 @@ pub fn campaign(scenario: &Scenario, first: u64, runs: u64, threads: NonZero<usi
     }
 }
 
-fn one(scenario: &Scenario, seed: u64, again: bool) -> Result<Report, Failed> {
-    let done = || run(scenario, seed, RUN).map_err(|failure| Failed { seed, failure: Some(failure) });
+fn one<S: Simulation>(scenario: &S, seed: u64, again: bool) -> Result<S::Report, Failed> {
+    let done = || scenario.run(seed, RUN).map_err(|failure| Failed { seed, failure: Some(failure) });
     let report = done()?;
     if again && done()? != report {
         return Err(Failed { seed, failure: None });
@@ -69,6 +74,7 @@ mod tests {
     use guira_switched::Mutant;
 
     use super::*;
+    use crate::{scenario::Scenario, simulation::run};
 
     const TWO: NonZero<usize> = NonZero::new(2).unwrap();
 

@@ -1,6 +1,6 @@
 //! Clients: each asks one thing at a time, of one gateway, and writes down what it asked, when, and what it was told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use guira_chain::Reply;
 use guira_history::{Event, Model};
@@ -11,7 +11,10 @@ use guira_item::{
 use guira_switched::AskId;
 use rand::{RngExt, rngs::Xoshiro256PlusPlus};
 
-use crate::register::{Act, Compared, FlushNumber, Marks, Register, Seen, State};
+use crate::{
+    chance::around,
+    register::{Act, Compared, FlushNumber, Marks, Register, Seen, State},
+};
 
 /// A key's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,7 +52,7 @@ pub(crate) struct Clients {
     histories: Vec<Vec<Option<Event<Act>>>>,
     waiting: BTreeMap<AskId, Waiting>,
     /// What nobody knows of, with when it has happened or never will.
-    unknown: VecDeque<(Moment, Option<KeyNumber>, usize)>,
+    unknown: BTreeSet<(Moment, Option<KeyNumber>, usize)>,
     /// What is to be gone some time.
     to_come: BTreeMap<FlushNumber, ToCome>,
     last_seen: Vec<u64>,
@@ -59,6 +62,10 @@ pub(crate) struct Clients {
     time: u64,
     /// Bytes of the values of every other key, if they are not short.
     value_len: usize,
+    /// By so long after its client was given up nothing of a request is under way any more, however late its datagrams are, and whoever pauses.
+    happens_within: Span,
+    /// Some of what is to be gone is to be gone later.
+    flushes_later: bool,
     pub(crate) tally: Tally,
 }
 
@@ -82,24 +89,37 @@ enum Outcome {
     UnknownUntil(Moment),
 }
 
-/// By so long after its client was given up nothing of a request is under way any more, however late its datagrams are, and whoever pauses.
+/// What it is usually.
 const HAPPENS_WITHIN: Span = Span::from_s(30);
 
 /// What came of what was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) asked: u64,
-    pub(crate) answered: u64,
-    pub(crate) failed: u64,
-    pub(crate) unknown: u64,
+pub struct Tally {
+    /// Operations.
+    pub asked: u64,
+    /// That were answered.
+    pub answered: u64,
+    /// That failed, for certain.
+    pub failed: u64,
+    /// Of which nobody knows.
+    pub unknown: u64,
     /// Times that what was to be gone some time was, or was no more to be.
-    pub(crate) came_due: u64,
+    pub came_due: u64,
 }
 
 impl Tally {
     /// Whether something has failed, or may have, since it was as before.
     pub(crate) fn has_more_failures(&self, before: Self) -> bool {
         self.failed > before.failed || self.unknown > before.unknown
+    }
+
+    /// Adds another run's.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.asked += other.asked;
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.came_due += other.came_due;
     }
 }
 
@@ -117,6 +137,11 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
+    /// To read a key.
+    pub(crate) fn read(key: KeyNumber) -> Self {
+        Self::Operation { key, operation: Operation::Get(Get::PLAIN), value: Vec::new() }
+    }
+
     /// The operation, with its value.
     pub(crate) fn operation<'a>(operation: &Operation<'static>, value: &'a [u8]) -> Operation<'a> {
         match operation {
@@ -124,6 +149,11 @@ impl Wish {
             other => *other,
         }
     }
+}
+
+/// As long as a client waits before it asks again, at random, if so many together ask so often.
+pub(crate) fn thinks_for(clients: usize, operations_per_s: u64, rng: &mut Xoshiro256PlusPlus) -> Span {
+    around(rng, Span::from_ns(1_000_000_000 * clients as u64 / operations_per_s))
 }
 
 const SET: Store<'static> =
@@ -140,15 +170,22 @@ impl Clients {
         Self {
             histories: vec![Vec::new(); keys],
             waiting: BTreeMap::new(),
-            unknown: VecDeque::new(),
+            unknown: BTreeSet::new(),
             to_come: BTreeMap::new(),
             last_seen: vec![0; keys],
             next_ask: 0,
             next_value: 0,
             time: 0,
             value_len,
+            happens_within: HAPPENS_WITHIN,
+            flushes_later: true,
             tally: Tally::default(),
         }
+    }
+
+    /// These, who take everything away at once or not at all, of a cluster in which what nobody waits for happens within so long.
+    pub(crate) fn wanting_all_at_once(self, happens_within: Span) -> Self {
+        Self { happens_within, flushes_later: false, ..self }
     }
 
     fn keys(&self) -> usize {
@@ -222,7 +259,7 @@ impl Clients {
     /// Whether one more `flush_all` may be to come.
     fn may_flush_later(&self) -> bool {
         let is_known = |to_come: &&ToCome| !matches!(to_come.outcome, Outcome::UnknownUntil(_));
-        self.to_come.values().filter(is_known).count() < TO_COME_MAX
+        self.flushes_later && self.to_come.values().filter(is_known).count() < TO_COME_MAX
     }
 
     /// A client has everything taken away at a time.
@@ -314,14 +351,15 @@ impl Clients {
 
     /// Nobody will know of what is there at this place of these histories.
     fn never_know(&mut self, now: Moment, key: Option<KeyNumber>, at: usize) {
-        self.unknown.push_back((now + HAPPENS_WITHIN, key, at));
+        let until = now + self.happens_within;
+        self.unknown.insert((until, key, at));
         self.tally.unknown += 1;
         for key in self.keys_of(key) {
             let Some(Some(event)) = self.histories[key].get_mut(at) else { continue };
             let Act::FlushLater(number) = event.act else { continue };
             event.act = Act::NotLater;
             let Some(to_come) = self.to_come.get_mut(&number) else { continue };
-            to_come.outcome = Outcome::UnknownUntil(now + HAPPENS_WITHIN);
+            to_come.outcome = Outcome::UnknownUntil(until);
             if let Some(due) = to_come.at.and_then(|at| self.histories[key][at].as_mut()) {
                 due.act = Act::Flush;
             }
@@ -371,7 +409,8 @@ impl Clients {
 
     /// What nobody knows of has happened by now, or never will.
     fn settle_unknown(&mut self, now: Moment) {
-        while let Some((_, key, at)) = self.unknown.pop_front_if(|(until, ..)| *until <= now) {
+        while let Some((_, key, at)) = self.unknown.first().copied().filter(|(until, ..)| *until <= now) {
+            self.unknown.pop_first();
             self.time += 1;
             let time = self.time;
             for key in self.keys_of(key) {
@@ -399,6 +438,15 @@ impl Clients {
 
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// What a key has may be lost, from now on until then.
+    pub(crate) fn may_lose(&mut self, key: KeyNumber, until: Moment) {
+        self.time += 1;
+        let history = &mut self.histories[key.0];
+        self.unknown.insert((until, Some(key), history.len()));
+        let act = Act::Delete(None);
+        history.push(Some(Event { invoked: self.time, returned: None, is_certain: false, act }));
     }
 
     /// What there is of each key, as it was read last.

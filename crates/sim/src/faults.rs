@@ -4,7 +4,11 @@ use guira_item::Span;
 use guira_routing::NodeId;
 use rand::RngExt;
 
-use crate::{network::Weather, world::World};
+use crate::{
+    chance::between,
+    network::{CutOff, Weather},
+    world::World,
+};
 
 impl World {
     /// One fault, at random.
@@ -71,18 +75,11 @@ impl World {
     fn cut_off(&mut self, name: NodeId, names: &[NodeId]) {
         let other = names[self.rng.random_range(0..names.len())];
         let from_all = self.rng.random_bool(0.5);
-        let (hears, is_heard) = [(false, false), (true, false), (false, true)][self.rng.random_range(0..3)];
-        for other in names.iter().copied().filter(|candidate| from_all || *candidate == other) {
-            if !is_heard {
-                self.network.cut(name, other);
-            }
-            if !hears {
-                self.network.cut(other, name);
-            }
-        }
+        let way = CutOff::any(&mut self.rng);
+        self.network.cut_off(name, if from_all { names } else { std::slice::from_ref(&other) }, way);
     }
 
     pub(crate) fn span(&mut self, least: Span, most: Span) -> Span {
-        Span::from_ns(self.rng.random_range(least.ns()..most.ns()))
+        between(&mut self.rng, least, most)
     }
 }

@@ -10,6 +10,7 @@
 //!   Clients   ask, and write down what they were told
 //! register    what one key may do: for the histories, which must be linearizable
 //! campaign    many runs, on all processors
+//! symmetric   the other cluster: a world of its own, on the same clocks, network, clients and checks
 //! load        how much a cluster serves: nothing goes wrong, but nodes are as fast as they are
 //! ```
 //! Always true: a run is a function of its scenario and its seed; nothing here reads a clock or draws from anything else.
@@ -17,22 +18,28 @@
 
 mod agenda;
 mod campaign;
+mod chance;
 mod clients;
 mod clock;
 mod disk;
 mod faults;
+mod host;
 mod in_order;
 pub mod load;
 mod members;
 mod network;
 mod register;
 mod scenario;
+mod simulation;
 mod standbys;
 mod switch;
+pub mod symmetric;
 mod table;
 mod world;
 
 pub use campaign::{Failed, RUN, Summary, campaign};
+pub use clients::Tally;
 pub use register::{Act, Register, Seen, State};
-pub use scenario::{Failure, Report, SCENARIOS, Scenario, run};
+pub use scenario::{Report, SCENARIOS, Scenario};
+pub use simulation::{Failure, Simulation, Together, run};
 pub use switch::SwitchBounds;

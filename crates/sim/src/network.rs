@@ -25,6 +25,22 @@ impl Weather {
     pub(crate) const STORM: Self = Self { lost: 250, doubled: 150, late: 150 };
 }
 
+/// How somebody is cut off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CutOff {
+    BothWays,
+    /// It hears others.
+    IsNotHeard,
+    /// It is heard.
+    HearsNothing,
+}
+
+impl CutOff {
+    pub(crate) fn any(rng: &mut Xoshiro256PlusPlus) -> Self {
+        [Self::BothWays, Self::IsNotHeard, Self::HearsNothing][rng.random_range(0..3)]
+    }
+}
+
 /// Who cannot hear whom, and the weather.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -41,6 +57,18 @@ impl Network {
 
     pub(crate) fn cut(&mut self, from: NodeId, to: NodeId) {
         self.cuts.insert((from, to));
+    }
+
+    /// Somebody is cut off from these.
+    pub(crate) fn cut_off(&mut self, name: NodeId, from: &[NodeId], way: CutOff) {
+        for other in from.iter().copied() {
+            if way != CutOff::HearsNothing {
+                self.cut(name, other);
+            }
+            if way != CutOff::IsNotHeard {
+                self.cut(other, name);
+            }
+        }
     }
 
     pub(crate) fn slow_down(&mut self, from: NodeId, to: NodeId, by: Span) {

@@ -4,37 +4,33 @@
 //! paused hears it later, with its clock as it is then; what a node has sent when it goes down is still under way.
 
 mod coming;
+mod counts;
 mod settling;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use guira_cluster::{CLOCK, Incarnation, NodeClock};
-use guira_item::{Get, Key, Moment, Operation, Span, Time};
+use guira_cluster::{CLOCK, Incarnation};
+use guira_item::{Key, Moment, Span, Time};
 use guira_routing::{KeyHash, NodeId, RuleSink};
-use guira_switched::{
-    Committed, Drift, Happened, LIVES_APART, Life, Message, Outbox, Shares, StoreCall, View, backend, gateway,
-};
+use guira_switched::{Committed, Happened, Life, Message, Outbox, Shares, StoreCall, View, backend, gateway};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 
 use crate::{
     agenda::Agenda,
-    clients::{Clients, Wish},
-    clock::Clock,
+    chance::{around, between},
+    clients::{Clients, Wish, thinks_for},
     disk::{Disk, Failing},
+    host::{BEGINS, Host, Woken, cluster_time},
     members::{CONTROLLER, Core, FIRST_BACKEND, FIRST_CACHE, FIRST_GATEWAY, ROUTES_MAX, of_kind, view_of},
     network::{Network, Weather},
-    register::Act,
-    scenario::{Failure, Report, Scenario, chained},
+    register::{Act, State},
+    scenario::{Report, Scenario},
+    simulation::{Failure, Rounds, chained},
     standbys::Hold,
-    switch::{Switch, SwitchCounts},
-    table::TableCounts,
+    switch::Switch,
 };
 
 pub(crate) use self::coming::{Coming, Input};
-
-/// The first moment of a run, Unix time.
-const BEGINS: Duration = Duration::from_secs(1_800_000_000);
 
 /// A clock is ahead by less than one part in so many.
 const EARLY_PART: u64 = 2_000;
@@ -46,23 +42,13 @@ struct Node {
     core: Option<Core>,
     /// The last that it has heard of.
     view: usize,
-    clock: Clock,
-    /// How far its wall clock is behind.
-    wall_behind: Span,
-    /// Counts its lives: what was meant for an earlier one does not reach it.
-    life: u64,
-    /// As others know the last life that has begun; of who takes another's place it begins before it is started.
-    incarnation: Incarnation,
+    host: Host,
     disk: Disk,
     /// Whether that is its own, of a backend.
     hold: Hold,
     failing: Failing,
     /// When its last write completes: the next one does not before.
     disk_free_at: Moment,
-    paused_until: Moment,
-    /// It stops for so long in the middle of its next step: what it has decided leaves only then.
-    stops_for: Option<Span>,
-    wakes_at: Option<Moment>,
 }
 
 /// How far a wall clock may be behind that was set anew: longer than items last.
@@ -111,25 +97,18 @@ impl World {
         };
         world.switch.set_len_max(ROUTES_MAX);
         for name in world.names() {
-            let clock = Clock::new(world.now, Moment::from_ns(world.rng.random_range(0..1 << 50)), 1_000_000);
+            let host = Host::new(world.now, &mut world.rng);
             let disk = if world.scenario.standbys > 0 { Disk::shared() } else { Disk::default() };
             let node = Node {
                 core: None,
                 view: 0,
-                clock,
-                wall_behind: Span::default(),
-                life: 0,
-                incarnation: Incarnation::default(),
+                host,
                 disk,
                 hold: Hold::default(),
                 failing: Failing { per_mille: world.scenario.disk_fails_per_mille },
                 disk_free_at: Moment::default(),
-                paused_until: Moment::default(),
-                stops_for: None,
-                wakes_at: None,
             };
             world.nodes.insert(name, node);
-            world.set_clock_rate(name);
             if world.is_there(name, 0) {
                 world.start(name);
             }
@@ -185,12 +164,12 @@ impl World {
     /// A node begins a life.
     fn start(&mut self, name: NodeId) {
         self.begin_life(name);
-        let unix = self.wall_clock(name);
         let seed = self.rng.random();
         let node = self.nodes.get_mut(&name).expect("one of all");
-        let now = node.clock.local(self.now);
-        let (state, incarnation) = (node.disk.open(), node.incarnation);
-        let core = self.core(name, now, Life { incarnation, clock: NodeClock::set(now, unix), seed }, state);
+        let now = node.host.local(self.now);
+        let (state, incarnation) = (node.disk.open(), node.host.incarnation());
+        let life = Life { incarnation, clock: node.host.node_clock(self.now), seed };
+        let core = self.core(name, now, life, state);
         if name == CONTROLLER {
             // A switch has no rules but those that this life makes.
             self.switch.clear();
@@ -198,8 +177,7 @@ impl World {
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.core = Some(core);
         node.view = self.views.len() - 1;
-        node.life += 1;
-        node.wakes_at = None;
+        node.host.begin_life();
         self.step(name, Input::Tick);
     }
 
@@ -216,11 +194,9 @@ impl World {
         self.count(&core);
         let node = self.nodes.get_mut(&name).expect("one of all");
         node.disk.crash(&mut self.rng, self.scenario.hash_of());
-        (node.stops_for, node.paused_until) = (None, self.now);
+        node.host.go_on(self.now);
         if loses_clock {
-            node.clock = Clock::new(self.now, Moment::from_ns(self.rng.random_range(0..1 << 40)), 1_000_000);
-            let behind = Span::from_ns(self.rng.random_range(0..WALL_BEHIND_MAX.ns()));
-            node.wall_behind = if self.rng.random_bool(0.5) { behind } else { Span::default() };
+            node.host.lose_clock(self.now, WALL_BEHIND_MAX, &mut self.rng);
         }
         if name.0 >= FIRST_GATEWAY {
             let (at, gateways) = (usize::from(name.0 - FIRST_GATEWAY), usize::from(self.scenario.gateways));
@@ -233,21 +209,13 @@ impl World {
 
     /// A node stops for a while: at once, or in the middle of its next step.
     pub(crate) fn pause(&mut self, name: NodeId, pause: Span, in_a_step: bool) {
-        let until = self.now + pause;
-        let node = self.nodes.get_mut(&name).expect("one of all");
-        if in_a_step {
-            node.stops_for = Some(pause);
-        } else {
-            node.paused_until = node.paused_until.max(until);
-        }
+        let now = self.now;
+        self.nodes.get_mut(&name).expect("one of all").host.pause(now, pause, in_a_step);
     }
 
     /// A node's clock runs at another rate: within what two of them may drift apart.
     pub(crate) fn set_clock_rate(&mut self, name: NodeId) {
-        let bound = u64::from(Drift::default().ppm) * 49 / 100;
-        let rate = 1_000_000 - bound + self.rng.random_range(0..=2 * bound);
-        let now = self.now;
-        self.nodes.get_mut(&name).expect("one of all").clock.set_rate(now, rate);
+        self.nodes.get_mut(&name).expect("one of all").host.set_clock_rate(self.now, &mut self.rng);
     }
 
     /// A node's disk fails now and then.
@@ -271,7 +239,7 @@ impl World {
     fn step(&mut self, name: NodeId, input: Input) {
         let node = self.nodes.get_mut(&name).expect("one of all");
         let Some(core) = &mut node.core else { return };
-        let now = node.clock.local(self.now);
+        let now = node.host.local(self.now);
         self.report.events += 1;
         let mut trace = chained(self.report.trace, &self.now.ns().to_le_bytes());
         trace = chained(trace, &name.0.to_le_bytes());
@@ -306,13 +274,6 @@ impl World {
                     }
                 }
             }
-            Input::Read(id, key) => {
-                if let Core::Gateway(core) = core {
-                    let name = key.name();
-                    let key = Key::new(&name).expect("a short name");
-                    core.step(now, gateway::Happened::Ask(*id, key, Operation::Get(Get::PLAIN)), out);
-                }
-            }
             Input::Committed(committed) => {
                 let revision = match committed {
                     Committed::As(revision) => revision.0,
@@ -341,13 +302,7 @@ impl World {
             },
         }
         self.report.trace = trace;
-        let held = match node.stops_for.take() {
-            Some(pause) => {
-                node.paused_until = node.paused_until.max(self.now + pause);
-                pause
-            }
-            None => Span::default(),
-        };
+        let held = node.host.stop_in_a_step(self.now);
         // It stops before it looks whether it may say all that, or behind.
         let looks_at = if held > Span::default() && self.rng.random_bool(0.5) { self.now + held } else { self.now };
         if !node.hold.lets_say(looks_at) {
@@ -372,7 +327,8 @@ impl World {
             }
         }
         out.rules.drain(..).for_each(|update| self.switch.update(self.now, update));
-        let Node { life, incarnation: begun, .. } = self.nodes[&name];
+        let host = &self.nodes[&name].host;
+        let (life, begun) = (host.life(), host.incarnation());
         for call in out.store.drain(..) {
             let slowest = self.scenario.disk_takes_max;
             let takes = Span::from_ns(self.rng.random_range(20_000..slowest.ns()));
@@ -420,11 +376,8 @@ impl World {
             Some(Core::Gateway(core)) => core.wake_at(),
         };
         let Some(wake_at) = wake_at else { return };
-        // A driver is not woken more often than this.
-        let at = node.clock.virtual_at(wake_at).max(self.now + Span::from_us(50));
-        if node.wakes_at.is_none_or(|earlier| earlier <= self.now || at < earlier) {
-            node.wakes_at = Some(at);
-            self.come(at.since(self.now), Coming::Wake(name));
+        if let Some(after) = node.host.wakes_after(self.now, wake_at) {
+            self.come(after, Coming::Wake(name));
         }
     }
 
@@ -432,11 +385,11 @@ impl World {
         match coming {
             Coming::To(name, life, input) => {
                 let node = &self.nodes[&name];
-                if life.is_some_and(|life| life != node.life) {
+                if life.is_some_and(|life| life != node.host.life()) {
                     return Ok(());
                 }
-                if node.core.is_some() && node.paused_until > self.now {
-                    let after = node.paused_until.since(self.now);
+                let pause = node.host.pauses_for(self.now).filter(|_| node.core.is_some());
+                if let Some(after) = pause {
                     self.come(after, Coming::To(name, life, input));
                 } else if let Input::View(view) = input {
                     self.hear_of(name, view);
@@ -444,20 +397,11 @@ impl World {
                     self.step(name, input);
                 }
             }
-            Coming::Wake(name) => {
-                let node = self.nodes.get_mut(&name).expect("one of all");
-                if node.wakes_at != Some(self.now) {
-                    return Ok(());
-                }
-                if node.paused_until > self.now {
-                    let until = node.paused_until;
-                    node.wakes_at = Some(until);
-                    self.come(until.since(self.now), Coming::Wake(name));
-                } else {
-                    node.wakes_at = None;
-                    self.step(name, Input::Tick);
-                }
-            }
+            Coming::Wake(name) => match self.nodes.get_mut(&name).expect("one of all").host.wake(self.now) {
+                Woken::Yes => self.step(name, Input::Tick),
+                Woken::After(pause) => self.come(pause, Coming::Wake(name)),
+                Woken::No => {}
+            },
             Coming::Restart(name) => {
                 if self.nodes[&name].core.is_none() && self.may_start(name) {
                     self.start(name);
@@ -480,7 +424,7 @@ impl World {
             Coming::Fault if self.is_on => {
                 self.report.faults += 1;
                 self.go_wrong();
-                let gap = self.around(self.scenario.fault_every);
+                let gap = around(&mut self.rng, self.scenario.fault_every);
                 self.come(gap, Coming::Fault);
             }
             Coming::Commit { giver, life, begun, commit } => {
@@ -515,27 +459,15 @@ impl World {
         Ok(())
     }
 
-    /// A time about as long, at random.
-    fn around(&mut self, span: Span) -> Span {
-        Span::from_ns(self.rng.random_range(0..=2 * span.ns()))
-    }
-
     /// A coordinator is quick, and now and then it is not.
     pub(crate) fn sometimes_long(&mut self) -> Span {
         let most = if self.is_on && self.rng.random_bool(0.05) { Span::from_s(8) } else { Span::from_ms(20) };
-        Span::from_ns(self.rng.random_range(0..most.ns()))
-    }
-
-    /// What a node's wall clock shows.
-    fn wall_clock(&self, name: NodeId) -> Duration {
-        BEGINS + Duration::from_nanos(self.now.ns()) - Duration::from_nanos(self.nodes[&name].wall_behind.ns())
+        between(&mut self.rng, Span::default(), most)
     }
 
     /// A node's life has begun, for the coordinator: under a number above all that it had, as a life file has it.
     pub(crate) fn begin_life(&mut self, name: NodeId) {
-        let unix = self.wall_clock(name);
-        let node = self.nodes.get_mut(&name).expect("one of all");
-        node.incarnation = Incarnation(node.incarnation.0 + LIVES_APART).max(Incarnation(unix.as_nanos() as u64));
+        self.nodes.get_mut(&name).expect("one of all").host.begin_incarnation(self.now);
     }
 
     /// Whether a node that is down is started again: not who has no store to open.
@@ -574,20 +506,19 @@ impl World {
     }
 
     pub(crate) fn incarnation(&self, name: NodeId) -> Incarnation {
-        self.nodes[&name].incarnation
+        self.nodes[&name].host.incarnation()
     }
 
     fn changes_after_a_while(&mut self) {
         if let Some(every) = self.scenario.members_change_every {
-            let gap = self.around(every);
+            let gap = around(&mut self.rng, every);
             self.come(gap, Coming::Changes);
         }
     }
 
     /// A client asks again after a while.
     fn think(&mut self, client: usize) {
-        let between = Span::from_ns(1_000_000_000 * self.scenario.clients as u64 / self.scenario.operations_per_s);
-        let after = self.around(between);
+        let after = thinks_for(self.scenario.clients, self.scenario.operations_per_s, &mut self.rng);
         self.come(after, Coming::Asks(client));
     }
 
@@ -601,9 +532,8 @@ impl World {
             self.think(client);
             return;
         }
-        let unix_s = BEGINS.as_secs() + self.now.ns() / 1_000_000_000;
-        let time = Time((unix_s - CLOCK.to_unix_s(Time(0))) as u32);
-        let (id, wish) = self.clients.wish(client, time, self.scenario.flushes_per_mille, &mut self.rng);
+        let (id, wish) =
+            self.clients.wish(client, cluster_time(self.now), self.scenario.flushes_per_mille, &mut self.rng);
         if let Wish::FlushLater(number, at) = wish {
             let after_s = CLOCK.to_unix_s(at) - BEGINS.as_secs();
             let due_at = Moment::default() + Span::from_s(after_s);
@@ -611,7 +541,7 @@ impl World {
             let early = Span::from_ns(due_at.ns() / EARLY_PART);
             self.come((due_at - early).since(self.now), Coming::Due(number, at, due_at));
         }
-        let life = self.nodes[&gateway].life;
+        let life = self.nodes[&gateway].host.life();
         self.come(Span::default(), Coming::To(gateway, Some(life), Input::Ask(id, wish)));
     }
 
@@ -633,71 +563,32 @@ impl World {
         self.now = until;
         Ok(())
     }
+}
 
-    /// Clients ask and things go wrong, for so long.
-    pub(crate) fn run_for(&mut self, span: Span) -> Result<(), Failure> {
+impl Rounds for World {
+    type Report = Report;
+
+    fn run_for(&mut self, span: Span) -> Result<(), Failure> {
         self.is_on = true;
         let failing = Failing { per_mille: self.scenario.disk_fails_per_mille };
         self.nodes.values_mut().for_each(|node| node.failing = failing);
         self.network.weather = Weather::USUAL;
         (0..self.scenario.clients).for_each(|client| self.think(client));
-        let gap = self.around(self.scenario.fault_every);
+        let gap = around(&mut self.rng, self.scenario.fault_every);
         self.come(gap, Coming::Fault);
         self.changes_after_a_while();
         self.run_until(self.now + span)
     }
 
-    pub(crate) fn take_histories(&mut self) -> Vec<Vec<guira_history::Event<Act>>> {
+    fn settle(&mut self) -> Result<Vec<State>, Failure> {
+        self.settle_down()
+    }
+
+    fn take_histories(&mut self) -> Vec<Vec<guira_history::Event<Act>>> {
         self.clients.take_histories()
     }
 
-    /// Adds what a core has counted, which goes with it.
-    fn count(&mut self, core: &Core) {
-        match core {
-            Core::Backend(core) => {
-                self.report.lease_waits += core.counts().lease_waits;
-                self.report.two_phased += core.counts().two_phased;
-                self.report.given += core.counts().given;
-            }
-            Core::Cache(core) => {
-                self.report.cache_hits += core.counts().hits;
-                self.report.cache_updates += core.counts().updated;
-            }
-            Core::Controller(core) => self.report.charges += core.counts().charges,
-            Core::Gateway(core) => {
-                self.report.moved += core.counts().moved;
-                self.report.hedged += core.counts().hedged;
-                self.report.away += core.counts().away;
-                self.count_rules(core.rules().counts());
-            }
-        }
-    }
-
-    fn count_rules(&mut self, SwitchCounts { waited, replaced, refused }: SwitchCounts) {
-        self.report.rules_waited += waited;
-        self.report.rules_replaced += replaced;
-        self.report.rules_refused += refused;
-    }
-
-    /// What has come of it all.
-    pub(crate) fn report(mut self) -> Report {
-        self.count_rules(self.switch.counts());
-        for (_, node) in std::mem::take(&mut self.nodes) {
-            if let Some(core) = &node.core {
-                self.count(core);
-            }
-            let TableCounts { came_late, news } = node.disk.take_counts();
-            self.report.came_late += came_late;
-            self.report.news += news;
-        }
-        let tally = self.clients.tally;
-        Report {
-            operations: tally.asked,
-            answered: tally.answered,
-            failed: tally.failed,
-            unknown: tally.unknown,
-            came_due: tally.came_due,
-            ..self.report
-        }
+    fn report(self) -> Report {
+        self.all_counted()
     }
 }

@@ -71,6 +71,34 @@ pub enum ViewsMutant {
     NumberKept,
 }
 
+impl ViewsMutant {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::GoneEarly,
+        Self::NoDrift,
+        Self::LifeReplaced,
+        Self::LeasesForgotten,
+        Self::GrantsTheGone,
+        Self::HomeAtOnce,
+        Self::ToldUnkept,
+        Self::NumberKept,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GoneEarly => "gone-early",
+            Self::NoDrift => "no-drift",
+            Self::LifeReplaced => "life-replaced",
+            Self::LeasesForgotten => "leases-forgotten",
+            Self::GrantsTheGone => "grants-the-gone",
+            Self::HomeAtOnce => "home-at-once",
+            Self::ToldUnkept => "told-unkept",
+            Self::NumberKept => "number-kept",
+        }
+    }
+}
+
 /// What a node has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Has {

@@ -6,17 +6,13 @@ use guira_item::{Moment, Time};
 use guira_routing::NodeId;
 use guira_switched::{AskId, Commit, Committed};
 
-use crate::{
-    clients::{KeyNumber, Wish},
-    register::FlushNumber,
-};
+use crate::{clients::Wish, register::FlushNumber};
 
 /// Something that happens to a node.
 pub(crate) enum Input {
     Datagram(NodeId, Box<[u8]>),
     Disk(u64),
     Ask(AskId, Wish),
-    Read(AskId, KeyNumber),
     /// There are others now: the view of that number.
     View(usize),
     /// What came of what was to be put into the map.

@@ -11,12 +11,12 @@ use crate::{
     members::Core,
     network::Weather,
     register::State,
-    scenario::Failure,
+    simulation::Failure,
 };
 
 impl World {
     /// Heals everything, waits for what is under way (a disk that does nothing just now goes on later), and reads every key: what is there.
-    pub(crate) fn settle(&mut self) -> Result<Vec<State>, Failure> {
+    pub(super) fn settle_down(&mut self) -> Result<Vec<State>, Failure> {
         const WITHIN: Span = Span::from_s(30);
         self.is_on = false;
         self.network.heal();
@@ -24,8 +24,7 @@ impl World {
         let now = self.now;
         for node in self.nodes.values_mut() {
             node.failing = Failing { per_mille: 0 };
-            node.stops_for = None;
-            node.paused_until = node.paused_until.min(now);
+            node.host.go_on(now);
         }
         if *self.view() != self.full_view() {
             self.set_view(self.full_view(), Span::default());
@@ -62,7 +61,7 @@ impl World {
             return Err(Failure::Stuck(format!("cache nodes are in charge of {charged} backends")));
         }
         for (name, node) in &self.nodes {
-            let now = node.clock.local(self.now);
+            let now = node.host.local(self.now);
             let is_well = match &node.core {
                 Some(Core::Backend(core)) => core.serves() && core.under_way() == 0,
                 Some(Core::Cache(core)) => core.sessions(now) == usize::from(self.scenario.backends),
@@ -135,7 +134,7 @@ impl World {
         for key in 0..self.scenario.keys {
             let id = self.clients.read(0, KeyNumber(key));
             let gateway = self.gateway_of(0);
-            self.come(Span::default(), Coming::To(gateway, None, Input::Read(id, KeyNumber(key))));
+            self.come(Span::default(), Coming::To(gateway, None, Input::Ask(id, Wish::read(KeyNumber(key)))));
         }
         self.run_until(self.now + within)?;
         if self.clients.waiting() > 0 || self.clients.tally.has_more_failures(before) {
