@@ -20,7 +20,7 @@ use guira_item::Moment;
 use guira_routing::NodeId;
 
 use crate::{
-    Answer, Generation, Key, Kind, Message, Mutant, Operation, Outbox, Outcome, Version, ground::Ground,
+    Answer, Generation, Key, Kind, Message, Mutant, Operation, Outbox, Outcome, Timestamp, Version, ground::Ground,
     version::Window,
 };
 
@@ -92,6 +92,9 @@ pub(crate) struct Told {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Entry {
     pub(crate) generation: Generation,
+    /// From which of its times in the hot set what is newest is. A home that knows of none before promotes what it has under timestamps of its own, so of two
+    /// times the later has the newer, whatever timestamps say.
+    pub(crate) of: Generation,
     pub(crate) newest: Version,
     pub(crate) done: Window,
     /// What is newest may be served.
@@ -114,6 +117,7 @@ impl Entry {
     pub(crate) fn new(generation: Generation, newest: Version, done: Window, stage: Stage, now: Moment) -> Self {
         Self {
             generation,
+            of: generation,
             newest,
             done,
             is_valid: false,
@@ -186,6 +190,11 @@ impl Entry {
         self.is_valid = is_valid;
         self.is_settled = false;
         self.since = now;
+    }
+
+    /// Whether something from one of its times in the hot set is newer than what is here.
+    pub(crate) fn is_behind(&self, ground: &Ground, of: Generation, at: Timestamp) -> bool {
+        if ground.has(Mutant::TimesAlike) || of == self.of { ground.is_newer(at, self.newest.at) } else { of > self.of }
     }
 
     /// Remembers the request of what is newest: a plain write's at once, whatever is newer, one that depends on what was there when it is valid.

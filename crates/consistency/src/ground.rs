@@ -36,8 +36,8 @@ pub struct Config {
     pub item_len_max: usize,
     /// Keys that are hot at most. A home promotes none beyond.
     pub keys_max: usize,
-    /// Keys in one page for who joins, at least 1: with the longest values a page is to fit into a message.
-    pub page_max: usize,
+    /// Bytes of a page for who joins, about: the last key of it may be as much beyond as it is long. A page is a message.
+    pub page_len_max: usize,
     /// A fault put in on purpose, for the tests of the checkers.
     pub mutant: Option<Mutant>,
 }

@@ -27,6 +27,7 @@ pub(crate) struct Held {
     /// Any more; otherwise: yet.
     pub(crate) is_leaving: bool,
     pub(crate) generation: Generation,
+    pub(crate) of: Generation,
     pub(crate) is_doubtful: bool,
 }
 
@@ -34,6 +35,7 @@ impl Entry {
     /// At the home: begins the promotion of what is here.
     pub(crate) fn promote(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
         self.generation = ground.generation.next(ground.epoch());
+        self.of = self.generation;
         ground.generation = self.generation;
         let round = Round::about(self.newest.clone(), ground, now);
         self.begin(ground, key, now, Round { creates: true, ..round }, out);
@@ -42,12 +44,16 @@ impl Entry {
     /// A promotion of what is here already: it came twice, a successor goes on with it, or the key was on its way out.
     pub(crate) fn on_promotion(&mut self, generation: Generation) {
         if generation != self.generation && self.stage == Stage::Leaving {
-            // Its home has written it back, and promotes it anew.
+            // Its home has written it back, or has known nothing of it, and promotes it anew.
             self.stage = Stage::Unconfirmed;
             self.is_valid = false;
         }
         self.generation = generation;
         self.is_doubtful = false;
+        if self.stage == Stage::Hot {
+            // A successor goes on with what has come to be hot here.
+            self.of = generation;
+        }
     }
 
     /// At the home: begins the end of the key's time in the hot set.
@@ -117,9 +123,9 @@ impl Entry {
         self.since = now;
         let Some(home) = ground.home_of(key).filter(|home| *home != ground.config.me) else { return };
         let (is_leaving, is_doubtful) = (self.stage == Stage::Leaving, self.is_doubtful);
-        let (key, generation) = (key.clone(), self.generation);
+        let (key, generation, of) = (key.clone(), self.generation, self.of);
         let (version, done) = (Some(self.newest.clone()), self.done.clone());
-        let message = Message::Holding { key, generation, version, done, is_leaving, is_doubtful };
+        let message = Message::Holding { key, generation, of, version, done, is_leaving, is_doubtful };
         ground.send(home, message, out);
     }
 
@@ -174,13 +180,14 @@ impl Entry {
 
     /// At the home: what a member has that does not serve the key.
     pub(crate) fn on_holding(&mut self, ground: &mut Ground, key: &Key, now: Moment, held: Held, out: &mut Outbox) {
-        let Held { from, version, done, is_leaving, generation, is_doubtful } = held;
+        let Held { from, version, done, is_leaving, generation, of, is_doubtful } = held;
         self.done.merge(&done);
         // Of a home that is gone, and was known to few.
         self.generation = self.generation.max(generation);
         self.is_doubtful &= version.is_none() || is_doubtful;
         let at = version.as_ref().map(|version| version.at);
-        if let Some(version) = version.filter(|version| ground.is_newer(version.at, self.newest.at)) {
+        if let Some(version) = version.filter(|version| self.is_behind(ground, of, version.at)) {
+            self.of = of;
             self.take(ground, now, version, false, out);
         }
         if is_leaving {

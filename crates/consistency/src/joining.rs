@@ -19,6 +19,9 @@ use crate::{
     message::Copied,
 };
 
+/// Bytes of a key in a page beside itself and its value, about: what is remembered of requests, above all.
+const BESIDE_LEN: usize = 512;
+
 /// Copying, while it lasts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Joining {
@@ -47,16 +50,15 @@ impl Joining {
         }
     }
 
-    /// Time has passed: somebody else is asked, from the beginning.
+    /// Time has passed: somebody else is asked.
     pub(crate) fn on_tick(&mut self, ground: &Ground, now: Moment, out: &mut Outbox) {
         if now.since(self.asked_at) < ground.config.tell_again_after {
             return;
         }
+        // What was copied of one need not be of another: what all have is here, and what is new is told here, too.
         let behind = ground.others().find(|member| Some(*member) > self.source);
-        let source = behind.or_else(|| ground.others().next());
-        if source != self.source {
-            *self = Self { source, number: self.number + 1, after: None, asked_at: now };
-        }
+        self.source = behind.or_else(|| ground.others().next());
+        self.number += 1;
         self.asked_at = now;
         self.ask(ground, out);
     }
@@ -83,21 +85,22 @@ pub(crate) fn merge(
     copied: Copied,
     out: &mut Outbox,
 ) {
-    let Copied { key, generation, version, done, is_valid, is_hot, is_leaving, is_doubtful } = copied;
+    let Copied { key, generation, of, version, done, is_valid, is_hot, is_leaving, is_doubtful } = copied;
     let stage = match (is_leaving && !ground.has(Mutant::JoinerRevives), is_hot || is_leaving) {
         (true, _) => Stage::Leaving,
         (false, true) => Stage::Hot,
         (false, false) => Stage::Unconfirmed,
     };
-    let new = || Entry { is_doubtful: true, ..Entry::new(generation, version.clone(), done.clone(), stage, now) };
+    let new = || Entry { is_doubtful: true, of, ..Entry::new(generation, version.clone(), done.clone(), stage, now) };
     let entry = entries.entry(key).or_insert_with(new);
     entry.is_doubtful &= is_doubtful;
     entry.done.merge(&done);
     // A later time in the hot set is another; within one a key goes its way and not back.
     (entry.generation, entry.stage) = (entry.generation, entry.stage).max((generation, stage));
-    if ground.is_newer(version.at, entry.newest.at) {
+    if entry.is_behind(ground, of, version.at) {
+        entry.of = of;
         entry.take(ground, now, version, is_valid, out);
-    } else if version.at == entry.newest.at {
+    } else if version.at == entry.newest.at && of == entry.of {
         entry.is_valid |= is_valid;
     }
 }
@@ -109,6 +112,7 @@ pub(crate) fn page(ground: &Ground, entries: &BTreeMap<Key, Entry>, number: u32,
     let copied = |(key, entry): (&Key, &Entry)| Copied {
         key: key.clone(),
         generation: entry.generation,
+        of: entry.of,
         version: entry.newest.clone(),
         done: entry.done.clone(),
         is_valid: entry.is_valid,
@@ -116,6 +120,12 @@ pub(crate) fn page(ground: &Ground, entries: &BTreeMap<Key, Entry>, number: u32,
         is_leaving: entry.stage == Stage::Leaving,
         is_doubtful: entry.is_doubtful,
     };
-    let page = behind.by_ref().take(ground.config.page_max.max(1)).map(copied).collect();
-    Message::Fetched { number, page, has_more: behind.next().is_some() }
+    let (mut page, mut len) = (Vec::new(), 0);
+    let mut next = behind.next();
+    while let Some((key, entry)) = next.filter(|_| page.is_empty() || len < ground.config.page_len_max) {
+        len += key.len() + entry.newest.value.as_ref().map_or(0, |value| value.bytes.len()) + BESIDE_LEN;
+        page.push(copied((key, entry)));
+        next = behind.next();
+    }
+    Message::Fetched { number, page, has_more: next.is_some() }
 }

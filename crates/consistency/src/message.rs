@@ -90,6 +90,8 @@ pub enum Message {
         key: Key,
         /// In which of its times in the hot set.
         generation: Generation,
+        /// From which of them that is which it has.
+        of: Generation,
         /// What it has; `None`: nothing.
         version: Option<Version>,
         /// What it remembers of requests.
@@ -131,6 +133,26 @@ pub enum Message {
     },
 }
 
+impl Message {
+    /// The keys that it is about.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        let (key, page) = match self {
+            Self::Invalidate { key, .. }
+            | Self::Ack { key, .. }
+            | Self::Validate { key, .. }
+            | Self::Update { key, .. }
+            | Self::Question { key, .. }
+            | Self::Evict { key, .. }
+            | Self::Holding { key, .. }
+            | Self::Forget { key, .. }
+            | Self::Forgotten { key, .. } => (Some(key), &[][..]),
+            Self::Fetch { after, .. } => (after.as_ref(), &[][..]),
+            Self::Fetched { page, .. } => (None, &page[..]),
+        };
+        key.into_iter().chain(page.iter().map(|copied| &copied.key))
+    }
+}
+
 /// A hot key, as a member has it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Copied {
@@ -138,6 +160,8 @@ pub struct Copied {
     pub key: Key,
     /// In which of its times in the hot set.
     pub generation: Generation,
+    /// From which of them what was written last is.
+    pub of: Generation,
     /// What was written last.
     pub version: Version,
     /// What it remembers of requests.

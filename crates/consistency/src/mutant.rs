@@ -51,6 +51,8 @@ pub enum Mutant {
     ForgottenByNobody,
     /// A home writes back what an earlier one may have known nothing of.
     DoubtIgnored,
+    /// What is from an earlier time in the hot set is compared by its timestamp with what is from a later one.
+    TimesAlike,
     /// Who finds that something is over does not remove it.
     Unburied,
     /// A request that is asked again is carried out again.
@@ -69,7 +71,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::AckForgotten,
         Self::TieIgnored,
         Self::ValidateAny,
@@ -94,6 +96,7 @@ impl Mutant {
         Self::SuccessorIdle,
         Self::ForgottenByNobody,
         Self::DoubtIgnored,
+        Self::TimesAlike,
         Self::Unburied,
         Self::AgainPlain,
         Self::UpdateOnce,
@@ -130,6 +133,7 @@ impl Mutant {
             Self::SuccessorIdle => "successor-idle",
             Self::ForgottenByNobody => "forgotten-by-nobody",
             Self::DoubtIgnored => "doubt-ignored",
+            Self::TimesAlike => "times-alike",
             Self::Unburied => "unburied",
             Self::AgainPlain => "again-plain",
             Self::UpdateOnce => "update-once",

@@ -61,7 +61,7 @@ pub enum Outcome {
     Busy,
     /// The node may not serve: it has no lease, or is not whole. Nothing has changed.
     NotServing,
-    /// A later request of the session has been carried out; what became of this one is forgotten.
+    /// It has been carried out, or a later request of its session; what it was told is forgotten.
     Late,
     /// It may have taken effect, and may yet.
     Unknown,

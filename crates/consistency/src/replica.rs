@@ -198,6 +198,11 @@ impl Replica {
         let ground = &mut self.ground;
         match message {
             Message::Invalidate { key, generation, version, done, creates } => {
+                if creates && generation.epoch > self.ground.epoch() {
+                    // Nobody promotes in an epoch that is to come.
+                    self.ground.counts.ignored += 1;
+                    return;
+                }
                 if creates && !self.heeds_promotion(from, &key, generation) {
                     self.ground.counts.ignored += 1;
                     return;
@@ -244,11 +249,13 @@ impl Replica {
                 }
                 None => {
                     let (version, done, is_doubtful) = (None, Window::default(), false);
-                    let message = Message::Holding { key, generation, version, done, is_leaving: true, is_doubtful };
+                    let of = Generation::default();
+                    let message =
+                        Message::Holding { key, generation, of, version, done, is_leaving: true, is_doubtful };
                     ground.send(from, message, out);
                 }
             },
-            Message::Holding { key, generation, version, done, is_leaving, is_doubtful } => {
+            Message::Holding { key, generation, of, version, done, is_leaving, is_doubtful } => {
                 if !ground.is_home_of(&key) {
                     ground.counts.ignored += 1;
                     return;
@@ -256,7 +263,7 @@ impl Replica {
                 match self.entries.get_mut(&key) {
                     Some(entry) if generation < entry.generation => ground.counts.ignored += 1,
                     Some(entry) => {
-                        let held = Held { from, version, done, is_leaving, generation, is_doubtful };
+                        let held = Held { from, version, done, is_leaving, generation, of, is_doubtful };
                         entry.on_holding(ground, &key, now, held, out);
                     }
                     None if version.is_some() => ground.send(from, Message::Forget { key, generation }, out),

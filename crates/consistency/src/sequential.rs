@@ -53,7 +53,9 @@ impl Entry {
         }
         self.done.merge(&done);
         let at = version.at;
-        if ground.is_newer(at, self.newest.at) {
+        let of = if self.stage == Stage::Hot { self.of } else { generation };
+        if self.is_behind(ground, of, at) {
+            self.of = of;
             self.take(ground, now, version, true, out);
         } else if at == self.newest.at {
             self.is_valid = true;

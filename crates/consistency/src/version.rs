@@ -1,5 +1,6 @@
 //! One write of a key, as all nodes tell it to each other: any of them can finish it.
 
+use guira_chain::Reply;
 use serde::{Deserialize, Serialize};
 
 use crate::{Answer, Kind, RequestId, Timestamp, Value};
@@ -28,8 +29,16 @@ pub struct Version {
 pub struct Done {
     /// Which.
     pub request: RequestId,
-    /// What it was told, or would have been.
-    pub answer: Answer,
+    /// What it was told, or would have been; `None`: it was a read that changed something, whose value is not kept.
+    pub answer: Option<Answer>,
+}
+
+impl Done {
+    /// What is remembered of a request: not values, which would be told with each write of the key.
+    pub fn new(request: RequestId, answer: &Answer) -> Self {
+        let has_value = matches!(answer.reply, Reply::Hit(_, Some(_)));
+        Self { request, answer: (!has_value).then(|| answer.clone()) }
+    }
 }
 
 /// The requests that a key remembers: of each session the last.
@@ -69,7 +78,6 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use guira_chain::Reply;
     use guira_routing::NodeId;
 
     use super::*;
@@ -79,7 +87,7 @@ mod tests {
         let session = Session { node: NodeId(1), life: session, lane: 0 };
         let request = RequestId { session, sequence: Sequence(sequence) };
         let at = Timestamp { version: 1, writer: Writer(0) };
-        Done { request, answer: Answer { reply: Reply::Answer(guira_item::Answer::NotFound, None), at } }
+        Done { request, answer: Some(Answer { reply: Reply::Answer(guira_item::Answer::NotFound, None), at }) }
     }
 
     #[test]

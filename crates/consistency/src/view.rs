@@ -58,6 +58,11 @@ impl View {
         self.homes.get(self.shard_of(hash)?).copied()
     }
 
+    /// A member in its life; `None`: it is none.
+    pub fn member(&self, node: NodeId) -> Option<(NodeId, Writer)> {
+        self.members.get(&node).map(|writer| (node, *writer))
+    }
+
     /// Whether a key with this hash, after the view of an epoch, has had a home that was none in that and is not `me`.
     pub(crate) fn has_had_another_home(&self, hash: u64, after: Epoch, me: NodeId) -> bool {
         let of =

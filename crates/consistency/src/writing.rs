@@ -57,7 +57,7 @@ impl Entry {
             && done.request.sequence >= request.sequence
         {
             let is_it = done.request.sequence == request.sequence;
-            let outcome = if is_it { Outcome::Answer(done.answer.clone()) } else { Outcome::Late };
+            let outcome = done.answer.clone().filter(|_| is_it).map_or(Outcome::Late, Outcome::Answer);
             out.answers.push((operation.ticket, outcome));
             return;
         }
@@ -72,7 +72,7 @@ impl Entry {
                 return;
             }
         };
-        let by = operation.request.map(|request| Done { request, answer: changed.answer.clone() });
+        let by = operation.request.map(|request| Done::new(request, &changed.answer));
         self.newest = Version { at, base, kind, value: changed.value, by };
         self.remember(Kind::Plain);
         self.is_settled = false;
@@ -118,7 +118,10 @@ impl Entry {
         }
         self.done.merge(&done);
         let at = version.at;
-        if ground.is_newer(at, self.newest.at) {
+        // Of hot keys all have the same time: what is told of one is of that.
+        let of = if self.stage == Stage::Hot { self.of } else { generation };
+        if self.is_behind(ground, of, at) {
+            self.of = of;
             self.take(ground, now, version, false, out);
         } else if at != self.newest.at && version.kind == Kind::Modify {
             self.tell_newest(ground, key, from, out);

@@ -66,6 +66,8 @@ pub(crate) struct Clients {
     happens_within: Span,
     /// Some of what is to be gone is to be gone later.
     flushes_later: bool,
+    /// See [`State::writer_bits`].
+    writer_bits: u32,
     pub(crate) tally: Tally,
 }
 
@@ -179,8 +181,19 @@ impl Clients {
             value_len,
             happens_within: HAPPENS_WITHIN,
             flushes_later: true,
+            writer_bits: 0,
             tally: Tally::default(),
         }
+    }
+
+    /// These, of a cluster in which so many lowest bits of versions tell writers apart.
+    pub(crate) fn with_writer_bits(self, writer_bits: u32) -> Self {
+        Self { writer_bits, ..self }
+    }
+
+    /// What there is of each key at first.
+    pub(crate) fn first_states(&self) -> Vec<State> {
+        vec![State { writer_bits: self.writer_bits, ..State::default() }; self.keys()]
     }
 
     /// These, who take everything away at once or not at all, of a cluster in which what nobody waits for happens within so long.
@@ -461,7 +474,14 @@ impl Clients {
                 _ => None,
             };
             let is_mortal = KeyNumber(key).is_mortal();
-            State { item, is_mortal, marks: None, highest: highest(history, 0), to_come: None }
+            State {
+                item,
+                is_mortal,
+                marks: None,
+                highest: highest(history, 0),
+                to_come: None,
+                writer_bits: self.writer_bits,
+            }
         });
         states.collect()
     }

@@ -18,6 +18,8 @@ pub struct State {
     pub highest: u64,
     /// What is to be gone some time, as it was wanted last.
     pub to_come: Option<FlushNumber>,
+    /// Lowest bits of a version that tell writers apart: of two writes that were under way at once, and whose versions differ in no others, either may have come first.
+    pub writer_bits: u32,
 }
 
 /// Tells one `flush_all` that is to come from another.
@@ -118,14 +120,21 @@ pub struct Register {
 
 impl State {
     fn stored(self, value: u64, version: Option<u64>, is_mortal: bool) -> Option<Self> {
-        let highest = version.unwrap_or(self.highest);
-        (version.is_none() || highest > self.highest).then_some(Self {
+        version.is_none_or(|version| self.may_come(version)).then_some(Self {
             item: Some((value, version)),
             is_mortal,
             marks: Some(Marks::default()),
-            highest,
-            to_come: self.to_come,
+            highest: version.map_or(self.highest, |version| version.max(self.highest)),
+            ..self
         })
+    }
+
+    /// Whether a write may come under this version.
+    fn may_come(self, version: u64) -> bool {
+        if self.writer_bits == 0 {
+            return version > self.highest;
+        }
+        version >> self.writer_bits >= self.highest >> self.writer_bits
     }
 
     /// What was seen is what is there.
@@ -133,7 +142,7 @@ impl State {
         let (value, version) = self.item?;
         let highest = self.highest.max(seen.version);
         let fits =
-            value == seen.value && version.map_or(seen.version > self.highest, |version| version == seen.version);
+            value == seen.value && version.map_or(self.may_come(seen.version), |version| version == seen.version);
         fits.then_some(Self { item: Some((value, Some(seen.version))), highest, ..self })
     }
 
@@ -229,6 +238,7 @@ impl Model for Register {
 
     fn floor(&self, state: &State) -> u64 {
         match state.item {
+            _ if state.writer_bits > 0 => state.highest >> state.writer_bits,
             Some((_, Some(version))) => 2 * version + 1,
             // What comes has a version above all that were there.
             Some((_, None)) | None => 2 * (state.highest + 1),
@@ -246,6 +256,10 @@ impl Model for Register {
             Act::Cas { .. } | Act::Invalidate(_) | Act::Delete(_) => return None,
             Act::Flush | Act::FlushLater(_) | Act::Due(_) | Act::NotLater => return None,
         };
+        // Of writes whose versions are as high the one that was read may be overwritten by the other, whichever that is.
+        if self.first.writer_bits > 0 {
+            return Some(version >> self.first.writer_bits);
+        }
         Some(2 * version + u64::from(is_read))
     }
 }
@@ -292,6 +306,18 @@ mod tests {
         let get = Act::Get(Some(Seen { value: 1, version: 1 }));
         assert!(run(&[mortal, get, Act::Get(None)]).is_some());
         assert!(run(&[mortal, Act::Get(None), get]).is_none());
+    }
+
+    #[test]
+    fn of_versions_that_only_writers_tell_apart_either_may_be_the_first() {
+        let set = |value, version| Act::Set { value, is_mortal: false, version: Some(version) };
+        let fits = |writer_bits, acts: &[Act]| {
+            let register = Register { first: State { writer_bits, ..State::default() } };
+            acts.iter().try_fold(register.first(), |state, act| register.step(&state, act)).is_some()
+        };
+        let tied = [set(1, 0x1_0007), set(2, 0x1_0003), Act::Get(Some(Seen { value: 2, version: 0x1_0003 }))];
+        assert!(fits(16, &tied) && !fits(0, &tied));
+        assert!(!fits(16, &[set(1, 0x2_0003), set(2, 0x1_0007)]), "an older one is older");
     }
 
     #[test]

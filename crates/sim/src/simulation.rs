@@ -36,6 +36,9 @@ pub trait Together: Copy + PartialEq + Default + Send {
 pub(crate) trait Rounds {
     type Report;
 
+    /// What there is of each key at first.
+    fn first(&self) -> Vec<State>;
+
     /// Clients ask and things go wrong, for so long.
     fn run_for(&mut self, span: Span) -> Result<(), Failure>;
 
@@ -100,13 +103,8 @@ pub fn run<S: Simulation>(scenario: &S, seed: u64, duration: Span) -> Result<S::
 }
 
 /// Runs a world that begins with nothing.
-pub(crate) fn in_rounds<W: Rounds>(
-    mut world: W,
-    keys: usize,
-    round: Span,
-    duration: Span,
-) -> Result<W::Report, Failure> {
-    let mut first = vec![State::default(); keys];
+pub(crate) fn in_rounds<W: Rounds>(mut world: W, round: Span, duration: Span) -> Result<W::Report, Failure> {
+    let mut first = world.first();
     for number in 0..duration.ns().div_ceil(round.ns()) {
         world.run_for(round)?;
         let last = world.settle()?;

@@ -568,6 +568,10 @@ impl World {
 impl Rounds for World {
     type Report = Report;
 
+    fn first(&self) -> Vec<State> {
+        self.clients.first_states()
+    }
+
     fn run_for(&mut self, span: Span) -> Result<(), Failure> {
         self.is_on = true;
         let failing = Failing { per_mille: self.scenario.disk_fails_per_mille };

@@ -18,6 +18,9 @@ use guira_routing::NodeId;
 
 use crate::{Given, HotSetChooser, HotSetConfig, Message, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsOutbox};
 
+/// The number of a set, at most: nobody comes so far.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// What a coordinator is.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
@@ -124,7 +127,7 @@ impl Coordinator {
     pub fn step(&mut self, now: Moment, happened: CoordinatorHappened, out: &mut CoordinatorOutbox) {
         match happened {
             CoordinatorHappened::Message(from, Message::Here { here, hot_set }) => {
-                if self.config.views.nodes.contains(&from) {
+                if self.config.views.nodes.contains(&from) && hot_set <= NUMBER_MAX {
                     self.heard.entry(from).or_default().hot_set = hot_set;
                     self.tell_views(now, ViewsHappened::Here(from, here), out);
                     self.tell_hot_set(from, out);
@@ -192,7 +195,16 @@ impl Coordinator {
         out: &mut CoordinatorOutbox,
     ) {
         let Some(heard) = self.heard.get_mut(&from) else { return };
+        let is_sound = set.number <= NUMBER_MAX && keys.iter().all(|(_, per_s)| per_s.is_finite() && *per_s >= 0.0);
+        if !is_sound {
+            return;
+        }
         heard.per_s = keys.iter().map(|(_, per_s)| per_s).sum();
+        let last = self.heard.values().map(|heard| heard.hot_set).max().unwrap_or(0);
+        if self.chooser.is_none() && set.number < last {
+            // Another node has a later one: it is asked in its turn.
+            return;
+        }
         let is_behind = self.chooser.as_ref().is_none_or(|chooser| chooser.set().number < set.number);
         if is_behind {
             self.chooser = Some(HotSetChooser::new(self.config.hot, set));

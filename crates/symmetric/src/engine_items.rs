@@ -15,6 +15,9 @@ use crate::Items;
 /// Bytes of what clients know an item by.
 const CAS_LEN: usize = size_of::<u64>();
 
+/// When nothing is over: what is by one clock is not yet by another.
+const NEVER_OVER: Time = Time(0);
+
 /// Places of the engine that are looked at at a time.
 const SCAN_LIMIT: usize = 4_096;
 
@@ -94,7 +97,7 @@ impl<E: Engine> Items for EngineItems<E> {
         let mut cursor = Some(ScanCursor::default());
         while let Some(from) = cursor {
             let mut goes: Vec<Box<[u8]>> = Vec::new();
-            cursor = self.engine.scan(from, SCAN_LIMIT, now, &mut |item| {
+            cursor = self.engine.scan(from, SCAN_LIMIT, NEVER_OVER, &mut |item| {
                 if !keeps(item.key) {
                     goes.push(item.key.into());
                 }
@@ -168,6 +171,14 @@ mod tests {
         assert!(items.put(&key(1), Some(value(1)), NOW));
         assert_eq!(items.get(&key(1), Time(999)), Some(value(1)));
         assert_eq!(items.get(&key(1), Time(1_000)), None);
+        assert_eq!(items.get(&key(1), Time(999)), None);
+    }
+
+    #[test]
+    fn what_is_over_by_one_clock_is_removed_for_all() {
+        let mut items = items();
+        assert!(items.put(&key(1), Some(value(1)), NOW));
+        items.retain(Time(1_000), &|_| false);
         assert_eq!(items.get(&key(1), Time(999)), None);
     }
 

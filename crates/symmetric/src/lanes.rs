@@ -22,20 +22,16 @@ pub(crate) struct Open<W> {
     pub(crate) who: W,
     /// What is asked.
     pub(crate) asked: Asked,
-    /// Of whom.
-    pub(crate) home: NodeId,
+    /// Of whom: a member in one life.
+    pub(crate) home: (NodeId, Writer),
     /// How long it is waited for.
     pub(crate) until: Moment,
-    /// It may have reached a home.
-    pub(crate) was_told: bool,
-    /// And that was another one than this.
-    pub(crate) is_again: bool,
     told_at: Moment,
 }
 
 impl<W> Open<W> {
-    pub(crate) fn new(who: W, asked: Asked, home: NodeId, until: Moment) -> Self {
-        Self { who, asked, home, until, was_told: false, is_again: false, told_at: Moment::default() }
+    pub(crate) fn new(who: W, asked: Asked, home: (NodeId, Writer), until: Moment) -> Self {
+        Self { who, asked, home, until, told_at: Moment::default() }
     }
 }
 
@@ -91,8 +87,8 @@ impl<W> Lanes<W> {
     }
 
     /// What is under way in a lane.
-    pub(crate) fn get_mut(&mut self, LaneNumber(number): LaneNumber) -> Option<&mut Open<W>> {
-        self.lanes.get_mut(usize::from(number))?.open.as_mut()
+    pub(crate) fn get(&self, LaneNumber(number): LaneNumber) -> Option<&Open<W>> {
+        self.lanes.get(usize::from(number))?.open.as_ref()
     }
 
     /// By which name it is known.
@@ -137,20 +133,12 @@ impl<W> Lanes<W> {
         (0..self.lanes.len() as u16).filter(is_open).map(LaneNumber).collect()
     }
 
-    /// Looked after now.
-    pub(crate) fn look_after(&mut self, number: LaneNumber, now: Moment) {
-        if let Some(open) = self.get_mut(number) {
-            open.told_at = now;
-        }
-    }
-
     /// What its home is told.
     pub(crate) fn tell(&mut self, number: LaneNumber, now: Moment) -> Option<(NodeId, Message)> {
         let (epoch, request) = (self.epoch, self.request(number));
-        let open = self.get_mut(number)?;
-        (open.told_at, open.was_told) = (now, true);
-        let told = Request { epoch, request, is_again: open.is_again, asked: open.asked.clone() };
-        Some((open.home, Message::Request(told)))
+        let open = self.lanes.get_mut(usize::from(number.0))?.open.as_mut()?;
+        open.told_at = now;
+        Some((open.home.0, Message::Request(Request { epoch, request, asked: open.asked.clone() })))
     }
 }
 
@@ -159,7 +147,7 @@ mod tests {
     use super::*;
 
     fn open(who: u8) -> Open<u8> {
-        Open::new(who, Asked::Flush, NodeId(2), Moment::from_ns(1_000))
+        Open::new(who, Asked::Flush, (NodeId(2), Writer(8)), Moment::from_ns(1_000))
     }
 
     #[test]
@@ -196,7 +184,7 @@ mod tests {
         let lane = lanes.open(open(1)).unwrap();
         let at = Moment::from_ns;
         let (home, message) = lanes.tell(lane, at(100)).unwrap();
-        assert!(home == NodeId(2) && matches!(message, Message::Request(Request { is_again: false, .. })));
+        assert!(home == NodeId(2) && matches!(message, Message::Request(Request { asked: Asked::Flush, .. })));
         assert!(lanes.unanswered(at(149), Span::from_ns(50)).is_empty());
         assert_eq!(lanes.unanswered(at(150), Span::from_ns(50)), [lane]);
         assert!(lanes.overdue(at(999)).is_empty());

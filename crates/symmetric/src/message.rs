@@ -55,8 +55,6 @@ pub struct Request {
     pub epoch: Epoch,
     /// Who asks, and the number of what he asks.
     pub request: RequestId,
-    /// It was asked of another home before.
-    pub is_again: bool,
     /// What.
     pub asked: Asked,
 }
@@ -111,10 +109,14 @@ impl Message {
     }
 }
 
-/// What is asked about has a key.
+/// What it is about are keys.
 fn is_sound(message: &Message) -> bool {
+    let is_key = |key: &Key| (1..=KEY_LEN_MAX).contains(&key.len());
     match message {
-        Message::Request(Request { asked: Asked::Key(key, _), .. }) => (1..=KEY_LEN_MAX).contains(&key.len()),
+        Message::Request(Request { asked: Asked::Key(key, _), .. }) => is_key(key),
+        Message::Hottest { keys, set } => keys.iter().all(|(key, _)| is_key(key)) && set.keys.iter().all(is_key),
+        Message::HotSet(set) => set.keys.iter().all(is_key),
+        Message::Protocol(envelope) => envelope.message.keys().all(is_key),
         _ => true,
     }
 }

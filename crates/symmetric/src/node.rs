@@ -19,7 +19,7 @@ mod requests;
 mod status;
 mod views;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Drift, Life};
@@ -50,8 +50,8 @@ const TELL_AGAIN_AFTER: Span = Span::from_ms(40);
 /// Operations that wait for one hot key at most, some hundred bytes each.
 const WAITING_MAX: usize = 4_096;
 
-/// Keys in a page for who joins: so many of the largest fit into a message.
-const PAGE_MAX: usize = 1;
+/// Bytes of a page for who joins, about: some hundred small items.
+const PAGE_LEN_MAX: usize = 64 << 10;
 
 /// Names what a node was asked, by whoever drives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -122,12 +122,11 @@ pub struct Node<I> {
     config: NodeConfig,
     holder: Holder,
     replica: Replica,
-    replica_out: Outbox,
     shard: Shard<I>,
     /// It was there when everything began, so it has all that its shard had: nothing.
     is_founder: bool,
     /// What was given to the replica and is not answered yet.
-    tickets: HashMap<Ticket, Pending>,
+    tickets: BTreeMap<Ticket, Pending>,
     last_ticket: Ticket,
     /// What is to be given to the replica, or again.
     to_try: VecDeque<Pending>,
@@ -135,12 +134,12 @@ pub struct Node<I> {
     parked: VecDeque<Pending>,
     lanes: Lanes<Who>,
     /// Requests of other nodes that are under way.
-    serving: HashSet<RequestId>,
+    serving: BTreeSet<RequestId>,
     flushes: BTreeMap<FlushNumber, Flush>,
     last_flush: FlushNumber,
     hot: HotKeys,
     /// SC: the newest that clients here have been told of a key by its home: nothing older is served to them (R12).
-    floors: HashMap<Key, Timestamp>,
+    floors: BTreeMap<Key, Timestamp>,
     ticked_at: Moment,
     counts: NodeCounts,
 }
@@ -152,19 +151,18 @@ impl<I: Items> Node<I> {
         Self {
             holder: Holder::new(HolderConfig { me, life: config.life.incarnation, lease, drift }),
             replica: Replica::new(replica_config(&config), false),
-            replica_out: Outbox::default(),
             shard: Shard::new(items),
             is_founder: false,
-            tickets: HashMap::new(),
+            tickets: BTreeMap::new(),
             last_ticket: Ticket(0),
             to_try: VecDeque::new(),
             parked: VecDeque::new(),
             lanes: Lanes::new(me),
-            serving: HashSet::new(),
+            serving: BTreeSet::new(),
             flushes: BTreeMap::new(),
             last_flush: FlushNumber(0),
             hot: HotKeys::new(now, &config),
-            floors: HashMap::new(),
+            floors: BTreeMap::new(),
             ticked_at: now,
             counts: NodeCounts::default(),
             config,
@@ -218,7 +216,7 @@ impl<I: Items> Node<I> {
             }
             Message::Protocol(envelope) => self.step_replica(now, Happened::Message(from, envelope), out),
             Message::Request(request) => self.on_request(now, from, request, out),
-            Message::Replied { request, told } => self.on_replied(now, request, told, out),
+            Message::Replied { request, told } => self.on_replied(from, request, told, out),
             // Not for a node, or by nobody who may say so.
             Message::Told(_)
             | Message::AskHottest
@@ -240,25 +238,23 @@ impl<I: Items> Node<I> {
 
     /// Has the replica heed something, and does what it says.
     fn step_replica(&mut self, now: Moment, happened: Happened<'_>, out: &mut NodeOutbox) {
-        self.replica.step(now, happened, &mut self.replica_out);
-        loop {
-            let Outbox { sends, answers, write_backs, is_whole } = std::mem::take(&mut self.replica_out);
-            out.sends.extend(sends.into_iter().map(|(to, envelope)| (to, Message::Protocol(envelope))));
-            let _ = is_whole;
-            answers.into_iter().for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
-            if write_backs.is_empty() {
-                break;
-            }
-            for write_back in write_backs {
-                let (key, at) = (write_back.key.clone(), write_back.version.at);
-                self.shard.put_back(write_back, self.time(now));
-                self.counts.evictions += 1;
-                // What waited for the key goes to the shard by this.
-                self.replica.step(now, Happened::WrittenBack(key, at), &mut self.replica_out);
-                let answers = std::mem::take(&mut self.replica_out.answers);
-                answers.into_iter().for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
-            }
+        let mut wants = Outbox::default();
+        self.replica.step(now, happened, &mut wants);
+        self.carry_out(now, &mut wants, out);
+        while let Some(write_back) = wants.write_backs.pop() {
+            let (key, at) = (write_back.key.clone(), write_back.version.at);
+            self.shard.put_back(write_back, self.time(now));
+            self.counts.evictions += 1;
+            // What waited for the key goes to the shard by this.
+            self.replica.step(now, Happened::WrittenBack(key, at), &mut wants);
+            self.carry_out(now, &mut wants, out);
         }
+    }
+
+    /// What is to be told.
+    fn carry_out(&mut self, now: Moment, wants: &mut Outbox, out: &mut NodeOutbox) {
+        out.sends.extend(wants.sends.drain(..).map(|(to, envelope)| (to, Message::Protocol(envelope))));
+        wants.answers.drain(..).for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
     }
 
     /// Whether it may answer for what it has.
@@ -309,7 +305,7 @@ fn replica_config(config: &NodeConfig) -> Config {
         waiting_max: WAITING_MAX,
         item_len_max: config.item_len_max,
         keys_max: config.hot_keys_max,
-        page_max: PAGE_MAX,
+        page_len_max: PAGE_LEN_MAX,
         mutant: config.mutant,
     }
 }

@@ -4,11 +4,11 @@
 //! there has been, and whatever comes to be hot, or is written, is above it. What clients know a content by is made of a timestamp, too.
 //!
 //! Always true:
-//! - timestamps of a key go up, through the hot set and back, as long as its home has not lost it; a home that begins in a later epoch begins above one that was lost, up to
-//!   2^20 writes in an epoch (beyond, "cas unique" is still nobody else's, since it has the writer in it, but may be lower than one before);
+//! - timestamps of a key go up, through the hot set and back, as long as its home has not lost it. A home that begins in a later epoch begins above one that was lost if that had no more than
+//!   2^20 writes in an epoch; on that nothing depends but the order of what clients know contents by ("cas unique"), which is nobody else's whatever comes, since it has the writer in it;
 //! - what is settled of a session is its last request that has changed something here, or was refused for good (R3).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use guira_chain::Reply;
 use guira_consistency::{
@@ -48,12 +48,12 @@ pub(crate) struct Shard<I> {
     items: I,
     /// The highest version that any key of this home has had.
     highest: u32,
-    settled: HashMap<Session, Settled>,
+    settled: BTreeMap<Session, Settled>,
 }
 
 impl<I: Items> Shard<I> {
     pub(crate) fn new(items: I) -> Self {
-        Self { items, highest: 0, settled: HashMap::new() }
+        Self { items, highest: 0, settled: BTreeMap::new() }
     }
 
     pub(crate) fn items(&self) -> &I {
@@ -124,11 +124,21 @@ impl<I: Items> Shard<I> {
                     answer.reply = Reply::Answer(guira_item::Answer::OutOfMemory, None);
                 }
                 if let Some(request) = request {
-                    self.settle(request, Replied::Answer(answer.clone()), Some(key.clone()));
+                    self.settle_answer(request, &answer, key);
                 }
                 answer
             }
         }
+    }
+
+    /// A request was carried out, and told this.
+    pub(crate) fn settle_answer(&mut self, request: RequestId, answer: &Answer, key: &Key) {
+        self.settle_done(Done::new(request, answer), key);
+    }
+
+    /// One of which the value that it was told is not kept is not told it again.
+    fn settle_done(&mut self, Done { request, answer }: Done, key: &Key) {
+        self.settle(request, answer.map_or(Replied::Unknown, Replied::Answer), Some(key.clone()));
     }
 
     /// Takes a key out of it, that is to be hot; with what is remembered of requests.
@@ -140,9 +150,8 @@ impl<I: Items> Shard<I> {
         self.highest = at.version;
         let mut done = Window::default();
         for settled in self.settled.values().filter(|settled| settled.key.as_ref() == Some(key)) {
-            if let Replied::Answer(answer) = &settled.told {
-                done.add(&Done { request: settled.request, answer: answer.clone() });
-            }
+            let answer = if let Replied::Answer(answer) = &settled.told { Some(answer.clone()) } else { None };
+            done.add(&Done { request: settled.request, answer });
         }
         (Version { at, base, kind: Kind::Plain, value, by: None }, done)
     }
@@ -155,8 +164,9 @@ impl<I: Items> Shard<I> {
         if is_doubtful {
             return;
         }
-        for done in done.iter() {
-            self.settle(done.request, Replied::Answer(done.answer.clone()), Some(key.clone()));
+        // What was written last, if it is not known to be over, is so by this.
+        for done in done.iter().chain(&version.by) {
+            self.settle_done(done.clone(), &key);
         }
         if !self.items.put(&key, version.value, now) {
             self.items.put(&key, None, now);
@@ -215,16 +225,16 @@ mod tests {
         assert_eq!(shard.known(first), Known::Told(Replied::Answer(answer.clone())));
         let (version, done) = shard.take(&key(), WRITER, NOW);
         assert_eq!(version.value.as_ref().map(|value| &value.bytes[..]), Some(&b"ab"[..]));
-        assert_eq!(done.last_of(first).map(|done| &done.answer), Some(&answer));
+        assert_eq!(done.last_of(first).and_then(|done| done.answer.as_ref()), Some(&answer));
         assert!(version.at.is_newer_than(answer.at), "above all that was");
         assert_eq!(shard.items().len(), 0);
         // Written as hot, by a request of another lane, and back.
-        let second = Done { request: request(1, 1), answer: Answer { at: version.at, ..answer } };
+        let second = Done { request: request(1, 1), answer: Some(Answer { at: version.at, ..answer }) };
         let mut done = done;
         done.add(&second);
         let at = Timestamp { version: version.at.version + 10, writer: Writer(9) };
         shard.put_back(WriteBack { key: key(), version: Version { at, ..version }, done, is_doubtful: false }, NOW);
-        assert_eq!(shard.known(second.request), Known::Told(Replied::Answer(second.answer)));
+        assert_eq!(shard.known(second.request), Known::Told(Replied::Answer(second.answer.unwrap())));
         let next = shard.carry_out(&key(), &store(StoreMode::Append, "c"), Some(request(0, 2)), WRITER, 100);
         assert!(next.at.is_newer_than(at));
         assert_eq!(shard.known(first), Known::Late);

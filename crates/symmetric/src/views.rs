@@ -202,6 +202,9 @@ impl fmt::Display for ViewsError {
 
 impl Error for ViewsError {}
 
+/// Times in a lease that it is looked who is there, if there is nothing else to wait for.
+const LOOKS_A_LEASE: u64 = 4;
+
 /// A member, as far as is known.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -228,6 +231,7 @@ pub struct Views {
     heard_of: Epoch,
     /// When the first view is given out, if none was before: who is there by then is in it.
     first_at: Moment,
+    looked_at: Moment,
 }
 
 impl Views {
@@ -246,11 +250,12 @@ impl Views {
             return Err(ViewsError::OtherNodes(given.nodes));
         }
         let mut views = Self {
-            first_at: now + config.lease,
+            first_at: now + config.drift.granter(config.lease),
             heard_of: given.view.epoch,
             config,
             given,
             given_at: now,
+            looked_at: now,
             keeping: None,
             known: BTreeMap::new(),
             coming: BTreeMap::new(),
@@ -295,7 +300,9 @@ impl Views {
     /// When time will have made a difference, at the earliest.
     pub fn wake_at(&self) -> Moment {
         let ends = self.known.values().map(|known| known.leased_until.max(known.heard_at + self.granted()));
-        ends.min().unwrap_or(self.first_at)
+        let ahead = ends.chain([self.first_at]).filter(|end| *end > self.looked_at).min();
+        // Who has been silent for long, and is waited for all the same, is looked at now and then.
+        ahead.unwrap_or(self.looked_at + self.config.lease.part(LOOKS_A_LEASE))
     }
 
     /// Heeds what has happened; `now` was read after it had (R1).
@@ -309,6 +316,7 @@ impl Views {
             }
             ViewsHappened::Tick => {}
         }
+        self.looked_at = now;
         self.look_around(now, out);
     }
 

@@ -370,29 +370,32 @@ fn tick(views: &mut Views, ms: u64) {
     keep(views, ms, out);
 }
 
+/// A first view is given out once nobody can have a lease of who gave them before.
+const FIRST_MS: u64 = 1_101;
+
 #[test]
 fn who_was_there_when_everything_began_is_told_so_however_late_he_hears_of_it() {
     let mut views = Views::new(at(0), config(None), None).unwrap();
     for node in NODES {
         assert_eq!(told(&mut views, 10, node, 1, 0), None, "there is no view yet");
     }
-    tick(&mut views, 1_000);
+    tick(&mut views, FIRST_MS);
     assert_eq!((views.view().epoch, &views.view().homes[..]), (Epoch(1), &NODES[..]));
     // The second falls silent, and the third hears of the first view when there is another one already.
-    for ms in (1_000..2_200).step_by(100) {
+    for ms in (FIRST_MS..2_500).step_by(100) {
         told(&mut views, ms, NODES[0], 1, 1);
-        told(&mut views, ms, NODES[2], 1, u64::from(ms > 1_500));
+        told(&mut views, ms, NODES[2], 1, u64::from(ms > 1_600));
     }
-    tick(&mut views, 2_200);
+    tick(&mut views, 2_500);
     assert_eq!((views.view().epoch, &views.view().homes[..]), (Epoch(2), &[NODES[0], NODES[2], NODES[2]][..]));
-    let last = told(&mut views, 2_200, NODES[2], 1, 0).unwrap();
+    let last = told(&mut views, 2_500, NODES[2], 1, 0).unwrap();
     let config = HolderConfig { me: NODES[2], life: Incarnation(1), lease: LEASE, drift: DRIFT };
     let mut holder = Holder::new(config);
     assert_eq!(holder.heed(last.clone()), Some(Heard::Begins));
     assert_eq!(holder.heed(last), None);
     // One that has come since has to be told what there is.
-    assert_eq!(told(&mut views, 2_200, NODES[1], 2, 0), None);
-    let joined = told(&mut views, 2_210, NODES[1], 2, 0).unwrap();
+    assert_eq!(told(&mut views, 2_500, NODES[1], 2, 0), None);
+    let joined = told(&mut views, 2_510, NODES[1], 2, 0).unwrap();
     assert_eq!((joined.began, joined.view.epoch, joined.grants), (None, Epoch(3), true));
     assert_eq!(
         Holder::new(HolderConfig { me: NODES[1], life: Incarnation(2), ..config }).heed(joined),
@@ -404,12 +407,12 @@ fn who_was_there_when_everything_began_is_told_so_however_late_he_hears_of_it() 
 fn who_is_told_and_hears_nothing_is_left_out() {
     let mut views = Views::new(at(0), config(None), None).unwrap();
     NODES.into_iter().for_each(|node| _ = told(&mut views, 10, node, 1, 0));
-    tick(&mut views, 1_000);
-    for ms in (1_000..6_000).step_by(100) {
+    tick(&mut views, FIRST_MS);
+    for ms in (FIRST_MS..6_000).step_by(100) {
         let epoch = views.view().epoch.0;
         told(&mut views, ms, NODES[0], 1, epoch);
         let deaf = told(&mut views, ms, NODES[2], 1, 0);
-        assert!(ms < 2_200 || deaf.is_none_or(|told| !told.grants || told.view.epoch > Epoch(1)), "{ms}");
+        assert!(ms < 2_500 || deaf.is_none_or(|told| !told.grants || told.view.epoch > Epoch(1)), "{ms}");
     }
     assert!(views.view().epoch > Epoch(1));
     assert_eq!(views.view().homes[0], NODES[0]);
@@ -434,7 +437,7 @@ fn what_was_kept_of_other_nodes_is_refused_and_what_was_lost_is_passed() {
     // Nodes are in an epoch of which nothing is known.
     let mut views = Views::new(at(0), config(None), None).unwrap();
     told(&mut views, 10, NODES[0], 1, 77);
-    tick(&mut views, 1_000);
+    tick(&mut views, FIRST_MS);
     assert_eq!(views.view().epoch, Epoch(78));
 }
 

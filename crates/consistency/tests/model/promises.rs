@@ -22,14 +22,14 @@ impl World {
     pub fn look(&mut self, scenario: &Scenario) {
         for key_number in 0..scenario.keys {
             match scenario.consistency {
-                Consistency::Lin => self.look_at_one(key_number),
+                Consistency::Lin => self.look_at_one(key_number, scenario.shards_die),
                 Consistency::Sc => self.look_at_order(key_number),
             }
         }
     }
 
-    /// Lin: all that is served is one, and never gets older.
-    fn look_at_one(&mut self, key_number: usize) {
+    /// Lin: all that is served is one, and never gets older: by timestamps, unless a shard may be lost with them, which answers tell.
+    fn look_at_one(&mut self, key_number: usize, shards_die: bool) {
         let key = key(key_number);
         let mut served: Option<(Timestamp, Text)> = None;
         let mut from_shard = 0;
@@ -50,7 +50,7 @@ impl World {
         if from_shard == 1 {
             served = Some((self.shards[key_number].version.at, None));
         }
-        if let Some((at, _)) = served {
+        if let Some((at, _)) = served.filter(|_| !shards_die) {
             let floor = &mut self.floors[key_number][0];
             if floor.is_newer_than(at) {
                 self.wrong = Some("what is served is older than what was");

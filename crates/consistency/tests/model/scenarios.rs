@@ -210,6 +210,15 @@ pub fn scenarios() -> Vec<Scenario> {
             ..base.clone()
         },
         Scenario {
+            name: "promoted-below",
+            about: "a key that its home has lost is promoted by a successor, from below what others still have",
+            clients: vec![client(1, &[Set(b'a')]), client(2, &[Get])],
+            hot_set: (1, 1),
+            faults: Faults { crashes: 1, views: 1, ..none },
+            shards_die: true,
+            ..base.clone()
+        },
+        Scenario {
             name: "ends",
             about: "a value ends, by the clock of one node and not yet by another's",
             clients: vec![client(0, &[SetBriefly(b'a'), Get]), client(1, &[LateGet]), client(2, &[Append(b'b'), Get])],

@@ -31,8 +31,8 @@ const FIRST_AT: Timestamp = Timestamp { version: u32::MAX - 1, writer: Writer(0)
 /// Bytes of an item at most.
 const ITEM_LEN_MAX: usize = 240;
 
-/// As far above all that was before does a shard begin that is lost.
-const ABOVE: u32 = 8;
+/// As far below all that was before does a shard begin that is lost: nobody knows what there was.
+const BELOW: u32 = 8;
 
 /// What a client wants, at most: so operations have numbers.
 const WANTS_MAX: usize = 16;
@@ -299,6 +299,10 @@ impl World {
             if epoch < node.replica.epoch() {
                 return scenario.mutant != Some(Mutant::OldEpoch);
             }
+            if scenario.shards_die {
+                // What is told of a later time in the hot set may be newer whatever its timestamp.
+                return false;
+            }
             if !node.replica.is_whole() {
                 // It keeps what is told of a key of which it has nothing, and may have forgotten it.
                 return false;
@@ -492,7 +496,7 @@ impl World {
         }
     }
 
-    /// What a shard has is gone with its home; who comes to be that begins above all that was. Clients may be told so, unless the key was hot: one that
+    /// What a shard has is gone with its home; who comes to be that begins below all that was. Clients may be told so, unless the key was hot: one that
     /// the home has begun to evict is so no more, whoever has yet to hear of that.
     fn lose(&mut self, scenario: &Scenario, key_number: usize, home: &Replica) {
         let key = key(key_number);
@@ -501,10 +505,7 @@ impl World {
         if is_hot {
             return;
         }
-        let seen = whole.filter_map(|node| node.replica.seen(&key, self.clock(node))).map(|seen| seen.version.at);
-        let newest = seen
-            .fold(self.shards[key_number].version.at, |newest, at| if at.is_newer_than(newest) { at } else { newest });
-        let at = Timestamp { version: newest.version.wrapping_add(ABOVE), ..newest };
+        let at = Timestamp { version: FIRST_AT.version.wrapping_sub(BELOW), ..FIRST_AT };
         let version = Version { at, base: at, kind: Kind::Plain, value: None, by: None };
         self.shards[key_number] = Shard { version, done: Window::default() };
         let times = usize::from(self.counts[0] + self.counts[3]);
@@ -593,7 +594,8 @@ impl World {
                 let cas = if let Reply::Hit(hit, _) = reply { Some(hit.cas) } else { None };
                 state.read[key_number] = Some((cas, text));
             }
-            if state.floor[key_number].is_some_and(|floor| floor.is_newer_than(*at)) {
+            let is_older = state.floor[key_number].is_some_and(|floor| floor.is_newer_than(*at));
+            if is_older && !scenario.shards_die {
                 self.wrong = Some("a session is told of something older than what it has seen");
             }
             state.floor[key_number] = Some(*at);
@@ -694,7 +696,7 @@ fn replica(scenario: &Scenario, node: usize, is_whole: bool) -> Replica {
         waiting_max: 8,
         item_len_max: ITEM_LEN_MAX,
         keys_max: 4,
-        page_max: 1,
+        page_len_max: 1,
         mutant: scenario.mutant,
     };
     Replica::new(config, is_whole)

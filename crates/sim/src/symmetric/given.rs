@@ -117,7 +117,7 @@ impl World {
         if given.began == given.view.epoch {
             return true;
         }
-        let has_moved = self.given.homes_since.get(slot) != given.homes_since.get(slot);
+        let has_moved = self.given.view.homes_since.get(slot) != given.view.homes_since.get(slot);
         has_moved && !given.whole.iter().any(|name| self.has_hot(*name, key, given))
     }
 

@@ -136,6 +136,6 @@ impl Simulation for Scenario {
     type Report = Report;
 
     fn run(&self, seed: u64, duration: Span) -> Result<Report, Failure> {
-        in_rounds(World::new(self.clone(), seed)?, self.keys, self.round, duration)
+        in_rounds(World::new(self.clone(), seed)?, self.round, duration)
     }
 }

@@ -33,6 +33,9 @@ use crate::{
 /// is down for long, or cut off, gives out late.
 const HAPPENS_WITHIN: Span = Span::from_s(90);
 
+/// What clients know a content by has the writer's number in it.
+const WRITER_BITS: u32 = u16::BITS;
+
 /// One member.
 pub(super) struct Member {
     /// While it is up.
@@ -70,7 +73,7 @@ impl World {
             network: Network::new(Weather::USUAL),
             disk: Disk::default(),
             given: Given::default(),
-            clients: Clients::new(scenario.keys, 0).wanting_all_at_once(HAPPENS_WITHIN),
+            clients: Clients::new(scenario.keys, 0).wanting_all_at_once(HAPPENS_WITHIN).with_writer_bits(WRITER_BITS),
             out: Outboxes::default(),
             is_on: false,
             report: Report::default(),
@@ -265,6 +268,10 @@ impl World {
 
 impl Rounds for World {
     type Report = Report;
+
+    fn first(&self) -> Vec<State> {
+        self.clients.first_states()
+    }
 
     fn run_for(&mut self, span: Span) -> Result<(), Failure> {
         self.is_on = true;

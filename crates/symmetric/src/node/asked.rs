@@ -8,10 +8,7 @@ use guira_item::{Answer, Failure, Moment};
 use guira_routing::NodeId;
 
 use super::{AskId, Node, NodeOutbox, flushes::FlushNumber};
-use crate::{
-    Asked, Items, Message, Replied,
-    lanes::{LaneNumber, Open},
-};
+use crate::{Asked, Items, Message, Replied, lanes::Open, shard::Known};
 
 /// What waits for a lease or for a home at most, some hundred bytes each beside its value.
 const PARKED_MAX: usize = 1 << 16;
@@ -23,10 +20,15 @@ pub(super) enum Who {
     Client(AskId),
     /// Another node, for one of its clients.
     Peer(NodeId, RequestId),
-    /// A client here, who has been asked for elsewhere before.
-    Lane(LaneNumber),
     /// Whoever wants everything to be gone.
     Flush(FlushNumber),
+}
+
+impl Who {
+    /// Under which number it takes effect once, if it may be told again.
+    fn request(self) -> Option<RequestId> {
+        if let Self::Peer(_, request) = self { Some(request) } else { None }
+    }
 }
 
 /// Something that is asked of a key.
@@ -37,9 +39,6 @@ pub(super) struct Pending {
     pub(super) wish: Wish,
     /// How long it is waited for.
     pub(super) until: Moment,
-    /// Under which number it takes effect once.
-    pub(super) request: Option<RequestId>,
-    pub(super) is_again: bool,
 }
 
 impl<I: Items> Node<I> {
@@ -57,8 +56,6 @@ impl<I: Items> Node<I> {
             key: Key::from(key.as_bytes()),
             wish: Wish::new(operation.clone(), self.time(now)),
             until: now + self.config.answer_within,
-            request: None,
-            is_again: false,
         };
         self.try_here(now, pending, out);
     }
@@ -74,10 +71,11 @@ impl<I: Items> Node<I> {
     /// Asks what is here: the replica, and whoever that says.
     pub(super) fn try_here(&mut self, now: Moment, pending: Pending, out: &mut NodeOutbox) {
         self.last_ticket = Ticket(self.last_ticket.0 + 1);
-        let Pending { key, wish, request, is_again, .. } = &pending;
-        let floor = self.floors.get(key).copied();
-        let operation =
-            Operation { ticket: self.last_ticket, wish: wish.clone(), request: *request, is_again: *is_again, floor };
+        let Pending { key, wish, .. } = &pending;
+        let (floor, request) = (self.floors.get(key).copied(), pending.who.request());
+        // Nothing is asked of another home under the number by which one was asked that is gone.
+        let is_again = false;
+        let operation = Operation { ticket: self.last_ticket, wish: wish.clone(), request, is_again, floor };
         let key = key.clone();
         self.tickets.insert(self.last_ticket, pending);
         self.step_replica(now, Happened::Asked(key, operation), out);
@@ -100,9 +98,15 @@ impl<I: Items> Node<I> {
                 self.finish(now, pending, Replied::Answer(answer), out);
             }
             Outcome::Shard if self.is_home_of(&pending.key) => {
-                let Pending { key, wish, request, .. } = &pending;
+                // It may have been carried out while the key was hot.
+                match pending.who.request().map_or(Known::New, |request| self.shard.known(request)) {
+                    Known::New => {}
+                    Known::Told(told) => return self.finish(now, pending, told, out),
+                    Known::Late => return self.finish(now, pending, Replied::Unknown, out),
+                }
+                let Pending { key, wish, who, .. } = &pending;
                 let (writer, len_max) = (self.writer(), self.config.item_len_max);
-                let answer = self.shard.carry_out(key, wish, *request, writer, len_max);
+                let answer = self.shard.carry_out(key, wish, who.request(), writer, len_max);
                 self.counts.at_home += u64::from(matches!(pending.who, Who::Client(_)));
                 self.finish(now, pending, Replied::Answer(answer), out);
             }
@@ -119,7 +123,6 @@ impl<I: Items> Node<I> {
         match pending.who {
             Who::Client(_) if self.parked.len() < PARKED_MAX => self.parked.push_back(pending),
             Who::Client(_) => self.finish(now, pending, Replied::Busy, out),
-            Who::Lane(lane) => self.lanes.look_after(lane, now),
             Who::Peer(..) | Who::Flush(_) => self.finish(now, pending, Replied::NotServing, out),
         }
     }
@@ -128,11 +131,11 @@ impl<I: Items> Node<I> {
     fn ask_home(&mut self, now: Moment, pending: Pending, home: NodeId, out: &mut NodeOutbox) {
         match pending.who {
             Who::Client(_) => {
+                let Some(home) = self.holder.view().member(home) else { return self.wait(now, pending, out) };
                 self.counts.forwarded += 1;
-                let Pending { who, key, wish, until, .. } = pending;
+                let Pending { who, key, wish, until } = pending;
                 self.open_lane(now, Open::new(who, Asked::Key(key, wish), home, until), out);
             }
-            Who::Lane(lane) => self.move_lane(now, lane, home, out),
             Who::Peer(..) | Who::Flush(_) => self.finish(now, pending, Replied::NotServing, out),
         }
     }
@@ -141,18 +144,16 @@ impl<I: Items> Node<I> {
     pub(super) fn finish(&mut self, now: Moment, pending: Pending, told: Replied, out: &mut NodeOutbox) {
         match pending.who {
             Who::Client(id) => self.answer(id, pending.wish.only_reads(), told, out),
-            Who::Lane(lane) => self.close_lane(lane, told, out),
             Who::Flush(number) => self.on_flushed_key(now, number, &told, out),
             Who::Peer(node, request) => {
                 self.serving.remove(&request);
                 // For good: what was told twice must not be carried out after this.
-                let (is_settled, key) = match told {
-                    Replied::Busy => (true, None),
-                    Replied::Answer(_) => (!pending.wish.only_reads(), Some(pending.key)),
-                    _ => (false, None),
-                };
-                if is_settled {
-                    self.shard.settle(request, told.clone(), key);
+                match &told {
+                    Replied::Answer(answer) if !pending.wish.only_reads() => {
+                        self.shard.settle_answer(request, answer, &pending.key);
+                    }
+                    Replied::Busy => self.shard.settle(request, Replied::Busy, None),
+                    _ => {}
                 }
                 out.sends.push((node, Message::Replied { request, told }));
             }

@@ -3,9 +3,12 @@
 //! Always true: a client is told that everything is gone when all homes of the view in which it has asked have said so; so each item was gone for a moment between its asking and
 //! the answer.
 
+use std::collections::BTreeSet;
+
 use guira_chain::Owned;
-use guira_consistency::{Key, Wish};
+use guira_consistency::{Key, Wish, Writer};
 use guira_item::{Delete, Moment, Operation};
+use guira_routing::NodeId;
 
 use super::{
     AskId, Node, NodeOutbox,
@@ -32,9 +35,8 @@ pub(super) struct Flush {
 impl<I: Items> Node<I> {
     /// A client wants it.
     pub(super) fn on_flush(&mut self, now: Moment, id: AskId, out: &mut NodeOutbox) {
-        let mut homes = self.holder.view().homes.clone();
-        homes.sort();
-        homes.dedup();
+        let view = self.holder.view();
+        let homes: BTreeSet<(NodeId, Writer)> = view.homes.iter().filter_map(|home| view.member(*home)).collect();
         if homes.is_empty() {
             self.answer(id, true, Replied::NotServing, out);
             return;
@@ -42,7 +44,7 @@ impl<I: Items> Node<I> {
         let until = now + self.config.answer_within;
         let number = self.open_flush(Who::Client(id), homes.len(), until);
         for home in homes {
-            if home == self.config.me {
+            if home.0 == self.config.me {
                 self.begin_flush(now, Who::Flush(number), out);
             } else {
                 self.open_lane(now, Open::new(Who::Flush(number), Asked::Flush, home, until), out);
@@ -59,8 +61,7 @@ impl<I: Items> Node<I> {
     /// Removes what is here.
     pub(super) fn begin_flush(&mut self, now: Moment, who: Who, out: &mut NodeOutbox) {
         let view = self.holder.view();
-        let is_settled =
-            |(shard, home): (usize, &guira_routing::NodeId)| *home != self.config.me || self.holder.is_home_of(shard);
+        let is_settled = |(shard, home): (usize, &NodeId)| *home != self.config.me || self.holder.is_home_of(shard);
         if !self.serves(now) || !view.homes.iter().enumerate().all(is_settled) {
             self.end_flush(who, Replied::NotServing, out);
             return;
@@ -79,11 +80,7 @@ impl<I: Items> Node<I> {
         let wish = Wish::new(Owned::of(&Operation::Delete(Delete { cas: None, invalidate: None })), self.time(now));
         for key in keys {
             let wish = wish.clone();
-            self.try_here(
-                now,
-                Pending { who: Who::Flush(number), key, wish, until, request: None, is_again: false },
-                out,
-            );
+            self.try_here(now, Pending { who: Who::Flush(number), key, wish, until }, out);
         }
         self.on_flush_part(number, true, out);
     }
@@ -115,12 +112,12 @@ impl<I: Items> Node<I> {
             Who::Flush(number) => self.on_flushed_home(number, &told, out),
             Who::Peer(node, request) => {
                 self.serving.remove(&request);
-                if told == Replied::Flushed {
-                    self.shard.settle(request, Replied::Flushed, None);
+                if told != Replied::NotServing {
+                    // For good: what was gone once, for a moment, and is there again stays.
+                    self.shard.settle(request, told.clone(), None);
                 }
                 out.sends.push((node, Message::Replied { request, told }));
             }
-            Who::Lane(_) => {}
         }
     }
 

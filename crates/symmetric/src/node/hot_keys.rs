@@ -18,7 +18,7 @@ const TRACKED_TIMES: usize = 4;
 /// How often it is looked what is to be hot and is not, or the other way.
 const TEND_EVERY: Span = Span::from_ms(100);
 
-/// Evictions that are begun at a time: each is a round of all nodes.
+/// Evictions that are under way at a time: each is three rounds of all nodes, in which nobody serves the key.
 const EVICTIONS_MAX: usize = 64;
 
 /// The hot keys' side of a node.
@@ -85,7 +85,8 @@ impl<I: Items> Node<I> {
     /// Begins what is to be done for the set: evictions at once, promotions one after the other.
     pub(super) fn tend_hot_keys(&mut self, now: Moment, out: &mut NodeOutbox) {
         self.hot.tended_at = now;
-        if !self.serves(now) {
+        // Who has never heard of a set has nothing to say of what is hot.
+        if !self.serves(now) || self.hot.set.number == 0 {
             self.hot.to_promote.clear();
             return;
         }
@@ -97,7 +98,9 @@ impl<I: Items> Node<I> {
             let goes = is_hot && !self.hot.set.keys.contains(key) && home(key) == Some(self.config.me);
             goes.then(|| key.clone())
         };
-        let to_evict: Vec<Key> = self.replica.keys().filter_map(is_to_go).take(EVICTIONS_MAX).collect();
+        let going = self.replica.keys().filter(|(key, is_hot)| !is_hot && home(key) == Some(self.config.me)).count();
+        let more = EVICTIONS_MAX.saturating_sub(going);
+        let to_evict: Vec<Key> = self.replica.keys().filter_map(is_to_go).take(more).collect();
         self.hot.to_promote = to_promote;
         for key in to_evict {
             self.step_replica(now, Happened::Evict(key), out);

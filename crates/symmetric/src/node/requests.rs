@@ -29,24 +29,20 @@ impl<I: Items> Node<I> {
         out.sends.extend(self.lanes.tell(lane, now));
     }
 
-    /// The home is another one by now.
-    pub(super) fn move_lane(&mut self, now: Moment, lane: LaneNumber, home: NodeId, out: &mut NodeOutbox) {
-        let request = self.lanes.request(lane);
-        let Some(open) = self.lanes.get_mut(lane) else { return };
-        if open.home != home {
-            open.is_again |= open.was_told;
-            open.home = home;
-        }
-        if home != self.config.me {
+    /// What is under way is told again to its home. If that is another member than the one that was told, and may have carried it out and be gone with what came of it,
+    /// a read is begun anew, and of anything else nobody knows.
+    fn tell_lane_again(&mut self, now: Moment, lane: LaneNumber, out: &mut NodeOutbox) {
+        let Some(Open { asked: Asked::Key(key, wish), home, .. }) = self.lanes.get(lane) else {
             self.tell_lane(now, lane, out);
             return;
-        }
-        let Asked::Key(key, wish) = open.asked.clone() else { return };
-        let (until, is_again) = (open.until, open.is_again);
-        self.lanes.look_after(lane, now);
-        // It is here once at a time.
-        if !self.tickets.values().any(|pending| pending.who == Who::Lane(lane)) {
-            self.to_try.push_back(Pending { who: Who::Lane(lane), key, wish, until, request: Some(request), is_again });
+        };
+        let view = self.holder.view();
+        if view.home_of(super::hash_of(key)).and_then(|home| view.member(home)) == Some(*home) {
+            self.tell_lane(now, lane, out);
+        } else if !wish.only_reads() {
+            self.close_lane(lane, Replied::Unknown, out);
+        } else if let Some(Open { who, asked: Asked::Key(key, wish), until, .. }) = self.lanes.close(lane) {
+            self.to_try.push_back(Pending { who, key, wish, until });
         }
     }
 
@@ -61,37 +57,33 @@ impl<I: Items> Node<I> {
         match open.who {
             Who::Client(id) => {
                 let only_reads = matches!(&open.asked, Asked::Key(_, wish) if wish.only_reads());
-                // The one that was asked before may have carried it out.
-                let told = if told == Replied::Busy && open.is_again { Replied::Unknown } else { told };
                 self.answer(id, only_reads, told, out);
             }
             Who::Flush(number) => self.on_flushed_home(number, &told, out),
-            Who::Peer(..) | Who::Lane(_) => {}
+            Who::Peer(..) => {}
         }
     }
 
     /// A home has answered.
-    pub(super) fn on_replied(&mut self, now: Moment, request: RequestId, told: Replied, out: &mut NodeOutbox) {
+    pub(super) fn on_replied(&mut self, from: NodeId, request: RequestId, told: Replied, out: &mut NodeOutbox) {
         let Some(lane) = self.lanes.waits_for(request) else { return };
+        if self.lanes.get(lane).is_none_or(|open| open.home.0 != from) {
+            return;
+        }
         if told == Replied::NotServing {
             // It is told again in a while.
             return;
         }
-        if let (Replied::Answer(answer), Some(Open { asked: Asked::Key(key, _), .. })) =
-            (&told, self.lanes.get_mut(lane))
-        {
+        if let (Replied::Answer(answer), Some(Open { asked: Asked::Key(key, _), .. })) = (&told, self.lanes.get(lane)) {
             let (key, at) = (key.clone(), answer.at);
             self.note_floor(&key, at);
         }
-        // It may be tried here as well, if this is the home by now.
-        self.tickets.retain(|_, pending| pending.who != Who::Lane(lane));
-        let _ = now;
         self.close_lane(lane, told, out);
     }
 
     /// Another node asks for something.
     pub(super) fn on_request(&mut self, now: Moment, from: NodeId, told: Request, out: &mut NodeOutbox) {
-        let Request { epoch, request, is_again, asked } = told;
+        let Request { epoch, request, asked } = told;
         let view = self.holder.view();
         let life = view.members.get(&from).map(|writer| u64::from(writer.0));
         let is_his = request.session.node == from && life == Some(request.session.life);
@@ -117,7 +109,7 @@ impl<I: Items> Node<I> {
         match asked {
             Asked::Key(key, wish) => {
                 let until = now + self.config.answer_within;
-                self.try_here(now, Pending { who, key, wish, until, request: Some(request), is_again }, out);
+                self.try_here(now, Pending { who, key, wish, until }, out);
             }
             Asked::Flush => self.begin_flush(now, who, out),
         }
@@ -126,26 +118,19 @@ impl<I: Items> Node<I> {
     /// What nobody has answered is told again.
     pub(super) fn tell_lanes_again(&mut self, now: Moment, out: &mut NodeOutbox) {
         for lane in self.lanes.unanswered(now, TELL_AGAIN_AFTER) {
-            let Some(home) = self.lanes.get_mut(lane).map(|open| open.home) else { continue };
             self.counts.resent += 1;
-            self.move_lane(now, lane, home, out);
+            self.tell_lane_again(now, lane, out);
         }
     }
 
-    /// In another view requests are told again, to whoever is home.
-    pub(super) fn move_lanes(&mut self, now: Moment, out: &mut NodeOutbox) {
+    /// In another view requests are told again, to who is still home.
+    pub(super) fn tell_view_to_lanes(&mut self, now: Moment, out: &mut NodeOutbox) {
         for lane in self.lanes.numbers() {
-            let Some(open) = self.lanes.get_mut(lane) else { continue };
-            let home = match &open.asked {
-                Asked::Key(key, _) => self.holder.view().home_of(super::hash_of(key)),
-                Asked::Flush => {
-                    // What it was home of may be another's by now.
-                    self.close_lane(lane, Replied::Unknown, out);
-                    continue;
-                }
-            };
-            if let Some(home) = home {
-                self.move_lane(now, lane, home, out);
+            if matches!(self.lanes.get(lane), Some(Open { asked: Asked::Flush, .. })) {
+                // What it was home of may be another's by now.
+                self.close_lane(lane, Replied::Unknown, out);
+            } else {
+                self.tell_lane_again(now, lane, out);
             }
         }
     }
@@ -159,9 +144,7 @@ impl<I: Items> Node<I> {
 
     pub(super) fn end_overdue_lanes(&mut self, now: Moment, out: &mut NodeOutbox) {
         for lane in self.lanes.overdue(now) {
-            let was_told = self.lanes.get_mut(lane).is_some_and(|open| open.was_told);
-            self.tickets.retain(|_, pending| pending.who != Who::Lane(lane));
-            self.close_lane(lane, if was_told { Replied::Unknown } else { Replied::NotServing }, out);
+            self.close_lane(lane, Replied::Unknown, out);
         }
     }
 }

@@ -28,10 +28,12 @@ impl<I: Items> Node<I> {
                 let lives: Vec<(guira_routing::NodeId, u64)> =
                     view.members.iter().map(|(node, writer)| (*node, u64::from(writer.0))).collect();
                 let is_member = |session: &guira_consistency::Session| lives.contains(&(session.node, session.life));
+                // What only who is gone has written nobody waits for.
+                self.floors.retain(|_, floor| view.members.values().any(|writer| *writer == floor.writer));
                 self.shard.keep_sessions(is_member);
                 self.serving.retain(|request| is_member(&request.session));
                 self.step_replica(now, Happened::View(&view, until), out);
-                self.move_lanes(now, out);
+                self.tell_view_to_lanes(now, out);
                 self.tend_hot_keys(now, out);
             }
         }
