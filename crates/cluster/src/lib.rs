@@ -17,6 +17,7 @@
 //! NodeClock            a node's moments and the cluster's seconds
 //! Drift                how far two members' moments drift apart, and what that takes from a lease
 //! Core, DriverHandle   a state machine on its sockets, with a thread of its own; boot_now
+//!   Host, Machine        the same by a cluster's protocol, with what other threads tell it and look at
 //! ```
 //! Always true: what a receiver is shown comes from a member of its own view, from that member's address, and is what
 //! the member sent to it, in whatever epoch (what is of another one is counted: views come sooner here than there, and what is fenced off by a number says so
@@ -31,6 +32,7 @@ mod counts;
 mod drift;
 mod driver;
 mod gets;
+mod host;
 mod life;
 mod line_socket;
 mod link;
@@ -50,6 +52,7 @@ pub use counts::Counts;
 pub use drift::Drift;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
 pub use gets::{GetWay, GetsOf};
+pub use host::{Ended, Host, HostOf, Local, Machine, MemberHost, Protocol, Wire, look_by};
 pub use life::{LIVES_APART, Life, LifeError};
 pub use line_socket::{LineSocket, ask_line};
 pub use link::{

@@ -324,7 +324,7 @@ impl Kept {
         self,
         me: &Member,
         life: Life,
-        host: &Arc<impl MemberHost>,
+        host: &Arc<impl MemberHost<View = guira_switched::View>>,
         ends: &Arc<Ends>,
     ) -> Result<Following, String> {
         let host = Arc::downgrade(host);
@@ -646,7 +646,7 @@ impl Start<'_> {
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
         let config = ServiceConfig { clock, item_len_max, values_len_max };
-        let service = GatewayService::before(config, [&host]);
+        let service = GatewayService::before(config, [host.front()]);
         let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
         let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;
         // Where signals end it nothing comes here: the sender is held until this returns.
