@@ -13,9 +13,9 @@ use crate::{
 /// Executions in CI of the targets that talk to a session, whose parser is the largest and the one with a memory: two thousand a second.
 const SESSION_RUNS: u64 = 100_000;
 const SESSION_TARGETS: [&str; 2] = ["parse_text", "parse_meta"];
-/// Executions of the one that has four cores of a cluster begin for each input: some hundreds a second.
+/// Executions of those that have cores of a cluster begin for each input: some hundreds a second.
 const CORES_RUNS: u64 = 10_000;
-const CORES_TARGET: &str = "peer_message";
+const CORES_TARGETS: [&str; 2] = ["peer_message", "symmetric_message"];
 /// Executions of each other one: together they take a minute.
 const RUNS: u64 = 50_000;
 /// CI repeats itself: what it found yesterday it finds today. A longer search takes `--runs` and grows `fuzz/corpus`.
@@ -53,7 +53,7 @@ fn target_dir(run: &Run) -> PathBuf {
 
 fn runs_in_ci(target: &str) -> u64 {
     match target {
-        CORES_TARGET => CORES_RUNS,
+        _ if CORES_TARGETS.contains(&target) => CORES_RUNS,
         _ if SESSION_TARGETS.contains(&target) => SESSION_RUNS,
         _ => RUNS,
     }

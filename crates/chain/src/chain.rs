@@ -18,10 +18,10 @@ use guira_item::{
     Answer, Change, Current, Death, Expiry, Get, Hit, NewValue, Operation, Store, StoreMode, Time, apply,
     store::{Generation, StoreError},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An operation that owns its value.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct Owned {
     /// With an empty value.
     operation: Operation<'static>,
@@ -31,7 +31,7 @@ pub struct Owned {
 }
 
 /// How used an item was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub struct UseBefore {
     fetched: bool,
     idle_s: u32,
@@ -131,7 +131,7 @@ pub enum Base {
 const ROUND_LEN_MAX: usize = 4 << 20;
 
 /// What is answered.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// A read has found something; with its value if that was wanted.
     Hit(Hit, Option<Arc<[u8]>>),

@@ -31,6 +31,18 @@ impl From<Vec<u8>> for Bytes {
     }
 }
 
+impl From<Arc<[u8]>> for Bytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl From<Bytes> for Arc<[u8]> {
+    fn from(bytes: Bytes) -> Self {
+        bytes.0
+    }
+}
+
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.escape_ascii())

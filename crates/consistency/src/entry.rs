@@ -63,11 +63,21 @@ pub(crate) struct Waiting {
 /// At the home: the end of a key's time in the hot set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Eviction {
-    /// Who may still be writing.
+    pub(crate) step: EvictionStep,
+    /// Who has not answered yet.
     pub(crate) missing: BTreeSet<NodeId>,
     pub(crate) told_at: Moment,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum EvictionStep {
+    /// Others may still be writing.
+    Ending,
     /// What was written last is on its way into the shard.
-    pub(crate) is_writing: bool,
+    Writing,
+    /// It is there, and others may still have it.
+    Forgetting,
 }
 
 /// What somebody tells of a write.

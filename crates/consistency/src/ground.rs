@@ -32,8 +32,8 @@ pub struct Config {
     pub replay_after: Span,
     /// Operations that wait for one key at most: as many as come in during some rounds. Those beyond are told that it is busy.
     pub waiting_max: usize,
-    /// Bytes of a value at most.
-    pub value_len_max: usize,
+    /// Bytes of a key and its value at most.
+    pub item_len_max: usize,
     /// Keys that are hot at most. A home promotes none beyond.
     pub keys_max: usize,
     /// Keys in one page for who joins, at least 1: with the longest values a page is to fit into a message.

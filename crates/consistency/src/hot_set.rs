@@ -3,7 +3,8 @@
 //! *Promotion*: a round that creates the entries; before it is over nobody but the home answers. A home has one under way at a time, so members that
 //! have heard of one have nothing to wait for of those before it, and one that comes late is known by its number (R9).
 //! *Eviction*: all finish what they are writing and serve the key no longer, but keep what they have, and go on acknowledging; then the home writes
-//! back what is newest; then all forget. So whoever is lost meanwhile, the others have all there is.
+//! back what is newest; then all forget, and when they have said so it serves the key from its shard. So whoever is lost meanwhile, the others have all
+//! there is; and when the home is lost later, with what was written in its shard, nobody has what is older.
 //!
 //! Always true: only a promotion creates an entry (and joining, which copies one); a home serves a key from its shard only when nobody else serves it.
 
@@ -11,8 +12,8 @@ use guira_item::Moment;
 use guira_routing::NodeId;
 
 use crate::{
-    Generation, Key, Message, Mutant, Outbox, Outcome, Version,
-    entry::{Entry, Eviction, Round, Stage},
+    Generation, Key, Message, Mutant, Outbox, Outcome, Timestamp, Version,
+    entry::{Entry, Eviction, EvictionStep, Round, Stage},
     ground::Ground,
     outbox::WriteBack,
     version::Window,
@@ -54,7 +55,7 @@ impl Entry {
         }
         self.leave();
         let missing = ground.others().collect();
-        let eviction = Eviction { missing, told_at: now, is_writing: false };
+        let eviction = Eviction { step: EvictionStep::Ending, missing, told_at: now };
         let message = Message::Evict { key: key.clone(), generation: self.generation };
         ground.send_all(eviction.missing.iter().copied(), &message, out);
         self.eviction = Some(eviction);
@@ -91,8 +92,8 @@ impl Entry {
     pub(crate) fn give_up(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
         if let Some(eviction) = &mut self.eviction {
             let all_have = eviction.missing.is_empty() || ground.has(Mutant::WriteBackEarly);
-            if all_have && !eviction.is_writing {
-                eviction.is_writing = true;
+            if all_have && eviction.step == EvictionStep::Ending {
+                eviction.step = EvictionStep::Writing;
                 let (key, version, done) = (key.clone(), self.newest.clone(), self.done.clone());
                 out.write_backs.push(WriteBack { key, version, done });
             }
@@ -123,14 +124,46 @@ impl Entry {
         }
     }
 
-    /// At the home: who has not answered is told again that the key is to go.
+    /// At the home: who has not answered is told again that the key is to go, or to be forgotten.
     pub(crate) fn tell_evict_again(&mut self, ground: &Ground, key: &Key, now: Moment, out: &mut Outbox) {
         let Some(eviction) = &mut self.eviction else { return };
         if now.since(eviction.told_at) >= ground.config.tell_again_after {
             eviction.told_at = now;
-            let message = Message::Evict { key: key.clone(), generation: self.generation };
+            let (key, generation) = (key.clone(), self.generation);
+            let message = match eviction.step {
+                EvictionStep::Ending | EvictionStep::Writing => Message::Evict { key, generation },
+                EvictionStep::Forgetting => Message::Forget { key, generation },
+            };
             ground.send_all(eviction.missing.iter().copied(), &message, out);
         }
+    }
+
+    /// At the home: what was written at that time is in the shard, so all may forget it. Whether it was that which is on its way there.
+    pub(crate) fn on_written_back(&mut self, ground: &Ground, key: &Key, at: Timestamp, now: Moment, out: &mut Outbox) {
+        let is_it = self.newest.at == at || ground.has(Mutant::WriteBackEarly);
+        let Some(eviction) = self.eviction.as_mut().filter(|it| is_it && it.step == EvictionStep::Writing) else {
+            return;
+        };
+        *eviction = Eviction { step: EvictionStep::Forgetting, missing: ground.others().collect(), told_at: now };
+        let message = Message::Forget { key: key.clone(), generation: self.generation };
+        ground.send_all(eviction.missing.iter().copied(), &message, out);
+        if ground.has(Mutant::ForgottenByNobody) {
+            eviction.missing.clear();
+        }
+    }
+
+    /// At the home: a member has forgotten it.
+    pub(crate) fn on_forgotten(&mut self, from: NodeId, generation: Generation) {
+        let is_it = generation == self.generation;
+        if let Some(eviction) = self.eviction.as_mut().filter(|it| is_it && it.step == EvictionStep::Forgetting) {
+            eviction.missing.remove(&from);
+        }
+    }
+
+    /// At the home: all is in the shard, and nobody else has anything.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        let is_over = |it: &Eviction| it.step == EvictionStep::Forgetting && it.missing.is_empty();
+        self.eviction.as_ref().is_some_and(is_over)
     }
 
     /// At the home: what a member has that does not serve the key.
@@ -146,8 +179,15 @@ impl Entry {
                 // Begun by a home that is gone, or by a life of this one: it goes on.
                 self.evict(ground, key, now, out);
             }
-            if let Some(eviction) = &mut self.eviction {
-                eviction.missing.remove(&from);
+            match &mut self.eviction {
+                Some(eviction) if eviction.step == EvictionStep::Forgetting => {
+                    let generation = self.generation;
+                    ground.send(from, Message::Forget { key: key.clone(), generation }, out);
+                }
+                Some(eviction) => {
+                    eviction.missing.remove(&from);
+                }
+                None => {}
             }
         } else if self.stage == Stage::Hot {
             if self.is_valid && at == Some(self.newest.at) {

@@ -3,7 +3,8 @@
 //! ```text
 //! writer --- Invalidate --> all       all --- Ack --> writer       writer --- Validate --> all
 //! home ----- Invalidate, that creates the entry --> all            (a promotion: the same round)
-//! home ----- Evict --> all            all --- Holding --> home     home ----- Forget --> all
+//! home ----- Evict --> all            all --- Holding --> home
+//! home ----- Forget --> all           all --- Forgotten --> home
 //! writer --- Update --> all           all --- Ack --> writer       any --- Question --> writer     (SC)
 //! joiner --- Fetch --> one            one --- Fetched --> joiner
 //! ```
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Epoch, Generation, Key, Timestamp, Version, version::Window};
 
 /// A message, and the epoch in which it was told.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Envelope {
     /// In any other one it means nothing.
     pub epoch: Epoch,
@@ -23,7 +24,7 @@ pub struct Envelope {
 }
 
 /// One message.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Message {
     /// A write is under way: nobody is to serve what was there before.
     Invalidate {
@@ -103,6 +104,13 @@ pub enum Message {
         /// Up to this of its times in the hot set.
         generation: Generation,
     },
+    /// Who says this has nothing of it any more.
+    Forgotten {
+        /// Of which key.
+        key: Key,
+        /// Up to which of its times in the hot set.
+        generation: Generation,
+    },
     /// Somebody joins who has nothing.
     Fetch {
         /// The number of his question.
@@ -122,7 +130,7 @@ pub enum Message {
 }
 
 /// A hot key, as a member has it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Copied {
     /// Which.
     pub key: Key,

@@ -47,6 +47,10 @@ pub enum Mutant {
     UnconfirmedServes,
     /// A successor lets a promotion be that it finds open.
     SuccessorIdle,
+    /// A home serves a key from its shard before all have forgotten it.
+    ForgottenByNobody,
+    /// Who finds that something is over does not remove it.
+    Unburied,
     /// A request that is asked again is carried out again.
     AgainPlain,
     /// SC: an update is told once.
@@ -63,7 +67,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::AckForgotten,
         Self::TieIgnored,
         Self::ValidateAny,
@@ -86,6 +90,8 @@ impl Mutant {
         Self::AckOfEarlier,
         Self::UnconfirmedServes,
         Self::SuccessorIdle,
+        Self::ForgottenByNobody,
+        Self::Unburied,
         Self::AgainPlain,
         Self::UpdateOnce,
         Self::DepartedUntold,
@@ -119,6 +125,8 @@ impl Mutant {
             Self::AckOfEarlier => "ack-of-earlier",
             Self::UnconfirmedServes => "unconfirmed-serves",
             Self::SuccessorIdle => "successor-idle",
+            Self::ForgottenByNobody => "forgotten-by-nobody",
+            Self::Unburied => "unburied",
             Self::AgainPlain => "again-plain",
             Self::UpdateOnce => "update-once",
             Self::DepartedUntold => "departed-untold",

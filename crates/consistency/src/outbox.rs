@@ -8,7 +8,7 @@ use crate::{Envelope, Key, Outcome, Ticket, Version, Window};
 
 /// What a home is to write into its shard, with the timestamp and what is remembered of requests, unless the shard has something newer. Told by
 /// [`Happened::WrittenBack`](crate::Happened::WrittenBack).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WriteBack {
     /// Of which key.
     pub key: Key,

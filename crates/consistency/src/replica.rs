@@ -96,7 +96,12 @@ impl Replica {
                     entry.evict(&mut self.ground, &key, now, out);
                 }
             }
-            Happened::WrittenBack(key, at) => self.on_written_back(&key, at, out),
+            Happened::WrittenBack(key, at) => {
+                if let Some(entry) = self.entries.get_mut(&key) {
+                    entry.on_written_back(&self.ground, &key, at, now, out);
+                    self.end_eviction(&key, out);
+                }
+            }
             Happened::Tick => self.on_tick(now, out),
         }
         self.look_at_promotions(now, out);
@@ -107,6 +112,31 @@ impl Replica {
         let has_room = self.entries.len() < self.ground.config.keys_max;
         let is_free = self.promoting.is_none() && self.to_promote.is_empty();
         self.ground.is_whole && self.ground.is_home_of(key) && is_free && has_room && !self.entries.contains_key(key)
+    }
+
+    /// The keys of which something is here, each with whether it is hot: not on its way in or out.
+    pub fn keys(&self) -> impl Iterator<Item = (&Key, bool)> {
+        self.entries.iter().map(|(key, entry)| (key, entry.stage == Stage::Hot))
+    }
+
+    /// Whether something of a key is here: then its home's shard does not answer for it.
+    pub fn has(&self, key: &Key) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Whether a key is hot here: not on its way in or out.
+    pub fn is_hot(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.stage == Stage::Hot)
+    }
+
+    /// Keys of which something is here.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// It has all there is.
@@ -234,11 +264,21 @@ impl Replica {
             }
             Message::Forget { key, generation } => {
                 let is_it = |entry: &&mut Entry| entry.stage != Stage::Hot && entry.generation <= generation;
-                if ground.home_of(&key) == Some(from)
-                    && let Some(entry) = self.entries.get_mut(&key).filter(is_it)
-                {
+                if ground.home_of(&key) != Some(from) {
+                    return;
+                }
+                if let Some(entry) = self.entries.get_mut(&key).filter(is_it) {
                     entry.close(ground, &key, out);
                     self.entries.remove(&key);
+                }
+                if !self.entries.contains_key(&key) {
+                    ground.send(from, Message::Forgotten { key, generation }, out);
+                }
+            }
+            Message::Forgotten { key, generation } => {
+                if let Some(entry) = self.entries.get_mut(&key) {
+                    entry.on_forgotten(from, generation);
+                    self.end_eviction(&key, out);
                 }
             }
             Message::Fetch { number, after } => {
@@ -308,17 +348,12 @@ impl Replica {
         self.promoting = Some(key);
     }
 
-    /// What is newest is in the shard: all may forget it.
-    fn on_written_back(&mut self, key: &Key, at: Timestamp, out: &mut Outbox) {
-        let is_so = |entry: &&mut Entry| {
-            entry.newest.at == at && entry.eviction.as_ref().is_some_and(|eviction| eviction.is_writing)
-        };
-        let has_early = self.ground.has(Mutant::WriteBackEarly);
-        let Some(entry) = self.entries.get_mut(key).filter(|entry| is_so(entry) || has_early) else { return };
-        let message = Message::Forget { key: key.clone(), generation: entry.generation };
-        self.ground.send_all(self.ground.others(), &message, out);
-        entry.close(&self.ground, key, out);
-        self.entries.remove(key);
+    /// What all others have forgotten is served by the shard.
+    fn end_eviction(&mut self, key: &Key, out: &mut Outbox) {
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.is_forgotten()) {
+            entry.close(&self.ground, key, out);
+            self.entries.remove(key);
+        }
     }
 
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {

@@ -9,7 +9,7 @@ use crate::{Answer, Kind, RequestId, Timestamp, Value};
 const DONE_MAX: usize = 16;
 
 /// What was written.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Version {
     /// When.
     pub at: Timestamp,
@@ -24,7 +24,7 @@ pub struct Version {
 }
 
 /// A request that was carried out, and what it was told.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// Which.
     pub request: RequestId,
@@ -33,12 +33,12 @@ pub struct Done {
 }
 
 /// The requests that a key remembers: of each session the last.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Window(Vec<Done>);
 
 impl Window {
     /// Remembers one.
-    pub(crate) fn add(&mut self, done: &Done) {
+    pub fn add(&mut self, done: &Done) {
         if let Some(known) = self.0.iter_mut().find(|known| known.request.session == done.request.session) {
             if known.request.sequence < done.request.sequence {
                 *known = done.clone();
@@ -52,24 +52,34 @@ impl Window {
     }
 
     /// Remembers all that another does.
-    pub(crate) fn merge(&mut self, other: &Self) {
+    pub fn merge(&mut self, other: &Self) {
         other.0.iter().for_each(|done| self.add(done));
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Done> {
+        self.0.iter()
+    }
+
     /// The last one of a session.
-    pub(crate) fn last_of(&self, request: RequestId) -> Option<&Done> {
+    pub fn last_of(&self, request: RequestId) -> Option<&Done> {
         self.0.iter().find(|known| known.request.session == request.session)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use guira_chain::Reply;
+    use guira_routing::NodeId;
+
     use super::*;
-    use crate::{Sequence, Session};
+    use crate::{Sequence, Session, Writer};
 
     fn done(session: u64, sequence: u64) -> Done {
-        let request = RequestId { session: Session(session), sequence: Sequence(sequence) };
-        Done { request, answer: Answer::NotFound }
+        let session = Session { node: NodeId(1), life: session, lane: 0 };
+        let request = RequestId { session, sequence: Sequence(sequence) };
+        let at = Timestamp { version: 1, writer: Writer(0) };
+        Done { request, answer: Answer { reply: Reply::Answer(guira_item::Answer::NotFound, None), at } }
     }
 
     #[test]

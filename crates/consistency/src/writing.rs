@@ -10,7 +10,7 @@ use guira_item::Moment;
 use guira_routing::NodeId;
 
 use crate::{
-    Generation, Key, Kind, Message, Mutant, Operation, Outbox, Outcome, Timestamp, Version, Wish,
+    Answer, Changed, Generation, Key, Kind, Message, Mutant, Operation, Outbox, Outcome, Timestamp, Version, Wish,
     entry::{Entry, Round, Stage, Told},
     ground::Ground,
     version::Done,
@@ -33,7 +33,7 @@ impl Entry {
         if is_behind && !ground.has(Mutant::FloorIgnored) {
             return false;
         }
-        if operation.wish == Wish::Get {
+        if operation.wish.is_get() && self.tried(ground, key, &operation.wish, self.newest.at).is_err() {
             return true;
         }
         if !ground.is_sequential() {
@@ -61,13 +61,11 @@ impl Entry {
             out.answers.push((operation.ticket, outcome));
             return;
         }
-        let is_put = matches!(operation.wish, Wish::Put(_));
-        let kind = if is_put && may_repeat { Kind::Plain } else { operation.kind() };
+        let kind = if operation.wish.is_blind() && may_repeat { Kind::Plain } else { operation.kind() };
         let step = if ground.has(Mutant::ModifyByTwo) { Kind::Plain } else { kind };
         let base = self.newest.at;
         let at = base.next(step, ground.writer());
-        let changed = operation.wish.apply(self.newest.value.as_ref(), base, at, ground.config.value_len_max);
-        let changed = match changed {
+        let changed = match self.tried(ground, key, &operation.wish, at) {
             Ok(changed) => changed,
             Err(answer) => {
                 out.answers.push((operation.ticket, Outcome::Answer(answer)));
@@ -86,6 +84,15 @@ impl Entry {
         }
         self.is_valid = false;
         self.begin(ground, key, now, Round { asked: Some((operation, changed.answer)), ..round }, out);
+    }
+
+    /// What a wish makes of what is here, if the write is to be `next`.
+    fn tried(&self, ground: &Ground, key: &Key, wish: &Wish, next: Timestamp) -> Result<Changed, Answer> {
+        let Version { at, value, .. } = &self.newest;
+        match wish.apply(value.as_ref(), *at, next, key.len(), ground.config.item_len_max) {
+            Ok(changed) if wish.is_get() && ground.has(Mutant::Unburied) => Err(changed.answer),
+            tried => tried,
+        }
     }
 
     /// Somebody else's write.

@@ -12,7 +12,7 @@ pub struct Request<'a> {
 }
 
 /// What is asked of an item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Operation<'a> {
     /// Read, and what may come with a read: touch, vivify, win. (get gets gat gats mg me)
@@ -98,7 +98,7 @@ impl Operation<'_> {
 }
 
 /// A read. `Get::PLAIN` is the classic get.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Get {
     /// The value is wanted, not only what is known about it.
@@ -134,7 +134,7 @@ impl Get {
 }
 
 /// Under which condition and how a value is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum StoreMode {
     /// Whatever is there.
@@ -150,7 +150,7 @@ pub enum StoreMode {
 }
 
 /// A condition on the version of what is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CasRule {
     /// The version the client has seen.
@@ -160,7 +160,7 @@ pub struct CasRule {
 }
 
 /// A write of a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Store<'a> {
     /// How.
@@ -179,7 +179,7 @@ pub struct Store<'a> {
 }
 
 /// An item as it was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Restore<'a> {
     /// Also if something is there, which it replaces then.
     pub replaces: bool,
@@ -206,7 +206,7 @@ pub struct Restore<'a> {
 }
 
 /// What a marking as stale does besides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Invalidate {
     /// A new expiry, if given.
@@ -214,7 +214,7 @@ pub struct Invalidate {
 }
 
 /// A removal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Delete {
     /// Only if the version is this.
@@ -224,7 +224,7 @@ pub struct Delete {
 }
 
 /// Direction of an [`Arithmetic`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ArithmeticMode {
     /// Adds, wrapping around at 2^64.
@@ -234,7 +234,7 @@ pub enum ArithmeticMode {
 }
 
 /// A change of a decimal number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Arithmetic {
     /// Up or down.
@@ -250,7 +250,7 @@ pub struct Arithmetic {
 }
 
 /// What is known about an item that was read; its value travels through the [`Sink`](crate::Sink).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hit {
     /// The client's flags.
@@ -290,7 +290,7 @@ impl Hit {
 }
 
 /// The answer to an operation that is not a hit on a read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Answer {
     /// A read found nothing.
@@ -336,7 +336,7 @@ pub enum Answer {
 }
 
 /// Why an operation was not carried out. Nothing has changed, but for [`Failure::Unknown`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Failure {
     /// Who was to do it could not, or would not: a store that fails, say.

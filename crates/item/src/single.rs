@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Answer, Hit, PinnedValue, Sink, VALUE_SLACK_LEN};
+use crate::{Answer, Death, Hit, PinnedValue, Sink, VALUE_SLACK_LEN};
 
 /// Keeps what an engine says about one item.
 #[derive(Debug, Default)]
@@ -11,13 +11,15 @@ pub struct Single {
     pub found: Option<(Hit, Arc<[u8]>)>,
     /// What was answered otherwise.
     pub answer: Option<Answer>,
+    /// Why what lay there was not live, if something did.
+    pub death: Option<Death>,
     room: Vec<u8>,
 }
 
 impl Single {
     /// For the next request.
     pub fn clear(&mut self) {
-        (self.found, self.answer) = (None, None);
+        (self.found, self.answer, self.death) = (None, None, None);
     }
 }
 
@@ -41,6 +43,10 @@ impl Sink for Single {
 
     fn answer(&mut self, _: usize, answer: Answer) {
         self.answer = Some(answer);
+    }
+
+    fn found_dead(&mut self, _: usize, death: Death) {
+        self.death = Some(death);
     }
 }
 

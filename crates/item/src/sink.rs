@@ -43,7 +43,7 @@ pub struct Footprints {
 }
 
 /// Why an item that lies in memory is not there for clients.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Death {
     /// Its time was over.

@@ -33,6 +33,7 @@ pub struct CoordinatorConfig {
 
 /// What has happened to a coordinator.
 #[derive(Clone, PartialEq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is made for one step, and not kept")]
 pub enum CoordinatorHappened {
     /// A node has said something.
     Message(NodeId, Message),

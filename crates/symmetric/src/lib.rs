@@ -10,19 +10,23 @@
 #![forbid(unsafe_code)]
 
 mod coordinator;
+mod engine_items;
 mod holder;
 mod hot_set;
 mod items;
 mod kept;
+mod lanes;
 mod message;
 mod node;
+mod shard;
 mod views;
 
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
+pub use engine_items::EngineItems;
 pub use holder::{Heard, Holder, HolderConfig};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
 pub use items::{Items, MemoryItems};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
-pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus};
+pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, slot_of};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};

@@ -1,12 +1,57 @@
-//! A node.
+//! A node: a shard, all hot keys, and whatever is asked of it by clients and by other nodes.
+//!
+//! ```text
+//! client -> Node: hot and valid here?  -- yes --> answered, no message
+//!                  |  no
+//!                  |--- hot: Replica (0037), in rounds
+//!                  \--- cold: its home's? -> Shard          another's: a lane: Request -> home -> Replied
+//! ```
+//! - `asked`: what is asked, from the first try until somebody is told. `requests`: of other nodes' keys, and by other nodes.
+//! - `views`: who is there, and what that changes. `hot_keys`: which are to be hot. `flushes`: everything is to be gone.
+//!
+//! Always true: a key is answered for by the replica if it has an entry there, and by its home's shard otherwise; what a step of the replica says is done before the next one;
+//! each client is told once; everything that waits has an end.
+
+mod asked;
+mod flushes;
+mod hot_keys;
+mod requests;
+mod status;
+mod views;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Drift, Life};
-use guira_consistency::{Consistency, Counts, Epoch};
-use guira_item::{Answer, Failure, Key, Moment, Span};
+use guira_consistency::{
+    Config, Consistency, Happened, Key, Mutant, Outbox, Replica, RequestId, Ticket, Timestamp, Writer,
+};
+use guira_item::{Moment, Span, Time};
 use guira_routing::NodeId;
 
-use crate::{Items, Message};
+use crate::{
+    Has, Holder, HolderConfig, Items, Message,
+    lanes::Lanes,
+    node::{
+        asked::{Pending, Who},
+        flushes::{Flush, FlushNumber},
+        hot_keys::HotKeys,
+    },
+    shard::Shard,
+};
+pub use status::{NodeCounts, NodeStatus};
+
+/// How often what is under way is looked after.
+const TICK: Span = Span::from_ms(10);
+
+/// After how long something is told again that nobody has answered: some round trips, and what a busy thread may take.
+const TELL_AGAIN_AFTER: Span = Span::from_ms(40);
+
+/// Operations that wait for one hot key at most, some hundred bytes each.
+const WAITING_MAX: usize = 4_096;
+
+/// Keys in a page for who joins: so many of the largest fit into a message.
+const PAGE_MAX: usize = 1;
 
 /// Names what a node was asked, by whoever drives it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -35,15 +80,18 @@ pub struct NodeConfig {
     pub answer_within: Span,
     /// Of what is asked here one in so many is counted to find the hottest keys.
     pub sample_one_in: u32,
+    /// A fault put into what keeps hot keys, for the tests of the checkers.
+    pub mutant: Option<Mutant>,
 }
 
 /// What has happened to a node.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is made for one step, and not kept")]
 pub enum NodeHappened<'h> {
     /// A member has said something.
     Message(NodeId, Message),
     /// A client wants something of a key; expiries are in the cluster's seconds.
-    Ask(AskId, Key<'h>, &'h Owned),
+    Ask(AskId, guira_item::Key<'h>, &'h Owned),
     /// A client wants everything to be gone.
     Flush(AskId),
     /// Time has passed: at [`Node::wake_at`], at the latest.
@@ -68,87 +116,204 @@ impl NodeOutbox {
     }
 }
 
-/// Numbers about a node, since it began.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct NodeCounts {
-    /// Asked here, and answered by what is hot here, without a message.
-    pub hot_reads: u64,
-    /// Asked here, and written here as hot.
-    pub hot_writes: u64,
-    /// Asked here of keys whose home is here.
-    pub at_home: u64,
-    /// Asked here, and forwarded to the key's home.
-    pub forwarded: u64,
-    /// Forwarded again, since nobody had answered.
-    pub resent: u64,
-    /// Asked by other nodes.
-    pub for_others: u64,
-    /// Refused, since too much was under way.
-    pub busy: u64,
-    /// Had no answer in time.
-    pub away: u64,
-    /// May have taken effect: nobody knows.
-    pub unknown: u64,
-    /// Keys that were promoted here, as home.
-    pub promotions: u64,
-    /// Keys that were evicted here, as home.
-    pub evictions: u64,
-}
-
-/// How a node is.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct NodeStatus {
-    /// The epoch of its view.
-    pub epoch: Epoch,
-    /// Members of that.
-    pub members: usize,
-    /// It has a lease.
-    pub has_lease: bool,
-    /// It has all hot keys.
-    pub is_whole: bool,
-    /// Keys that are hot here, and on their way in or out.
-    pub hot_keys: usize,
-    /// Shards of which it is home.
-    pub shards: usize,
-    /// Items of these.
-    pub items: usize,
-    /// Their bytes.
-    pub bytes: usize,
-    /// What is under way.
-    pub pending: usize,
-    /// Its numbers.
-    pub counts: NodeCounts,
-    /// Those of hot keys.
-    pub replica: Counts,
-}
-
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node<I> {
     config: NodeConfig,
-    items: I,
+    holder: Holder,
+    replica: Replica,
+    replica_out: Outbox,
+    shard: Shard<I>,
+    /// It was there when everything began, so it has all that its shard had: nothing.
+    is_founder: bool,
+    /// What was given to the replica and is not answered yet.
+    tickets: HashMap<Ticket, Pending>,
+    last_ticket: Ticket,
+    /// What is to be given to the replica, or again.
+    to_try: VecDeque<Pending>,
+    /// What waits for a lease, or for a home that may serve.
+    parked: VecDeque<Pending>,
+    lanes: Lanes<Who>,
+    /// Requests of other nodes that are under way.
+    serving: HashSet<RequestId>,
+    flushes: BTreeMap<FlushNumber, Flush>,
+    last_flush: FlushNumber,
+    hot: HotKeys,
+    /// SC: the newest that clients here have been told of a key by its home: nothing older is served to them (R12).
+    floors: HashMap<Key, Timestamp>,
+    ticked_at: Moment,
+    counts: NodeCounts,
 }
 
 impl<I: Items> Node<I> {
     /// One that is in no view yet.
-    pub fn new(_now: Moment, config: NodeConfig, items: I) -> Self {
-        Self { config, items }
+    pub fn new(now: Moment, config: NodeConfig, items: I) -> Self {
+        let NodeConfig { me, lease, drift, .. } = config;
+        Self {
+            holder: Holder::new(HolderConfig { me, life: config.life.incarnation, lease, drift }),
+            replica: Replica::new(replica_config(&config), false),
+            replica_out: Outbox::default(),
+            shard: Shard::new(items),
+            is_founder: false,
+            tickets: HashMap::new(),
+            last_ticket: Ticket(0),
+            to_try: VecDeque::new(),
+            parked: VecDeque::new(),
+            lanes: Lanes::new(me),
+            serving: HashSet::new(),
+            flushes: BTreeMap::new(),
+            last_flush: FlushNumber(0),
+            hot: HotKeys::new(now, &config),
+            floors: HashMap::new(),
+            ticked_at: now,
+            counts: NodeCounts::default(),
+            config,
+        }
     }
 
     /// Heeds what has happened; `now` was read after it had (R1).
-    pub fn step(&mut self, _now: Moment, happened: NodeHappened<'_>, out: &mut NodeOutbox) {
-        if let NodeHappened::Ask(id, ..) | NodeHappened::Flush(id) = happened {
-            out.answers.push((id, Reply::Answer(Answer::Failed(Failure::Busy), None)));
+    pub fn step(&mut self, now: Moment, happened: NodeHappened<'_>, out: &mut NodeOutbox) {
+        match happened {
+            NodeHappened::Message(from, message) => self.on_message(now, from, message, out),
+            NodeHappened::Ask(id, key, operation) => self.on_ask(now, id, key, operation, out),
+            NodeHappened::Flush(id) => self.on_flush(now, id, out),
+            NodeHappened::Tick => {}
+        }
+        if now.since(self.ticked_at) >= TICK {
+            self.ticked_at = now;
+            self.on_tick(now, out);
+        }
+        self.promote_next(now, out);
+        self.try_all(now, out);
+        if let Some(here) = self.holder.ask(now, self.has()) {
+            let message = Message::Here { here, hot_set: self.hot.set_number() };
+            out.sends.push((self.config.coordinator, message));
         }
     }
 
     /// When it has to be ticked.
-    pub fn wake_at(&self, now: Moment) -> Option<Moment> {
-        Some(now + self.config.lease)
+    pub fn wake_at(&self, _now: Moment) -> Option<Moment> {
+        let is_busy = !self.tickets.is_empty() || !self.parked.is_empty() || self.lanes.len() > 0;
+        let is_idle = !is_busy && self.replica.is_empty() && self.replica.is_whole();
+        let tick_at = (!is_idle).then(|| self.ticked_at + TICK);
+        Some(tick_at.into_iter().fold(self.holder.wake_at(), Moment::min))
     }
 
-    /// How it is.
-    pub fn status(&self, _now: Moment) -> NodeStatus {
-        NodeStatus { items: self.items.len(), bytes: self.items.bytes(), ..NodeStatus::default() }
+    /// Whether a key is hot here: not on its way in or out.
+    pub fn is_hot(&self, key: &[u8]) -> bool {
+        self.replica.is_hot(&Key::from(key))
+    }
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message, out: &mut NodeOutbox) {
+        let is_coordinator = from == self.config.coordinator;
+        match message {
+            Message::Told(told) if is_coordinator => self.on_told(now, *told, out),
+            Message::AskHottest if is_coordinator => {
+                let (keys, set) = self.hot.end_segment(now);
+                out.sends.push((from, Message::Hottest { keys, set }));
+            }
+            Message::HotSet(set) if is_coordinator => {
+                self.hot.set(set);
+                self.tend_hot_keys(now, out);
+            }
+            Message::Protocol(envelope) => self.step_replica(now, Happened::Message(from, envelope), out),
+            Message::Request(request) => self.on_request(now, from, request, out),
+            Message::Replied { request, told } => self.on_replied(now, request, told, out),
+            // Not for a node, or by nobody who may say so.
+            Message::Told(_)
+            | Message::AskHottest
+            | Message::HotSet(_)
+            | Message::Here { .. }
+            | Message::Hottest { .. } => {}
+        }
+    }
+
+    fn on_tick(&mut self, now: Moment, out: &mut NodeOutbox) {
+        self.step_replica(now, Happened::Tick, out);
+        self.tell_lanes_again(now, out);
+        self.end_overdue(now, out);
+        self.to_try.append(&mut self.parked);
+        self.tend_hot_keys_again(now, out);
+        self.floors.retain(|key, _| self.replica.has(key));
+        self.shard.maintain(self.time(now));
+    }
+
+    /// Has the replica heed something, and does what it says.
+    fn step_replica(&mut self, now: Moment, happened: Happened<'_>, out: &mut NodeOutbox) {
+        self.replica.step(now, happened, &mut self.replica_out);
+        loop {
+            let Outbox { sends, answers, write_backs, is_whole } = std::mem::take(&mut self.replica_out);
+            out.sends.extend(sends.into_iter().map(|(to, envelope)| (to, Message::Protocol(envelope))));
+            let _ = is_whole;
+            answers.into_iter().for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
+            if write_backs.is_empty() {
+                break;
+            }
+            for write_back in write_backs {
+                let (key, at) = (write_back.key.clone(), write_back.version.at);
+                self.shard.put_back(write_back, self.time(now));
+                self.counts.evictions += 1;
+                // What waited for the key goes to the shard by this.
+                self.replica.step(now, Happened::WrittenBack(key, at), &mut self.replica_out);
+                let answers = std::mem::take(&mut self.replica_out.answers);
+                answers.into_iter().for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
+            }
+        }
+    }
+
+    /// Whether it may answer for what it has.
+    fn serves(&self, now: Moment) -> bool {
+        self.replica.is_whole() && now < self.holder.serves_until()
+    }
+
+    /// Whether it answers for a cold key.
+    fn is_home_of(&self, key: &[u8]) -> bool {
+        slot_of(key, self.holder.view().homes.len()).is_some_and(|slot| self.holder.is_home_of(slot))
+    }
+
+    fn has(&self) -> Has {
+        match (self.replica.is_whole(), self.is_founder) {
+            (false, _) => Has::Nothing,
+            (true, false) => Has::HotKeys,
+            (true, true) => Has::Shard,
+        }
+    }
+
+    /// The number of this member's life.
+    fn writer(&self) -> Writer {
+        self.holder.view().members.get(&self.config.me).copied().unwrap_or(Writer(0))
+    }
+
+    fn time(&self, now: Moment) -> Time {
+        self.config.life.clock.time(now)
     }
 }
+
+/// Which shard a key is in, of so many; `None` if there are none.
+pub fn slot_of(key: &[u8], shards: usize) -> Option<usize> {
+    hash_of(key).checked_rem(shards as u64).map(|slot| slot as usize)
+}
+
+/// By which a key's home is found.
+fn hash_of(key: &[u8]) -> u64 {
+    guira_routing::KeyHash::of(key, guira_routing::HashSeed(0x6775_6972_6122)).0
+}
+
+fn replica_config(config: &NodeConfig) -> Config {
+    Config {
+        me: config.me,
+        consistency: config.consistency,
+        hash_of,
+        tell_again_after: TELL_AGAIN_AFTER,
+        replay_after: TELL_AGAIN_AFTER.times(4),
+        waiting_max: WAITING_MAX,
+        item_len_max: config.item_len_max,
+        keys_max: config.hot_keys_max,
+        page_max: PAGE_MAX,
+        mutant: config.mutant,
+    }
+}
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

@@ -5,24 +5,46 @@
 
 use std::collections::BTreeSet;
 
-use guira_consistency::{Answer, Bytes, Modification, Outcome, Timestamp, Value, Wish};
+use guira_chain::{Owned, Reply};
+use guira_consistency::{Outcome, Value, Wish};
+use guira_item::{Answer, CasRule, Delete, Expiry, Get, Operation, Store, StoreMode, Time};
 
 /// What a key has, as clients see it: a text, or nothing.
-pub type Text = Option<Vec<u8>>;
+pub type Text = Option<Held>;
+
+/// A text, and whether it ends some time: before it is late, and not before it is early.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Held {
+    pub text: Vec<u8>,
+    pub is_brief: bool,
+}
+
+const EARLY: Time = Time(10);
+const ENDS: Time = Time(15);
+const LATE: Time = Time(20);
+
+/// What nobody knows an item by.
+const NO_CAS: u64 = u64::MAX;
 
 /// What a client wants of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Want {
     /// Read it.
     Get,
+    /// Read it where it is late.
+    LateGet,
     /// Make it this letter.
     Set(u8),
+    /// Make it this letter, which ends some time.
+    SetBriefly(u8),
     /// Remove it.
     Delete,
     /// Put this letter behind what is there.
     Append(u8),
     /// Make it this letter, if it is what this client has read last.
     Swap(u8),
+    /// It is lost with its home.
+    Lose,
 }
 
 /// An operation, with what its client had read before.
@@ -47,41 +69,62 @@ pub enum Told {
     Unknown,
 }
 
-pub fn value(text: &[u8]) -> Value {
-    Value { flags: 0, bytes: text.into() }
+/// What is there that was written so.
+pub fn value(text: &[u8], cas: u64) -> Value {
+    Value { flags: 0, cas, expiry: Expiry::NEVER, stale: false, win_sent: false, bytes: text.into() }
 }
 
 pub fn text(value: Option<&Value>) -> Text {
-    value.map(|value| value.bytes.to_vec())
+    value.map(|value| Held { text: value.bytes.to_vec(), is_brief: value.expiry != Expiry::NEVER })
+}
+
+pub fn held(text: &[u8]) -> Text {
+    Some(Held { text: text.to_vec(), is_brief: false })
 }
 
 impl Want {
-    /// What is asked of a replica.
-    pub fn wish(self, read_at: Option<Timestamp>) -> Wish {
-        match self {
-            Self::Get => Wish::Get,
-            Self::Set(letter) => Wish::Put(Some(value(&[letter]))),
-            Self::Delete => Wish::Modify(Modification::Delete),
-            Self::Append(letter) => Wish::Modify(Modification::Append(Bytes::from(&[letter][..]))),
-            Self::Swap(letter) => {
-                let expected = read_at.unwrap_or(Timestamp { version: 77, writer: guira_consistency::Writer(77) });
-                Wish::Modify(Modification::CompareAndSwap { expected, value: Some(value(&[letter])) })
-            }
-        }
+    /// Whether it only reads.
+    pub fn reads(self) -> bool {
+        matches!(self, Self::Get | Self::LateGet)
+    }
+
+    /// What is asked of a replica; what has been read last was known by this number.
+    pub fn wish(self, read: Option<u64>) -> Wish {
+        let store = |mode, letter: &u8, expiry, cas: Option<u64>| {
+            let cas = cas.map(|expected| CasRule { expected, or_stale: false });
+            Owned::of(&Operation::Store(Store { mode, flags: 0, expiry, cas, vivify: None, value: &[*letter] }))
+        };
+        let operation = match &self {
+            Self::Get | Self::LateGet => Owned::of(&Operation::Get(Get { tells: true, ..Get::PLAIN })),
+            Self::Set(letter) => store(StoreMode::Set, letter, Expiry::NEVER, None),
+            Self::SetBriefly(letter) => store(StoreMode::Set, letter, Expiry::at(ENDS), None),
+            Self::Delete => Owned::of(&Operation::Delete(Delete { cas: None, invalidate: None })),
+            Self::Append(letter) => store(StoreMode::Append, letter, Expiry::NEVER, None),
+            Self::Swap(letter) => store(StoreMode::Set, letter, Expiry::NEVER, Some(read.unwrap_or(NO_CAS))),
+            Self::Lose => panic!("nobody asks for that"),
+        };
+        Wish::new(operation, if self == Self::LateGet { LATE } else { EARLY })
     }
 }
 
 impl Begun {
-    pub fn apply(&self, held: &Text) -> (Text, Told) {
-        match (self.want, held) {
-            (Want::Get, held) => (held.clone(), Told::Value(held.clone())),
-            (Want::Set(letter), _) => (Some(vec![letter]), Told::Stored),
+    /// What it makes of a key, and what is told.
+    pub fn apply(&self, there: &Text) -> (Text, Told) {
+        let is_brief = there.as_ref().is_some_and(|held| held.is_brief);
+        match (self.want, there) {
+            (Want::LateGet, _) if is_brief => (None, Told::Value(None)),
+            (Want::Get | Want::LateGet, there) => (there.clone(), Told::Value(there.clone())),
+            (Want::Set(letter), _) => (held(&[letter]), Told::Stored),
+            (Want::SetBriefly(letter), _) => (Some(Held { text: vec![letter], is_brief: true }), Told::Stored),
             (Want::Delete, Some(_)) => (None, Told::Deleted),
             (Want::Delete | Want::Swap(_), None) => (None, Told::NotFound),
-            (Want::Append(letter), Some(held)) => (Some([&held[..], &[letter]].concat()), Told::Stored),
+            (Want::Append(letter), Some(held)) => {
+                (Some(Held { text: [&held.text[..], &[letter]].concat(), ..*held }), Told::Stored)
+            }
             (Want::Append(_), None) => (None, Told::NotStored),
-            (Want::Swap(letter), held) if self.read.as_ref() == Some(held) => (Some(vec![letter]), Told::Stored),
-            (Want::Swap(_), held) => (held.clone(), Told::Exists),
+            (Want::Swap(letter), there) if self.read.as_ref() == Some(there) => (held(&[letter]), Told::Stored),
+            (Want::Swap(_), there) => (there.clone(), Told::Exists),
+            (Want::Lose, _) => (None, Told::Unknown),
         }
     }
 }
@@ -89,14 +132,20 @@ impl Begun {
 impl Told {
     pub fn of(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Answer(answer) => match answer {
-                Answer::Value { value, .. } => Self::Value(text(value.as_ref())),
-                Answer::Stored { .. } => Self::Stored,
-                Answer::Deleted { .. } => Self::Deleted,
-                Answer::NotStored => Self::NotStored,
-                Answer::NotFound => Self::NotFound,
-                Answer::Exists => Self::Exists,
-                other => panic!("nobody has asked for {other:?}"),
+            Outcome::Answer(answer) => match &answer.reply {
+                Reply::Hit(hit, bytes) => {
+                    let text = bytes.as_ref().expect("values are asked for").to_vec();
+                    Self::Value(Some(Held { text, is_brief: hit.expiry != Expiry::NEVER }))
+                }
+                Reply::Answer(answer, _) => match answer {
+                    Answer::Miss => Self::Value(None),
+                    Answer::Stored { .. } => Self::Stored,
+                    Answer::Deleted => Self::Deleted,
+                    Answer::NotStored => Self::NotStored,
+                    Answer::NotFound => Self::NotFound,
+                    Answer::Exists => Self::Exists,
+                    other => panic!("nobody has asked for {other:?}"),
+                },
             },
             Outcome::Busy | Outcome::NotServing => Self::Failed,
             Outcome::Unknown | Outcome::Late => Self::Unknown,
@@ -174,7 +223,7 @@ mod tests {
     use super::*;
 
     fn possible(events: &[(u8, Result<Want, Told>)]) -> bool {
-        let mut orders = Orders::new(Some(b"0".to_vec()));
+        let mut orders = Orders::new(held(b"0"));
         for (number, event) in events {
             match event {
                 Ok(want) => orders.begin(*number, Begun { want: *want, read: None }),
@@ -185,7 +234,7 @@ mod tests {
     }
 
     fn sees(text: &[u8]) -> Result<Want, Told> {
-        Err(Told::Value(Some(text.to_vec())))
+        Err(Told::Value(held(text)))
     }
 
     #[test]
@@ -193,6 +242,15 @@ mod tests {
         let begun = [(1, Ok(Want::Set(b'a'))), (2, Ok(Want::Get)), (2, sees(b"a")), (3, Ok(Want::Get))];
         assert!(possible(&[&begun[..], &[(3, sees(b"a"))]].concat()));
         assert!(!possible(&[&begun[..], &[(3, sees(b"0"))]].concat()));
+    }
+
+    #[test]
+    fn what_has_ended_for_one_has_for_all() {
+        let begun = [(1, Ok(Want::SetBriefly(b'a'))), (1, Err(Told::Stored)), (2, Ok(Want::Get))];
+        let brief = || Err(Told::Value(Some(Held { text: b"a".to_vec(), is_brief: true })));
+        let late = [(3, Ok(Want::LateGet)), (3, Err(Told::Value(None)))];
+        assert!(possible(&[&begun[..], &[(2, brief())], &late].concat()));
+        assert!(!possible(&[&begun[..], &late, &[(4, Ok(Want::Get)), (4, brief())]].concat()));
     }
 
     #[test]

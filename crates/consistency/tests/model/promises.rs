@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use guira_consistency::{Consistency, Kind, Timestamp};
 
 use crate::{
-    orders::text,
+    orders::{Text, text},
+    printed::Printed,
     scenario::Scenario,
     world::{Act, At, World, key},
 };
@@ -30,7 +31,7 @@ impl World {
     /// Lin: all that is served is one, and never gets older.
     fn look_at_one(&mut self, key_number: usize) {
         let key = key(key_number);
-        let mut served: Option<(Timestamp, Option<Vec<u8>>)> = None;
+        let mut served: Option<(Timestamp, Text)> = None;
         let mut from_shard = 0;
         for node in self.nodes.iter().flatten() {
             let now = self.clock(node);
@@ -69,11 +70,11 @@ impl World {
                 self.wrong = Some("what a node serves is older than what it did");
             }
             self.floors[key_number][at] = version.at;
-            self.served[key_number].insert((at, version));
+            self.served[key_number].insert(Printed::new((at, version)));
         }
         let served = &self.served[key_number];
-        for (_, one) in served {
-            for (_, other) in served {
+        for (_, one) in served.iter().map(|one| &**one) {
+            for (_, other) in served.iter().map(|other| &**other) {
                 if one.at == other.at && one.value != other.value {
                     self.wrong = Some("two values were written at a time");
                 }

@@ -5,7 +5,7 @@ use guira_history::{Event, Model, Violation, check};
 use proptest::prelude::*;
 
 use crate::{
-    orders::{Begun, Text, Told, Want},
+    orders::{Begun, Text, Told, held},
     scenario::Scenario,
     scenarios::large,
     world::{Act, Logged, World},
@@ -26,7 +26,7 @@ impl Model for Key {
     type Act = Done;
 
     fn first(&self) -> Text {
-        Some(b"0".to_vec())
+        held(b"0")
     }
 
     fn step(&self, state: &Text, act: &Done) -> Option<Text> {
@@ -41,7 +41,7 @@ fn history(world: &World, key: usize) -> Vec<Event<Done>> {
     // A read of which nobody was told what it saw says nothing.
     let is_silent = |logged: &Logged| {
         let is_unknown = !matches!(&logged.told, Some((_, told)) if *told != Told::Unknown);
-        matches!(logged.told, Some((_, Told::Failed))) || (is_unknown && logged.begun.want == Want::Get)
+        matches!(logged.told, Some((_, Told::Failed))) || (is_unknown && logged.begun.want.reads())
     };
     let happened = of_key.filter(|logged| !is_silent(logged));
     happened

@@ -66,6 +66,8 @@ pub struct Scenario {
     pub asks_again: bool,
     /// Clients go on at the next node.
     pub wanders: bool,
+    /// What a home has in its shard dies with it.
+    pub shards_die: bool,
     /// Of one in so many states it is looked whether everything ends once faults stop.
     pub settles_one_in: u64,
     /// What clients have done is written down.

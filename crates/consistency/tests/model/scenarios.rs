@@ -4,7 +4,7 @@ use guira_consistency::Consistency;
 
 use crate::{
     orders::Want,
-    orders::Want::{Append, Delete, Get, Set, Swap},
+    orders::Want::{Append, Delete, Get, LateGet, Set, SetBriefly, Swap},
     scenario::{Begins, Client, Faults, Scenario},
 };
 
@@ -37,6 +37,7 @@ pub fn large(consistency: Consistency) -> Scenario {
         faulty_from: 0,
         asks_again: false,
         wanders: false,
+        shards_die: false,
         settles_one_in: 1,
         logs: true,
         forgets_dead: true,
@@ -64,6 +65,7 @@ pub fn scenarios() -> Vec<Scenario> {
         faulty_from: 0,
         asks_again: false,
         wanders: false,
+        shards_die: false,
         settles_one_in: 16,
         logs: false,
         forgets_dead: true,
@@ -181,6 +183,30 @@ pub fn scenarios() -> Vec<Scenario> {
             ..base.clone()
         },
         Scenario {
+            name: "forgetting-crashes",
+            about: "the home dies, with its shard, after a key has ceased to be hot",
+            clients: vec![client(1, &[Set(b'a'), Get]), client(2, &[Get])],
+            hot_set: (0, 1),
+            faults: Faults { crashes: 1, views: 1, ..none },
+            shards_die: true,
+            ..base.clone()
+        },
+        Scenario {
+            name: "forgetting-returns",
+            about: "the home dies while a key ceases to be hot, and comes back",
+            clients: vec![client(1, &[Get])],
+            hot_set: (0, 1),
+            faults: Faults { crashes: 1, views: 2, joins: 1, passes: 1, ..none },
+            shards_die: true,
+            ..base.clone()
+        },
+        Scenario {
+            name: "ends",
+            about: "a value ends, by the clock of one node and not yet by another's",
+            clients: vec![client(0, &[SetBriefly(b'a'), Get]), client(1, &[LateGet]), client(2, &[Append(b'b'), Get])],
+            ..base.clone()
+        },
+        Scenario {
             name: "two-keys",
             about: "a node dies and comes back, page by page, while each key is written",
             clients: vec![
@@ -279,6 +305,12 @@ pub fn scenarios() -> Vec<Scenario> {
             about: "SC: a client goes from node to node, and says what it has seen",
             clients: vec![client(0, &[Set(b'a'), Get, Get]), client(2, &[Set(b'c')])],
             wanders: true,
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-ends",
+            about: "SC: a value ends, by the clock of one node and not yet by another's",
+            clients: vec![client(0, &[SetBriefly(b'a'), Get]), client(1, &[LateGet]), client(2, &[Get])],
             ..sequential.clone()
         },
         Scenario {

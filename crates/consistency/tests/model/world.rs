@@ -8,23 +8,31 @@
 //!   by the home of the last view, at once.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use guira_chain::Reply;
 use guira_consistency::{
     Answer, Config, Consistency, Envelope, Epoch, Happened, Key, Kind, Message, Mutant, Operation, Outbox, Outcome,
-    Replica, RequestId, Sequence, Session, Ticket, Timestamp, Value, Version, View, Window, Wish, WriteBack, Writer,
+    Replica, RequestId, Sequence, Session, Ticket, Timestamp, Version, View, Window, WriteBack, Writer,
 };
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
 
 use crate::{
-    orders::{Begun, Orders, Text, Told, Want, text, value},
+    orders::{Begun, Orders, Text, Told, Want, held, value},
+    printed::{Printed, print},
     scenario::{Begins, Scenario},
 };
 
 /// Where versions begin: they wrap around in every model.
 const FIRST_AT: Timestamp = Timestamp { version: u32::MAX - 1, writer: Writer(0) };
+
+/// Bytes of an item at most.
+const ITEM_LEN_MAX: usize = 240;
+
+/// As far above all that was before does a shard begin that is lost.
+const ABOVE: u32 = 8;
 
 /// What a client wants, at most: so operations have numbers.
 const WANTS_MAX: usize = 16;
@@ -38,7 +46,7 @@ pub fn node_id(node: usize) -> NodeId {
 }
 
 /// A message under way.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub struct Sent {
     pub from: usize,
     pub to: usize,
@@ -72,8 +80,8 @@ pub struct ClientState {
     pub at: At,
     /// The node that it is a client of.
     pub node: usize,
-    /// What it has read last of each key.
-    pub read: Vec<Option<(Timestamp, Text)>>,
+    /// What it has read last of each key, and what that is known by if something was there.
+    pub read: Vec<Option<(Option<u64>, Text)>>,
     /// The newest that it has seen of each.
     pub floor: Vec<Option<Timestamp>>,
 }
@@ -105,17 +113,17 @@ pub enum Act {
 #[derive(Clone, Debug)]
 pub struct World {
     pub nodes: Vec<Option<Node>>,
-    pub net: BTreeSet<Arc<Sent>>,
+    pub net: BTreeSet<Arc<Printed<Sent>>>,
     pub view: View,
     pub lives: u16,
     pub clients: Vec<ClientState>,
     pub shards: Vec<Shard>,
-    pub write_backs: BTreeSet<(usize, WriteBack)>,
+    pub write_backs: BTreeSet<Printed<(usize, WriteBack)>>,
     pub orders: Vec<Orders>,
     /// Of each key the newest that was ever served: in Lin by any node, in SC by each.
     pub floors: Vec<Vec<Timestamp>>,
     /// SC: all that was ever served of each key, by which node. What only a node had that is gone is lost, as nobody waits for anybody.
-    pub served: Vec<BTreeSet<(usize, Version)>>,
+    pub served: Vec<BTreeSet<Printed<(usize, Version)>>>,
     /// Crashes, lapses, views, joins, promotions, evictions, waits so far.
     pub counts: [u8; 7],
     /// What should not be.
@@ -155,16 +163,20 @@ impl PartialEq for World {
 impl World {
     /// Its number.
     pub fn print(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
+        print(self)
     }
 
     pub fn first(scenario: &Scenario) -> Self {
         let members = (0..scenario.nodes).map(|node| (node_id(node), Writer(node as u16))).collect();
         let homes = (0..scenario.keys).map(node_id).collect();
         let view = View { epoch: Epoch(1), members, homes };
-        let version = Version { at: FIRST_AT, base: FIRST_AT, kind: Kind::Plain, value: Some(value(b"0")), by: None };
+        let version = Version {
+            at: FIRST_AT,
+            base: FIRST_AT,
+            kind: Kind::Plain,
+            value: Some(value(b"0", FIRST_AT.cas_unique())),
+            by: None,
+        };
         let shard = Shard { version, done: Window::default() };
         let client = |client: &crate::scenario::Client| ClientState {
             next: 0,
@@ -181,7 +193,7 @@ impl World {
             clients: scenario.clients.iter().map(client).collect(),
             shards: vec![shard; scenario.keys],
             write_backs: BTreeSet::new(),
-            orders: vec![Orders::new(Some(b"0".to_vec())); scenario.keys],
+            orders: vec![Orders::new(held(b"0")); scenario.keys],
             floors: vec![vec![FIRST_AT; scenario.nodes]; scenario.keys],
             served: vec![BTreeSet::new(); scenario.keys],
             counts: [0; 7],
@@ -306,14 +318,14 @@ impl World {
                         Envelope { epoch, message: Message::Ack { key: key.clone(), generation: *generation, at } };
                     let is_known = has(sent.to, key).is_some_and(|(newest, _)| newest == at);
                     let is_passed = is_passed(sent.to, key, at);
-                    let is_acked = net.contains(&Sent { from: sent.to, to: sent.from, envelope: ack });
+                    let is_acked = net.contains(&Printed::new(Sent { from: sent.to, to: sent.from, envelope: ack }));
                     let is_vain = is_passed && !scenario.asks_again && is_dead_ack(sent.from, key, at);
                     ((is_known || is_passed) && is_acked) || is_vain
                 }
                 _ => false,
             }
         };
-        let dead: Vec<Arc<Sent>> = net.iter().filter(|sent| is_dead(sent)).cloned().collect();
+        let dead: Vec<Arc<Printed<Sent>>> = net.iter().filter(|sent| is_dead(sent)).cloned().collect();
         dead.iter().for_each(|sent| {
             self.net.remove(sent);
         });
@@ -351,9 +363,10 @@ impl World {
                 self.step(scenario, home, Happened::Evict(key(key_number)));
             }
             Act::WritesBack(at) => {
-                let (node, write) = self.write_backs.iter().nth(at).cloned().expect("it is under way");
-                self.write_backs.remove(&(node, write.clone()));
-                self.write_back(scenario, node, write);
+                let due = self.write_backs.iter().nth(at).cloned().expect("it is under way");
+                self.write_backs.remove(&due);
+                let (node, write) = &*due;
+                self.write_back(scenario, *node, write.clone());
             }
         }
     }
@@ -418,7 +431,7 @@ impl World {
         self.view.epoch = Epoch(self.view.epoch.0 + 1);
         let members = &self.view.members;
         let is_there = |node: usize| joins != Some(node) && members.contains_key(&node_id(node));
-        self.served.iter_mut().for_each(|served| served.retain(|(node, _)| is_there(*node)));
+        self.served.iter_mut().for_each(|served| served.retain(|served| is_there(served.0)));
         if let Some(node) = joins {
             self.hear(scenario, node);
             for (client, state) in self.clients.iter_mut().enumerate() {
@@ -441,7 +454,14 @@ impl World {
 
     pub fn die(&mut self, scenario: &Scenario, node: usize) {
         self.nodes[node] = None;
-        self.write_backs.retain(|(of, _)| *of != node);
+        self.write_backs.retain(|due| due.0 != node);
+        if scenario.shards_die {
+            for key in 0..scenario.keys {
+                if self.view.home_of(key as u64) == Some(node_id(node)) {
+                    self.lose(key);
+                }
+            }
+        }
         for client in 0..self.clients.len() {
             if self.clients[client].at == At::Waits(node) {
                 self.tell(scenario, client, node, &Outcome::Unknown);
@@ -463,6 +483,23 @@ impl World {
         }
     }
 
+    /// What a shard has is gone; who comes to be its home begins above all that was. Clients may be told so, unless the key is hot with somebody.
+    fn lose(&mut self, key_number: usize) {
+        let key = key(key_number);
+        let whole = self.nodes.iter().flatten().filter(|node| node.replica.is_whole());
+        if whole.clone().any(|node| node.replica.is_hot(&key)) {
+            return;
+        }
+        let seen = whole.filter_map(|node| node.replica.seen(&key, self.clock(node))).map(|seen| seen.version.at);
+        let newest = seen
+            .fold(self.shards[key_number].version.at, |newest, at| if at.is_newer_than(newest) { at } else { newest });
+        let at = Timestamp { version: newest.version.wrapping_add(ABOVE), ..newest };
+        let version = Version { at, base: at, kind: Kind::Plain, value: None, by: None };
+        self.shards[key_number] = Shard { version, done: Window::default() };
+        let number = number(WANTS_MAX - 1, key_number);
+        self.orders[key_number].begin(number, Begun { want: Want::Lose, read: None });
+    }
+
     pub fn promote(&mut self, scenario: &Scenario, key_number: usize) {
         let Shard { version, done } = self.shards[key_number].clone();
         let home = self.home_node(key_number).expect("it is there");
@@ -477,7 +514,7 @@ impl World {
         }
         let at = write.version.at;
         let shard = &mut self.shards[key_number];
-        if at.is_newer_than(shard.version.at) {
+        if at.is_newer_than(shard.version.at) || scenario.shards_die {
             *shard = Shard { version: write.version, done: write.done };
         }
         self.step(scenario, node, Happened::WrittenBack(write.key, at));
@@ -509,9 +546,8 @@ impl World {
         }
         let operation = Operation {
             ticket: Ticket(u64::from(number)),
-            wish: want.wish(state.read[key_number].as_ref().map(|(at, _)| *at)),
-            request: (scenario.asks_again && want != Want::Get)
-                .then_some(RequestId { session: Session(client as u64), sequence: Sequence(state.next as u64 + 1) }),
+            wish: want.wish(state.read[key_number].as_ref().and_then(|(cas, _)| *cas)),
+            request: (scenario.asks_again && !want.reads()).then_some(request(client, state.next)),
             is_again,
             floor: state.floor[key_number].filter(|_| scenario.consistency == Consistency::Sc),
         };
@@ -535,7 +571,7 @@ impl World {
                 self.tell(scenario, client, node, &outcome);
                 return;
             }
-            Outcome::Unknown if scenario.asks_again && want != Want::Get => {
+            Outcome::Unknown if scenario.asks_again && !want.reads() => {
                 let others = (1..scenario.nodes).map(|by| (node + by) % scenario.nodes);
                 if let Some(other) = others.into_iter().find(|other| self.nodes[*other].is_some()) {
                     state.at = At::Onward { node: other, is_again: true };
@@ -544,21 +580,15 @@ impl World {
             }
             _ => {}
         }
-        if let Outcome::Answer(answer) = outcome {
-            let at = match answer {
-                Answer::Value { value, at } => {
-                    state.read[key_number] = Some((*at, text(value.as_ref())));
-                    Some(*at)
-                }
-                Answer::Stored { at } | Answer::Number { at, .. } | Answer::Deleted { at } => Some(*at),
-                _ => None,
-            };
-            if let Some(at) = at {
-                if state.floor[key_number].is_some_and(|floor| floor.is_newer_than(at)) {
-                    self.wrong = Some("a session is told of something older than what it has seen");
-                }
-                state.floor[key_number] = Some(at);
+        if let Outcome::Answer(Answer { reply, at }) = outcome {
+            if let Told::Value(text) = Told::of(outcome) {
+                let cas = if let Reply::Hit(hit, _) = reply { Some(hit.cas) } else { None };
+                state.read[key_number] = Some((cas, text));
             }
+            if state.floor[key_number].is_some_and(|floor| floor.is_newer_than(*at)) {
+                self.wrong = Some("a session is told of something older than what it has seen");
+            }
+            state.floor[key_number] = Some(*at);
         }
         let number = number(client, state.next);
         state.next += 1;
@@ -583,17 +613,19 @@ impl World {
         let home = self.view.home_of(key_number as u64);
         let writer = home.and_then(|home| self.view.members.get(&home)).copied().unwrap_or(Writer(0));
         let state = &self.clients[client];
-        let wish = want.wish(state.read[key_number].as_ref().map(|(at, _)| *at));
+        let wish = want.wish(state.read[key_number].as_ref().and_then(|(cas, _)| *cas));
         let shard = &mut self.shards[key_number];
         let at = shard.version.at;
         let next = at.next(Kind::Plain, writer);
-        let request = scenario.asks_again;
-        let (answer, value) = shard_apply(&wish, shard.version.value.as_ref(), at, next);
-        assert!(!request || want == Want::Get, "what is asked again is asked of what is hot");
-        if let Some(value) = value {
-            shard.version = Version { at: next, base: at, kind: Kind::Plain, value, by: None };
+        assert!(!scenario.asks_again || want.reads(), "what is asked again is asked of what is hot");
+        match wish.apply(shard.version.value.as_ref(), at, next, 1, ITEM_LEN_MAX) {
+            Ok(changed) => {
+                let value = changed.value;
+                shard.version = Version { at: next, base: at, kind: Kind::Plain, value, by: None };
+                Outcome::Answer(changed.answer)
+            }
+            Err(answer) => Outcome::Answer(answer),
         }
-        Outcome::Answer(answer)
     }
 
     pub fn step(&mut self, scenario: &Scenario, node: usize, happened: Happened<'_>) {
@@ -603,9 +635,9 @@ impl World {
         Arc::make_mut(&mut it.replica).step(now, happened, &mut out);
         for (to, envelope) in out.sends {
             let to = usize::from(to.0);
-            self.net.insert(Arc::new(Sent { from: node, to, envelope }));
+            self.net.insert(Arc::new(Printed::new(Sent { from: node, to, envelope })));
         }
-        self.write_backs.extend(out.write_backs.into_iter().map(|write| (node, write)));
+        self.write_backs.extend(out.write_backs.into_iter().map(|write| Printed::new((node, write))));
         for (ticket, outcome) in out.answers {
             let (client, want) = (ticket.0 as usize / WANTS_MAX, ticket.0 as usize % WANTS_MAX);
             // What was asked before the client's node began another life, nobody waits for any more.
@@ -617,7 +649,7 @@ impl World {
 
     /// All that is under way comes, and what comes of it, until nothing more does.
     pub fn deliver_all(&mut self, scenario: &Scenario) {
-        let mut come: BTreeSet<Arc<Sent>> = BTreeSet::new();
+        let mut come: BTreeSet<Arc<Printed<Sent>>> = BTreeSet::new();
         while let Some(sent) = self.net.iter().find(|sent| !come.contains(*sent)).cloned() {
             self.come(scenario, &sent);
             come.insert(sent);
@@ -629,22 +661,10 @@ pub fn number(client: usize, want: usize) -> u8 {
     (client * WANTS_MAX + want) as u8
 }
 
-/// What a shard does: its own code is none of this crate's.
-fn shard_apply(wish: &Wish, held: Option<&Value>, at: Timestamp, next: Timestamp) -> (Answer, Option<Option<Value>>) {
-    use guira_consistency::Modification as M;
-    let stored = |value| (Answer::Stored { at: next }, Some(Some(value)));
-    match (wish, held) {
-        (Wish::Get, held) => (Answer::Value { value: held.cloned(), at }, None),
-        (Wish::Put(value), _) => (Answer::Stored { at: next }, Some(value.clone())),
-        (Wish::Modify(M::Delete), Some(_)) => (Answer::Deleted { at: next }, Some(None)),
-        (Wish::Modify(M::Append(letter)), Some(held)) => stored(value(&[&held.bytes[..], letter].concat())),
-        (Wish::Modify(M::Append(_)), None) => (Answer::NotStored, None),
-        (Wish::Modify(M::CompareAndSwap { expected, value: Some(new) }), Some(_)) if *expected == at => {
-            stored(new.clone())
-        }
-        (Wish::Modify(M::CompareAndSwap { .. }), Some(_)) => (Answer::Exists, None),
-        (Wish::Modify(_), _) => (Answer::NotFound, None),
-    }
+/// What a request is known by.
+fn request(client: usize, want: usize) -> RequestId {
+    let session = Session { node: node_id(client), life: 0, lane: 0 };
+    RequestId { session, sequence: Sequence(want as u64 + 1) }
 }
 
 fn replica(scenario: &Scenario, node: usize, is_whole: bool) -> Replica {
@@ -655,7 +675,7 @@ fn replica(scenario: &Scenario, node: usize, is_whole: bool) -> Replica {
         tell_again_after: Span::from_ns(0),
         replay_after: Span::from_ns(0),
         waiting_max: 8,
-        value_len_max: 240,
+        item_len_max: ITEM_LEN_MAX,
         keys_max: 4,
         page_max: 1,
         mutant: scenario.mutant,

@@ -1,0 +1,180 @@
+//! A shard's items in an engine (`memc3`): packed, bounded, evicted by its policy.
+//!
+//! The engine is not asked to carry anything out: what a write makes of an item is said by whoever has the key ([`Items`]), and what clients know an item by has more bits than an
+//! engine's versions. So it stands before the value: eight bytes, little endian.
+//!
+//! Always true: one thread's; expiries are in the cluster's seconds, by which the engine is told the time, too.
+
+use std::fmt;
+
+use guira_consistency::{Key, Value};
+use guira_item::{Answer, Delete, Engine, Get, Hit, Operation, Request, Restore, ScanCursor, Single, Time};
+
+use crate::Items;
+
+/// Bytes of what clients know an item by.
+const CAS_LEN: usize = size_of::<u64>();
+
+/// Places of the engine that are looked at at a time.
+const SCAN_LIMIT: usize = 4_096;
+
+/// Items in an engine.
+pub struct EngineItems<E: Engine> {
+    engine: E,
+    worker: E::Worker,
+    sink: Single,
+}
+
+impl<E: Engine> fmt::Debug for EngineItems<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineItems").finish_non_exhaustive()
+    }
+}
+
+impl<E: Engine> EngineItems<E> {
+    /// Bytes that an item takes beside its key and its value: an engine's longest item is to be so much longer.
+    pub const BESIDE_LEN: usize = CAS_LEN;
+
+    /// In an engine that nobody else uses.
+    pub fn new(engine: E) -> Self {
+        let worker = engine.worker();
+        Self { engine, worker, sink: Single::default() }
+    }
+
+    fn remove(&mut self, key: &[u8], now: Time) {
+        self.execute(key, Operation::Delete(Delete { cas: None, invalidate: None }), now);
+    }
+
+    fn execute(&mut self, key: &[u8], operation: Operation<'_>, now: Time) {
+        self.sink.clear();
+        // Keys have been looked at by whoever takes them from clients or other nodes; of another length there is nothing.
+        if let Ok(key) = guira_item::Key::new(key) {
+            self.engine.execute(&mut self.worker, now, &[Request { key, operation }], &mut self.sink);
+        }
+    }
+}
+
+impl<E: Engine> Items for EngineItems<E> {
+    fn get(&mut self, key: &Key, now: Time) -> Option<Value> {
+        self.execute(key, Operation::Get(Get { tells: true, ..Get::PLAIN }), now);
+        if self.sink.death.is_some() {
+            // It stays over, whoever asks next by whichever clock.
+            self.remove(key, now);
+        }
+        let (hit, bytes) = self.sink.found.take()?;
+        let (cas, bytes) = bytes.split_first_chunk()?;
+        let Hit { flags, expiry, stale, win_sent, .. } = hit;
+        Some(Value { flags, cas: u64::from_le_bytes(*cas), expiry, stale, win_sent, bytes: bytes.into() })
+    }
+
+    fn put(&mut self, key: &Key, value: Option<Value>, now: Time) -> bool {
+        let Some(Value { flags, cas, expiry, stale, win_sent, bytes }) = value else {
+            self.remove(key, now);
+            return true;
+        };
+        let value = [&cas.to_le_bytes()[..], &bytes].concat();
+        let restore = Restore {
+            replaces: true,
+            flags,
+            expiry,
+            version: 0,
+            fetched: false,
+            stale,
+            win_sent,
+            idle_s: 0,
+            recent: false,
+            spared: false,
+            value: &value,
+        };
+        self.execute(key, Operation::Restore(restore), now);
+        matches!(self.sink.answer, Some(Answer::Stored { .. }))
+    }
+
+    fn retain(&mut self, now: Time, keeps: &dyn Fn(&[u8]) -> bool) {
+        let mut cursor = Some(ScanCursor::default());
+        while let Some(from) = cursor {
+            let mut goes: Vec<Box<[u8]>> = Vec::new();
+            cursor = self.engine.scan(from, SCAN_LIMIT, now, &mut |item| {
+                if !keeps(item.key) {
+                    goes.push(item.key.into());
+                }
+            });
+            goes.iter().for_each(|key| self.remove(key, now));
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.engine.stats().curr_items as usize
+    }
+
+    fn bytes(&self) -> usize {
+        self.engine.stats().bytes as usize
+    }
+
+    fn maintain(&mut self, now: Time) -> bool {
+        self.engine.maintain(&mut self.worker, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_item::Expiry;
+    use guira_memc3::{Config, Memc3};
+
+    use super::*;
+    use crate::MemoryItems;
+
+    const NOW: Time = Time(100);
+
+    fn items() -> EngineItems<Memc3> {
+        EngineItems::new(Memc3::new(Config { hash_seed: 7, ..Config::new(4 << 20) }).unwrap())
+    }
+
+    fn key(number: usize) -> Key {
+        Key::from(format!("key{number}").as_bytes())
+    }
+
+    fn value(number: usize) -> Value {
+        let (cas, expiry) = (u64::MAX - number as u64, Expiry::at(Time(1_000)));
+        Value {
+            flags: number as u32,
+            cas,
+            expiry,
+            stale: number.is_multiple_of(2),
+            win_sent: number.is_multiple_of(3),
+            bytes: vec![7; number * 10].into(),
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_what_is_got() {
+        let (mut items, mut model) = (items(), MemoryItems::new(1 << 20));
+        for number in 0..300 {
+            let value = (number % 7 != 0).then(|| value(number));
+            assert!(items.put(&key(number % 200), value.clone(), NOW) && model.put(&key(number % 200), value, NOW));
+        }
+        (0..200).for_each(|number| assert_eq!(items.get(&key(number), NOW), model.get(&key(number), NOW), "{number}"));
+        assert_eq!(items.len(), model.len());
+        let keeps = |key: &[u8]| key.ends_with(b"3");
+        items.retain(NOW, &keeps);
+        model.retain(NOW, &keeps);
+        (0..200).for_each(|number| assert_eq!(items.get(&key(number), NOW), model.get(&key(number), NOW), "{number}"));
+        assert_eq!(items.len(), model.len());
+    }
+
+    #[test]
+    fn what_was_over_once_is_over_by_any_clock() {
+        let mut items = items();
+        assert!(items.put(&key(1), Some(value(1)), NOW));
+        assert_eq!(items.get(&key(1), Time(999)), Some(value(1)));
+        assert_eq!(items.get(&key(1), Time(1_000)), None);
+        assert_eq!(items.get(&key(1), Time(999)), None);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused() {
+        let mut items = items();
+        let long = Value { bytes: vec![7; 2 << 20].into(), ..value(1) };
+        assert!(!items.put(&key(1), Some(long), NOW));
+    }
+}

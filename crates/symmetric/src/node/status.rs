@@ -1,0 +1,82 @@
+//! How a node is, in numbers.
+
+use guira_consistency::{Counts, Epoch};
+use guira_item::Moment;
+
+use crate::{Items, Node};
+
+/// Numbers about a node, since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeCounts {
+    /// Asked here, and answered by what is hot here, without a message.
+    pub hot_reads: u64,
+    /// Asked here, and written here as hot.
+    pub hot_writes: u64,
+    /// Asked here of keys whose home is here.
+    pub at_home: u64,
+    /// Asked here, and forwarded to the key's home.
+    pub forwarded: u64,
+    /// Forwarded again, since nobody had answered.
+    pub resent: u64,
+    /// Asked by other nodes.
+    pub for_others: u64,
+    /// Asked by other nodes by another view than the one here, and not heeded.
+    pub refused: u64,
+    /// Refused, since too much was under way.
+    pub busy: u64,
+    /// Had no answer in time.
+    pub away: u64,
+    /// May have taken effect: nobody knows.
+    pub unknown: u64,
+    /// Keys that were promoted here, as home.
+    pub promotions: u64,
+    /// Keys that were evicted here, as home.
+    pub evictions: u64,
+}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NodeStatus {
+    /// The epoch of its view.
+    pub epoch: Epoch,
+    /// Members of that.
+    pub members: usize,
+    /// It has a lease.
+    pub has_lease: bool,
+    /// It has all hot keys.
+    pub is_whole: bool,
+    /// Keys that are hot here, and on their way in or out.
+    pub hot_keys: usize,
+    /// Shards of which it is home.
+    pub shards: usize,
+    /// Items of these.
+    pub items: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// What is under way.
+    pub pending: usize,
+    /// Its numbers.
+    pub counts: NodeCounts,
+    /// Those of hot keys.
+    pub replica: Counts,
+}
+
+impl<I: Items> Node<I> {
+    /// How it is.
+    pub fn status(&self, now: Moment) -> NodeStatus {
+        let view = self.holder.view();
+        NodeStatus {
+            epoch: view.epoch,
+            members: view.members.len(),
+            has_lease: now < self.holder.serves_until(),
+            is_whole: self.replica.is_whole(),
+            hot_keys: self.replica.len(),
+            shards: (0..view.homes.len()).filter(|shard| self.holder.is_home_of(*shard)).count(),
+            items: self.shard.items().len(),
+            bytes: self.shard.items().bytes(),
+            pending: self.tickets.len() + self.parked.len() + self.lanes.len(),
+            counts: self.counts,
+            replica: self.replica.counts(),
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Nodes and their coordinator together, in virtual time, where nothing is lost that is told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use guira_chain::{Owned, Reply};
+use guira_cluster::{Drift, Incarnation, Life, NodeClock};
+use guira_consistency::Consistency;
+use guira_item::{
+    Answer, Arithmetic, ArithmeticMode, CasRule, Expiry, Failure, Get, Hit, Key, Moment, Operation, Span, Store,
+    StoreMode,
+};
+use guira_routing::NodeId;
+
+use crate::{
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, HotSetConfig, MemoryItems, Message,
+    Node, NodeConfig, NodeHappened, NodeOutbox, ViewsConfig, slot_of,
+};
+
+const COORDINATOR: NodeId = NodeId(9);
+const LEASE: Span = Span::from_ms(1_000);
+const ANSWER_WITHIN: Span = Span::from_ms(5_000);
+const STEP: Span = Span::from_ms(1);
+const UNIX: Duration = Duration::from_secs(1_800_000_000);
+
+fn nodes() -> impl Iterator<Item = NodeId> {
+    (1..=3).map(NodeId)
+}
+
+/// The cluster, and what its clients have been told.
+struct Cluster {
+    now: Moment,
+    nodes: BTreeMap<NodeId, Node<MemoryItems>>,
+    lives: u64,
+    coordinator: Coordinator,
+    under_way: VecDeque<(NodeId, NodeId, Message)>,
+    asked: u64,
+    told: BTreeMap<AskId, Reply>,
+    consistency: Consistency,
+}
+
+impl Cluster {
+    /// One that serves, with so many hot keys at most.
+    fn new(hot_keys_max: usize, consistency: Consistency) -> Self {
+        let now = Moment::default();
+        let drift = Drift::default();
+        let views = ViewsConfig {
+            nodes: nodes().collect(),
+            lease: LEASE,
+            drift,
+            last_copy_waits: LEASE.times(4),
+            mutant: None,
+        };
+        let hot = HotSetConfig { len_max: hot_keys_max, changes_max: 4, margin: 1.25 };
+        let config = CoordinatorConfig { me: COORDINATOR, views, hot, epoch: Span::from_ms(100) };
+        let coordinator = Coordinator::new(now, config, None).unwrap();
+        let (nodes, under_way, told) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
+        let mut cluster = Self { now, nodes, lives: 0, coordinator, under_way, asked: 0, told, consistency };
+        self::nodes().for_each(|node| cluster.start(node));
+        cluster.run_until(|cluster| cluster.all_serve());
+        cluster
+    }
+
+    fn start(&mut self, me: NodeId) {
+        self.lives += 1;
+        let incarnation = Incarnation(self.lives);
+        let life = Life { incarnation, clock: NodeClock::set(self.now, UNIX), seed: u64::from(me.0) };
+        let config = NodeConfig {
+            me,
+            coordinator: COORDINATOR,
+            life,
+            lease: LEASE,
+            drift: Drift::default(),
+            consistency: self.consistency,
+            item_len_max: 1_000,
+            hot_keys_max: 8,
+            answer_within: ANSWER_WITHIN,
+            sample_one_in: 1,
+            mutant: None,
+        };
+        self.nodes.insert(me, Node::new(self.now, config, MemoryItems::new(1 << 20)));
+    }
+
+    fn all_serve(&self) -> bool {
+        let serves = |node: &Node<MemoryItems>| {
+            let status = node.status(self.now);
+            status.has_lease && status.is_whole && status.members == self.nodes.len()
+        };
+        let shards: usize = self.nodes.values().map(|node| node.status(self.now).shards).sum();
+        self.nodes.values().all(serves) && shards == nodes().count()
+    }
+
+    /// What one node heeds, and what it wants done.
+    fn step(&mut self, name: NodeId, happened: NodeHappened<'_>) -> usize {
+        let Some(node) = self.nodes.get_mut(&name) else { return 0 };
+        let mut out = NodeOutbox::default();
+        node.step(self.now, happened, &mut out);
+        let sent = out.sends.len();
+        self.under_way.extend(out.sends.into_iter().map(|(to, message)| (name, to, message)));
+        self.told.extend(out.answers);
+        sent
+    }
+
+    fn step_coordinator(&mut self, happened: CoordinatorHappened) {
+        let mut out = CoordinatorOutbox::default();
+        self.coordinator.step(self.now, happened, &mut out);
+        self.under_way.extend(out.sends.into_iter().map(|(to, message)| (COORDINATOR, to, message)));
+        if let Some(kept) = out.keep {
+            self.step_coordinator(CoordinatorHappened::Kept(kept.view.epoch));
+        }
+    }
+
+    /// What is under way comes, as bytes, and time passes.
+    fn pass(&mut self) {
+        self.now = self.now + STEP;
+        for (from, to, message) in std::mem::take(&mut self.under_way) {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            let message = Message::decode(&bytes).unwrap();
+            if to == COORDINATOR {
+                self.step_coordinator(CoordinatorHappened::Message(from, message));
+            } else {
+                self.step(to, NodeHappened::Message(from, message));
+            }
+        }
+        for node in nodes() {
+            let now = self.now;
+            if self.nodes.get(&node).is_some_and(|node| node.wake_at(now).is_some_and(|at| at <= now)) {
+                self.step(node, NodeHappened::Tick);
+            }
+        }
+        if self.coordinator.wake_at() <= self.now {
+            self.step_coordinator(CoordinatorHappened::Tick);
+        }
+    }
+
+    fn run_until(&mut self, is_so: impl Fn(&Self) -> bool) {
+        for _ in 0..60_000 {
+            if is_so(self) {
+                return;
+            }
+            self.pass();
+        }
+        panic!("it never came about");
+    }
+
+    /// Asks a node; how many messages it took at once.
+    fn ask(&mut self, node: u16, key: &str, operation: Operation<'_>) -> (AskId, usize) {
+        self.asked += 1;
+        let id = AskId(self.asked);
+        let key = Key::new(key.as_bytes()).unwrap();
+        let sent = self.step(NodeId(node), NodeHappened::Ask(id, key, &Owned::of(&operation)));
+        (id, sent)
+    }
+
+    fn wait(&mut self, id: AskId) -> Reply {
+        self.run_until(|cluster| cluster.told.contains_key(&id));
+        self.told.remove(&id).unwrap()
+    }
+
+    fn reply(&mut self, node: u16, key: &str, operation: Operation<'_>) -> Reply {
+        let (id, _) = self.ask(node, key, operation);
+        self.wait(id)
+    }
+
+    fn set(&mut self, node: u16, key: &str, value: &str) -> Answer {
+        answer(&self.reply(node, key, Operation::Store(store(StoreMode::Set, value))))
+    }
+
+    fn get(&mut self, node: u16, key: &str) -> Option<String> {
+        text(&self.reply(node, key, Operation::Get(Get::PLAIN)))
+    }
+
+    /// A key whose home a node is.
+    fn key_of(&self, home: u16) -> String {
+        let slot = nodes().position(|node| node == NodeId(home));
+        let keys = (0..).map(|number| format!("key{number}"));
+        keys.into_iter().find(|key| slot_of(key.as_bytes(), nodes().count()) == slot).unwrap()
+    }
+
+    /// Has a key asked for until it is hot everywhere.
+    fn heat(&mut self, key: &str) {
+        for _ in 0..1_000 {
+            if self.nodes.values().all(|node| node.is_hot(key.as_bytes())) {
+                return;
+            }
+            for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+                self.get(node.0, key);
+            }
+        }
+        panic!("it does not come to be hot");
+    }
+}
+
+fn store(mode: StoreMode, value: &str) -> Store<'_> {
+    Store { mode, flags: 7, expiry: Expiry::NEVER, cas: None, vivify: None, value: value.as_bytes() }
+}
+
+fn answer(reply: &Reply) -> Answer {
+    match reply {
+        Reply::Answer(answer, _) => *answer,
+        Reply::Hit(hit, _) => panic!("{hit:?}"),
+    }
+}
+
+fn text(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Hit(Hit { flags: 7, .. }, Some(value)) => Some(String::from_utf8(value.to_vec()).unwrap()),
+        Reply::Answer(Answer::Miss, _) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn any_node_serves_any_key() {
+    let mut cluster = Cluster::new(0, Consistency::Lin);
+    for home in 1..=3 {
+        let key = cluster.key_of(home);
+        for writer in 1..=3 {
+            let value = format!("of {writer}");
+            assert!(matches!(cluster.set(writer, &key, &value), Answer::Stored { .. }));
+            for reader in 1..=3 {
+                assert_eq!(cluster.get(reader, &key).as_ref(), Some(&value));
+            }
+        }
+        let counts = cluster.nodes[&NodeId(home)].status(cluster.now).counts;
+        assert_eq!((counts.at_home, counts.for_others), (4, 8), "its own clients' and others'");
+    }
+    let counts = cluster.nodes.values().map(|node| node.status(cluster.now).counts);
+    assert_eq!(
+        counts.map(|counts| (counts.forwarded, counts.resent, counts.hot_reads)).fold((0, 0, 0), sum),
+        (24, 0, 0)
+    );
+}
+
+fn sum(a: (u64, u64, u64), b: (u64, u64, u64)) -> (u64, u64, u64) {
+    (a.0 + b.0, a.1 + b.1, a.2 + b.2)
+}
+
+#[test]
+fn what_is_hot_is_read_without_a_message_and_written_anywhere() {
+    for consistency in [Consistency::Lin, Consistency::Sc] {
+        let mut cluster = Cluster::new(2, consistency);
+        let key = cluster.key_of(2);
+        cluster.set(1, &key, "cold");
+        cluster.heat(&key);
+        for writer in 1..=3 {
+            let value = format!("of {writer}");
+            assert!(matches!(cluster.set(writer, &key, &value), Answer::Stored { .. }));
+            let reads = |node: u16, cluster: &mut Cluster| {
+                let (id, sent) = cluster.ask(node, &key, Operation::Get(Get::PLAIN));
+                (sent, cluster.told.get(&id).map(text))
+            };
+            cluster.run_until(|cluster| cluster.under_way.is_empty());
+            for reader in 1..=3 {
+                assert_eq!(reads(reader, &mut cluster), (0, Some(Some(value.clone()))), "{consistency:?}");
+            }
+        }
+        let count = Arithmetic { mode: ArithmeticMode::Increment, delta: 5, cas: None, touch: None, create: None };
+        cluster.set(3, &key, "1");
+        let counted = (1..=3).map(|node| answer(&cluster.reply(node, &key, Operation::Arithmetic(count))));
+        let numbers: Vec<u64> = counted
+            .map(|answer| if let Answer::Number { value, .. } = answer { value } else { panic!("{answer:?}") })
+            .collect();
+        assert_eq!(numbers, [6, 11, 16]);
+    }
+}
+
+#[test]
+fn a_content_is_known_by_one_number_whether_or_not_it_is_hot() {
+    let mut cluster = Cluster::new(1, Consistency::Lin);
+    let key = cluster.key_of(1);
+    let Answer::Stored { cas } = cluster.set(2, &key, "a") else { panic!("not stored") };
+    let told = |reply: &Reply| if let Reply::Hit(hit, _) = reply { hit.cas } else { panic!("{reply:?}") };
+    let gets = Operation::Get(Get { tells: true, ..Get::PLAIN });
+    assert_eq!(told(&cluster.reply(3, &key, gets)), cas);
+    cluster.heat(&key);
+    assert_eq!(told(&cluster.reply(3, &key, gets)), cas);
+    let swap = |expected, value| {
+        Operation::Store(Store { cas: Some(CasRule { expected, or_stale: false }), ..store(StoreMode::Set, value) })
+    };
+    let swapped = answer(&cluster.reply(1, &key, swap(cas, "b")));
+    let Answer::Stored { cas: next } = swapped else { panic!("{swapped:?}") };
+    assert!(next > cas);
+    assert_eq!(answer(&cluster.reply(2, &key, swap(cas, "c"))), Answer::Exists);
+    // Another key is hotter: this one goes, and is what it was.
+    let other = cluster.key_of(2);
+    cluster.set(1, &other, "x");
+    cluster.heat(&other);
+    assert!(!cluster.nodes[&NodeId(1)].is_hot(key.as_bytes()), "there is room for one");
+    assert_eq!(told(&cluster.reply(3, &key, gets)), next);
+    assert_eq!(cluster.get(1, &key).as_deref(), Some("b"));
+}
+
+#[test]
+fn hot_keys_outlive_their_home_and_cold_ones_do_not() {
+    let mut cluster = Cluster::new(1, Consistency::Lin);
+    let hot = cluster.key_of(3);
+    cluster.set(1, &hot, "hot");
+    cluster.heat(&hot);
+    let cold = (0..).map(|n| format!("cold{n}")).find(|key| slot_of(key.as_bytes(), 3) == Some(2)).unwrap();
+    cluster.set(1, &cold, "cold");
+    cluster.nodes.remove(&NodeId(3));
+    // Asked while nobody knows yet that it is gone: the answer comes from its successor.
+    let (id, _) = cluster.ask(1, &cold, Operation::Store(store(StoreMode::Add, "new")));
+    assert_eq!(cluster.get(2, &hot).as_deref(), Some("hot"));
+    assert!(matches!(answer(&cluster.wait(id)), Answer::Stored { .. }), "it was lost");
+    assert_eq!(cluster.get(2, &cold).as_deref(), Some("new"));
+    cluster.set(2, &hot, "hotter");
+    cluster.start(NodeId(3));
+    cluster.run_until(Cluster::all_serve);
+    for node in 1..=3 {
+        assert_eq!(cluster.get(node, &hot).as_deref(), Some("hotter"));
+        assert_eq!(cluster.get(node, &cold).as_deref(), Some("new"));
+    }
+}
+
+#[test]
+fn when_all_are_gone_everything_begins_with_nothing() {
+    let mut cluster = Cluster::new(1, Consistency::Lin);
+    let key = cluster.key_of(1);
+    cluster.set(1, &key, "a");
+    cluster.heat(&key);
+    cluster.nodes.clear();
+    nodes().for_each(|node| cluster.start(node));
+    cluster.run_until(Cluster::all_serve);
+    assert_eq!(cluster.get(2, &key), None);
+    assert!(matches!(cluster.set(2, &key, "b"), Answer::Stored { .. }));
+    assert_eq!(cluster.get(3, &key).as_deref(), Some("b"));
+}
+
+#[test]
+fn who_has_no_answer_in_time_is_told_what_is_known() {
+    let mut cluster = Cluster::new(0, Consistency::Lin);
+    let key = cluster.key_of(1);
+    // Alone, it has no lease in a while, and nobody else answers.
+    let lone = cluster.nodes.remove(&NodeId(2)).unwrap();
+    cluster.nodes.clear();
+    cluster.nodes.insert(NodeId(2), lone);
+    cluster.under_way.clear();
+    let (read, _) = cluster.ask(2, &key, Operation::Get(Get::PLAIN));
+    let (write, _) = cluster.ask(2, &key, Operation::Store(store(StoreMode::Set, "a")));
+    let asked = cluster.now;
+    for _ in 0..10_000 {
+        // The coordinator hears nothing and says nothing.
+        cluster.under_way.clear();
+        cluster.now = cluster.now + STEP;
+        cluster.step(NodeId(2), NodeHappened::Tick);
+    }
+    assert!(cluster.now.since(asked) > ANSWER_WITHIN);
+    assert_eq!(answer(&cluster.told[&read]), Answer::Failed(Failure::Away));
+    assert_eq!(answer(&cluster.told[&write]), Answer::Failed(Failure::Unknown), "it was sent");
+    let (late, _) = cluster.ask(2, &key, Operation::Store(store(StoreMode::Set, "a")));
+    for _ in 0..10_000 {
+        cluster.under_way.clear();
+        cluster.now = cluster.now + STEP;
+        cluster.step(NodeId(2), NodeHappened::Tick);
+    }
+    assert_eq!(answer(&cluster.told[&late]), Answer::Failed(Failure::Away), "it was not");
+}
+
+#[test]
+fn everything_goes_wherever_it_is() {
+    let mut cluster = Cluster::new(1, Consistency::Lin);
+    let keys: Vec<String> = (1..=3).map(|home| cluster.key_of(home)).collect();
+    for key in &keys {
+        cluster.set(1, key, "a");
+    }
+    cluster.heat(&keys[1]);
+    cluster.asked += 1;
+    let id = AskId(cluster.asked);
+    cluster.step(NodeId(3), NodeHappened::Flush(id));
+    assert_eq!(answer(&cluster.wait(id)), Answer::Deleted);
+    for key in &keys {
+        for node in 1..=3 {
+            assert_eq!(cluster.get(node, key), None, "{key}");
+        }
+    }
+}
+
+#[test]
+fn what_ends_ends_for_all() {
+    let mut cluster = Cluster::new(1, Consistency::Lin);
+    let key = cluster.key_of(1);
+    cluster.set(1, &key, "a");
+    cluster.heat(&key);
+    let now = cluster.nodes[&NodeId(1)].time(cluster.now);
+    let expiry = Expiry::at(guira_item::Time(now.0 + 2));
+    cluster.reply(2, &key, Operation::Store(Store { expiry, ..store(StoreMode::Set, "b") }));
+    assert_eq!(cluster.get(3, &key).as_deref(), Some("b"));
+    cluster.run_until(|cluster| expiry.is_past(cluster.nodes[&NodeId(1)].time(cluster.now)));
+    for node in [3, 1, 2] {
+        assert_eq!(cluster.get(node, &key), None);
+    }
+    assert!(matches!(
+        answer(&cluster.reply(1, &key, Operation::Store(store(StoreMode::Add, "c")))),
+        Answer::Stored { .. }
+    ));
+}

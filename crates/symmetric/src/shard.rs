@@ -1,0 +1,258 @@
+//! A home's cold keys: what they have, under which timestamp they come to be hot, and what has become of other nodes' requests.
+//!
+//! Only while a key is hot does each write have a timestamp that others know. So an item here has none of its own: all of a shard's together have the highest that
+//! there has been, and whatever comes to be hot, or is written, is above it. What clients know a content by is made of a timestamp, too.
+//!
+//! Always true:
+//! - timestamps of a key go up, through the hot set and back, as long as its home has not lost it; a home that begins in a later epoch begins above one that was lost, up to
+//!   2^20 writes in an epoch (beyond, "cas unique" is still nobody else's, since it has the writer in it, but may be lower than one before);
+//! - what is settled of a session is its last request that has changed something here, or was refused for good (R3).
+
+use std::collections::HashMap;
+
+use guira_chain::Reply;
+use guira_consistency::{
+    Answer, Changed, Done, Epoch, Key, Kind, RequestId, Session, Timestamp, Value, Version, Window, Wish, WriteBack,
+    Writer,
+};
+use guira_item::Time;
+
+use crate::{Items, Replied};
+
+/// Versions that an epoch is apart from the next.
+const EPOCH_BITS: u32 = 20;
+
+/// What has become of a session's last request.
+#[derive(Clone, Debug)]
+struct Settled {
+    request: RequestId,
+    told: Replied,
+    /// Of which key, if it has changed that.
+    key: Option<Key>,
+}
+
+/// Whether a request has been settled.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Known {
+    /// It has not been.
+    New,
+    /// It was told this.
+    Told(Replied),
+    /// A later one of its session was: nobody waits for it.
+    Late,
+}
+
+/// The cold keys of a home.
+#[derive(Clone, Debug)]
+pub(crate) struct Shard<I> {
+    items: I,
+    /// The highest version that any key of this home has had.
+    highest: u32,
+    settled: HashMap<Session, Settled>,
+}
+
+impl<I: Items> Shard<I> {
+    pub(crate) fn new(items: I) -> Self {
+        Self { items, highest: 0, settled: HashMap::new() }
+    }
+
+    pub(crate) fn items(&self) -> &I {
+        &self.items
+    }
+
+    pub(crate) fn maintain(&mut self, now: Time) -> bool {
+        self.items.maintain(now)
+    }
+
+    /// This node comes to be home of some keys in an epoch: what it had of them is worth nothing.
+    pub(crate) fn become_home(&mut self, epoch: Epoch, now: Time, keeps: &dyn Fn(&[u8]) -> bool) {
+        self.items.retain(now, keeps);
+        self.raise((epoch.0 << EPOCH_BITS) as u32);
+    }
+
+    /// Everything is gone.
+    pub(crate) fn clear(&mut self, now: Time) {
+        self.items.retain(now, &|_| false);
+    }
+
+    /// This node is another member than it was: nothing that was asked of it before is asked again.
+    pub(crate) fn forget_requests(&mut self) {
+        self.settled.clear();
+    }
+
+    /// Of those who are no members any more nothing is asked again.
+    pub(crate) fn keep_sessions(&mut self, is_member: impl Fn(&Session) -> bool) {
+        self.settled.retain(|session, _| is_member(session));
+    }
+
+    /// What has become of a request.
+    pub(crate) fn known(&self, request: RequestId) -> Known {
+        match self.settled.get(&request.session) {
+            Some(settled) if settled.request == request => Known::Told(settled.told.clone()),
+            Some(settled) if settled.request.sequence > request.sequence => Known::Late,
+            _ => Known::New,
+        }
+    }
+
+    /// A request is settled for good.
+    pub(crate) fn settle(&mut self, request: RequestId, told: Replied, key: Option<Key>) {
+        if self.known(request) == Known::New {
+            self.settled.insert(request.session, Settled { request, told, key });
+        }
+    }
+
+    /// Does what is wished; O(1) beside what the items take.
+    pub(crate) fn carry_out(
+        &mut self,
+        key: &Key,
+        wish: &Wish,
+        request: Option<RequestId>,
+        writer: Writer,
+        item_len_max: usize,
+    ) -> Answer {
+        let held = self.items.get(key, wish.now());
+        let at = Timestamp { version: self.highest, writer };
+        let next = at.next(Kind::Modify, writer);
+        match wish.apply(held.as_ref(), at, next, key.len(), item_len_max) {
+            Err(answer) => answer,
+            Ok(Changed { value, answer }) => {
+                self.highest = next.version;
+                let mut answer = answer;
+                if !self.items.put(key, value, wish.now()) {
+                    // What was there goes, too, as in memcached: nobody is told of what is older.
+                    self.items.put(key, None, wish.now());
+                    answer.reply = Reply::Answer(guira_item::Answer::OutOfMemory, None);
+                }
+                if let Some(request) = request {
+                    self.settle(request, Replied::Answer(answer.clone()), Some(key.clone()));
+                }
+                answer
+            }
+        }
+    }
+
+    /// Takes a key out of it, that is to be hot; with what is remembered of requests.
+    pub(crate) fn take(&mut self, key: &Key, writer: Writer, now: Time) -> (Version, Window) {
+        let value: Option<Value> = self.items.get(key, now);
+        self.items.put(key, None, now);
+        let base = Timestamp { version: self.highest, writer };
+        let at = base.next(Kind::Modify, writer);
+        self.highest = at.version;
+        let mut done = Window::default();
+        for settled in self.settled.values().filter(|settled| settled.key.as_ref() == Some(key)) {
+            if let Replied::Answer(answer) = &settled.told {
+                done.add(&Done { request: settled.request, answer: answer.clone() });
+            }
+        }
+        (Version { at, base, kind: Kind::Plain, value, by: None }, done)
+    }
+
+    /// A key is hot no more: this is the newest of all that members had.
+    pub(crate) fn put_back(&mut self, WriteBack { key, version, done }: WriteBack, now: Time) {
+        self.raise(version.at.version);
+        for done in done.iter() {
+            self.settle(done.request, Replied::Answer(done.answer.clone()), Some(key.clone()));
+        }
+        if !self.items.put(&key, version.value, now) {
+            self.items.put(&key, None, now);
+        }
+    }
+
+    fn raise(&mut self, version: u32) {
+        let at = |version| Timestamp { version, writer: Writer(0) };
+        if at(version).is_newer_than(at(self.highest)) {
+            self.highest = version;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_chain::Owned;
+    use guira_consistency::Sequence;
+    use guira_item::{Expiry, Operation, Store, StoreMode};
+    use guira_routing::NodeId;
+
+    use super::*;
+    use crate::MemoryItems;
+
+    const WRITER: Writer = Writer(3);
+    const NOW: Time = Time(10);
+
+    fn shard() -> Shard<MemoryItems> {
+        Shard::new(MemoryItems::new(1_000))
+    }
+
+    fn key() -> Key {
+        Key::from(&b"a"[..])
+    }
+
+    fn store(mode: StoreMode, value: &str) -> Wish {
+        let (expiry, value) = (Expiry::NEVER, value.as_bytes());
+        Wish::new(Owned::of(&Operation::Store(Store { mode, flags: 0, expiry, cas: None, vivify: None, value })), NOW)
+    }
+
+    fn request(lane: u16, sequence: u64) -> RequestId {
+        RequestId { session: Session { node: NodeId(1), life: 1, lane }, sequence: Sequence(sequence) }
+    }
+
+    fn told(answer: &Answer) -> guira_item::Answer {
+        if let Reply::Answer(told, _) = &answer.reply { *told } else { panic!("{answer:?}") }
+    }
+
+    #[test]
+    fn a_request_is_carried_out_once_here_and_where_the_key_is_hot() {
+        let mut shard = shard();
+        shard.carry_out(&key(), &store(StoreMode::Set, "a"), None, WRITER, 100);
+        let first = request(0, 1);
+        assert_eq!(shard.known(first), Known::New);
+        let answer = shard.carry_out(&key(), &store(StoreMode::Append, "b"), Some(first), WRITER, 100);
+        assert_eq!(shard.known(first), Known::Told(Replied::Answer(answer.clone())));
+        let (version, done) = shard.take(&key(), WRITER, NOW);
+        assert_eq!(version.value.as_ref().map(|value| &value.bytes[..]), Some(&b"ab"[..]));
+        assert_eq!(done.last_of(first).map(|done| &done.answer), Some(&answer));
+        assert!(version.at.is_newer_than(answer.at), "above all that was");
+        assert_eq!(shard.items().len(), 0);
+        // Written as hot, by a request of another lane, and back.
+        let second = Done { request: request(1, 1), answer: Answer { at: version.at, ..answer } };
+        let mut done = done;
+        done.add(&second);
+        let at = Timestamp { version: version.at.version + 10, writer: Writer(9) };
+        shard.put_back(WriteBack { key: key(), version: Version { at, ..version }, done }, NOW);
+        assert_eq!(shard.known(second.request), Known::Told(Replied::Answer(second.answer)));
+        let next = shard.carry_out(&key(), &store(StoreMode::Append, "c"), Some(request(0, 2)), WRITER, 100);
+        assert!(next.at.is_newer_than(at));
+        assert_eq!(shard.known(first), Known::Late);
+    }
+
+    #[test]
+    fn a_home_that_comes_later_begins_above_all_that_was() {
+        let mut shard = shard();
+        shard.become_home(Epoch(5), NOW, &|_| true);
+        let before = shard.carry_out(&key(), &store(StoreMode::Set, "a"), None, WRITER, 100).at;
+        shard.become_home(Epoch(6), NOW, &|_| false);
+        assert_eq!(shard.items().len(), 0);
+        let after = shard.carry_out(&key(), &store(StoreMode::Set, "b"), None, WRITER, 100).at;
+        assert!(after.is_newer_than(before) && after.version - before.version > 1 << 19);
+    }
+
+    #[test]
+    fn what_finds_no_room_takes_what_was_there_with_it() {
+        let mut shard = Shard::new(MemoryItems::new(10));
+        shard.carry_out(&key(), &store(StoreMode::Set, "old"), None, WRITER, 100);
+        let answer = shard.carry_out(&key(), &store(StoreMode::Set, "longer than it may be"), None, WRITER, 100);
+        assert_eq!(told(&answer), guira_item::Answer::OutOfMemory);
+        assert_eq!(shard.items().len(), 0);
+    }
+
+    #[test]
+    fn those_who_are_no_members_any_more_are_forgotten() {
+        let mut shard = shard();
+        for node in [1, 2] {
+            let session = Session { node: NodeId(node), ..request(0, 1).session };
+            shard.settle(RequestId { session, sequence: Sequence(1) }, Replied::Busy, None);
+        }
+        shard.keep_sessions(|session| session.node == NodeId(2));
+        assert_eq!(shard.known(request(0, 1)), Known::New);
+    }
+}
