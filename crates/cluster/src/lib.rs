@@ -11,6 +11,8 @@
 //!     Caller, StreamReader how a stream begins, and what its bytes are
 //!   Sealer               who sent it, to whom, in which epoch, and a keyed hash over all of it
 //! Members              who is in the view, and where
+//! write_whole          a file that is there whole or not at all
+//! FileError, read_file what the files of all clusters have in common
 //! LineSocket           how a member on this machine is asked how it is
 //!   SocketFile           where, and that nobody else answers there
 //! Life                 what a member begins with
@@ -28,6 +30,7 @@
 mod bundle;
 mod clock;
 mod clocks;
+mod cluster_file;
 mod counts;
 mod drift;
 mod driver;
@@ -44,10 +47,15 @@ mod socket_file;
 mod stream;
 mod transport;
 mod udp;
+mod whole_file;
 
 pub use bundle::{BODY_LEN_MAX, Bundle, MESSAGE_LEN_MAX, Malformed, messages};
 pub use clock::{CLOCK, NodeClock};
 pub use clocks::{boot_now, unix_now};
+pub use cluster_file::{
+    CommonSettings, FileError, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, SECRET_LEN_MIN, check_addresses,
+    check_bounds, clients_values_len_max, read_file, values_len_max,
+};
 pub use counts::Counts;
 pub use drift::Drift;
 pub use driver::{Core, DriverError, DriverHandle, Poster};
@@ -67,3 +75,4 @@ pub use stream::{
 };
 pub use transport::Transport;
 pub use udp::UdpTransport;
+pub use whole_file::write_whole;
