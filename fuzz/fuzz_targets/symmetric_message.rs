@@ -83,9 +83,11 @@ fn coordinator(now: Moment) -> Coordinator {
 /// Everything begins, with both nodes.
 fn begins(asked: Moment) -> Message {
     let members = [(NODE, Writer(1)), (OTHER, Writer(2))].into();
-    let view = View { epoch: Epoch(1), members, homes: vec![NODE, OTHER] };
-    let (homes_since, began) = (vec![Epoch(1); 2], Some(Epoch(1)));
-    Message::Told(Box::new(Told { life: LIFE, asked, view, homes_since, began, grants: true, is_settled: true }))
+    let since = vec![Epoch(1); 2];
+    let (homes, homes_since, homes_before) = (vec![NODE, OTHER], since.clone(), since);
+    let view = View { epoch: Epoch(1), members, homes, homes_since, homes_before };
+    let began = Some(Epoch(1));
+    Message::Told(Box::new(Told { life: LIFE, asked, view, began, grants: true, is_settled: true }))
 }
 
 fn encoded(message: &Message) -> Vec<u8> {

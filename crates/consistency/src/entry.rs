@@ -105,6 +105,8 @@ pub(crate) struct Entry {
     pub(crate) eviction: Option<Eviction>,
     /// The home was told what is here.
     pub(crate) has_told: bool,
+    /// While it is not hot: there may have been a home meanwhile that has known nothing of it, and served the key from its shard.
+    pub(crate) is_doubtful: bool,
     pub(crate) waiting: VecDeque<Waiting>,
 }
 
@@ -121,6 +123,7 @@ impl Entry {
             round: None,
             eviction: None,
             has_told: false,
+            is_doubtful: false,
             waiting: VecDeque::new(),
         }
     }

@@ -12,7 +12,7 @@ use guira_item::Moment;
 use guira_routing::NodeId;
 
 use crate::{
-    Generation, Key, Message, Mutant, Outbox, Outcome, Timestamp, Version,
+    Epoch, Generation, Key, Message, Mutant, Outbox, Outcome, Timestamp, Version,
     entry::{Entry, Eviction, EvictionStep, Round, Stage},
     ground::Ground,
     outbox::WriteBack,
@@ -26,6 +26,8 @@ pub(crate) struct Held {
     pub(crate) done: Window,
     /// Any more; otherwise: yet.
     pub(crate) is_leaving: bool,
+    pub(crate) generation: Generation,
+    pub(crate) is_doubtful: bool,
 }
 
 impl Entry {
@@ -45,6 +47,7 @@ impl Entry {
             self.is_valid = false;
         }
         self.generation = generation;
+        self.is_doubtful = false;
     }
 
     /// At the home: begins the end of the key's time in the hot set.
@@ -53,6 +56,7 @@ impl Entry {
             ground.counts.ignored += 1;
             return;
         }
+        self.is_doubtful &= self.stage != Stage::Hot;
         self.leave();
         let missing = ground.others().collect();
         let eviction = Eviction { step: EvictionStep::Ending, missing, told_at: now };
@@ -83,6 +87,7 @@ impl Entry {
             return;
         }
         self.generation = generation;
+        self.is_doubtful = false;
         self.leave();
         self.has_told = false;
         self.go_on(ground, key, now, out);
@@ -95,7 +100,7 @@ impl Entry {
             if all_have && eviction.step == EvictionStep::Ending {
                 eviction.step = EvictionStep::Writing;
                 let (key, version, done) = (key.clone(), self.newest.clone(), self.done.clone());
-                out.write_backs.push(WriteBack { key, version, done });
+                out.write_backs.push(WriteBack { key, version, done, is_doubtful: self.is_doubtful });
             }
         } else if !self.has_told {
             self.tell_home(ground, key, now, out);
@@ -111,9 +116,10 @@ impl Entry {
         self.has_told = true;
         self.since = now;
         let Some(home) = ground.home_of(key).filter(|home| *home != ground.config.me) else { return };
-        let is_leaving = self.stage == Stage::Leaving;
+        let (is_leaving, is_doubtful) = (self.stage == Stage::Leaving, self.is_doubtful);
+        let (key, generation) = (key.clone(), self.generation);
         let (version, done) = (Some(self.newest.clone()), self.done.clone());
-        let message = Message::Holding { key: key.clone(), generation: self.generation, version, done, is_leaving };
+        let message = Message::Holding { key, generation, version, done, is_leaving, is_doubtful };
         ground.send(home, message, out);
     }
 
@@ -168,8 +174,11 @@ impl Entry {
 
     /// At the home: what a member has that does not serve the key.
     pub(crate) fn on_holding(&mut self, ground: &mut Ground, key: &Key, now: Moment, held: Held, out: &mut Outbox) {
-        let Held { from, version, done, is_leaving } = held;
+        let Held { from, version, done, is_leaving, generation, is_doubtful } = held;
         self.done.merge(&done);
+        // Of a home that is gone, and was known to few.
+        self.generation = self.generation.max(generation);
+        self.is_doubtful &= version.is_none() || is_doubtful;
         let at = version.as_ref().map(|version| version.at);
         if let Some(version) = version.filter(|version| ground.is_newer(version.at, self.newest.at)) {
             self.take(ground, now, version, false, out);
@@ -200,12 +209,24 @@ impl Entry {
         self.go_on(ground, key, now, out);
     }
 
+    /// In a new view: whether there may have been a home since the last one, or is from now on, that knows nothing of what is here. If it knows of it, it says
+    /// so; if it does not, and dies before all have forgotten what they have, that is older than what it may have served.
+    pub(crate) fn look_at_doubt(&mut self, ground: &Ground, key: &Key, last: Epoch) {
+        let hash = (ground.config.hash_of)(key);
+        let is_doubtful = ground.view.has_had_another_home(hash, last, ground.config.me);
+        self.is_doubtful |= self.stage != Stage::Hot && is_doubtful && !ground.has(Mutant::DoubtIgnored);
+    }
+
     /// In a new view what a home has under way begins anew, by the one that is home now; the one that was is a member like others.
     pub(crate) fn look_at_home(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
         self.eviction = None;
         if !ground.is_home_of(key) {
             self.round.take_if(|round| round.creates);
-        } else if self.stage == Stage::Leaving && ground.is_whole {
+        } else if ground.is_whole
+            && (self.stage == Stage::Leaving || (self.stage == Stage::Unconfirmed && self.is_doubtful))
+        {
+            // Nobody may serve what is doubtful: others say what they have.
+            self.stage = Stage::Leaving;
             self.evict(ground, key, now, out);
         }
     }

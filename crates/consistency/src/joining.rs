@@ -83,13 +83,15 @@ pub(crate) fn merge(
     copied: Copied,
     out: &mut Outbox,
 ) {
-    let Copied { key, generation, version, done, is_valid, is_hot, is_leaving } = copied;
+    let Copied { key, generation, version, done, is_valid, is_hot, is_leaving, is_doubtful } = copied;
     let stage = match (is_leaving && !ground.has(Mutant::JoinerRevives), is_hot || is_leaving) {
         (true, _) => Stage::Leaving,
         (false, true) => Stage::Hot,
         (false, false) => Stage::Unconfirmed,
     };
-    let entry = entries.entry(key).or_insert_with(|| Entry::new(generation, version.clone(), done.clone(), stage, now));
+    let new = || Entry { is_doubtful: true, ..Entry::new(generation, version.clone(), done.clone(), stage, now) };
+    let entry = entries.entry(key).or_insert_with(new);
+    entry.is_doubtful &= is_doubtful;
     entry.done.merge(&done);
     // A later time in the hot set is another; within one a key goes its way and not back.
     (entry.generation, entry.stage) = (entry.generation, entry.stage).max((generation, stage));
@@ -112,6 +114,7 @@ pub(crate) fn page(ground: &Ground, entries: &BTreeMap<Key, Entry>, number: u32,
         is_valid: entry.is_valid,
         is_hot: entry.stage == Stage::Hot,
         is_leaving: entry.stage == Stage::Leaving,
+        is_doubtful: entry.is_doubtful,
     };
     let page = behind.by_ref().take(ground.config.page_max.max(1)).map(copied).collect();
     Message::Fetched { number, page, has_more: behind.next().is_some() }

@@ -96,6 +96,8 @@ pub enum Message {
         done: Window,
         /// It serves it no more; otherwise not yet.
         is_leaving: bool,
+        /// There may have been a home meanwhile that has known nothing of it.
+        is_doubtful: bool,
     },
     /// The home has all there is of the key in its shard: forget it.
     Forget {
@@ -146,4 +148,6 @@ pub struct Copied {
     pub is_hot: bool,
     /// It is on its way out.
     pub is_leaving: bool,
+    /// There may have been a home meanwhile that has known nothing of it.
+    pub is_doubtful: bool,
 }

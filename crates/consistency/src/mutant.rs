@@ -49,6 +49,8 @@ pub enum Mutant {
     SuccessorIdle,
     /// A home serves a key from its shard before all have forgotten it.
     ForgottenByNobody,
+    /// A home writes back what an earlier one may have known nothing of.
+    DoubtIgnored,
     /// Who finds that something is over does not remove it.
     Unburied,
     /// A request that is asked again is carried out again.
@@ -67,7 +69,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::AckForgotten,
         Self::TieIgnored,
         Self::ValidateAny,
@@ -91,6 +93,7 @@ impl Mutant {
         Self::UnconfirmedServes,
         Self::SuccessorIdle,
         Self::ForgottenByNobody,
+        Self::DoubtIgnored,
         Self::Unburied,
         Self::AgainPlain,
         Self::UpdateOnce,
@@ -126,6 +129,7 @@ impl Mutant {
             Self::UnconfirmedServes => "unconfirmed-serves",
             Self::SuccessorIdle => "successor-idle",
             Self::ForgottenByNobody => "forgotten-by-nobody",
+            Self::DoubtIgnored => "doubt-ignored",
             Self::Unburied => "unburied",
             Self::AgainPlain => "again-plain",
             Self::UpdateOnce => "update-once",

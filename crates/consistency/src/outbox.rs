@@ -7,7 +7,7 @@ use guira_routing::NodeId;
 use crate::{Envelope, Key, Outcome, Ticket, Version, Window};
 
 /// What a home is to write into its shard, with the timestamp and what is remembered of requests, unless the shard has something newer. Told by
-/// [`Happened::WrittenBack`](crate::Happened::WrittenBack).
+/// [`Happened::WrittenBack`](crate::Happened::WrittenBack), also if it has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WriteBack {
     /// Of which key.
@@ -16,6 +16,8 @@ pub struct WriteBack {
     pub version: Version,
     /// What is remembered of requests.
     pub done: Window,
+    /// There may have been a home meanwhile that has known nothing of it: a shard that does not know when what it has was written keeps that.
+    pub is_doubtful: bool,
 }
 
 /// What a step wants done.

@@ -243,12 +243,12 @@ impl Replica {
                     }
                 }
                 None => {
-                    let (version, done) = (None, Window::default());
-                    let message = Message::Holding { key, generation, version, done, is_leaving: true };
+                    let (version, done, is_doubtful) = (None, Window::default(), false);
+                    let message = Message::Holding { key, generation, version, done, is_leaving: true, is_doubtful };
                     ground.send(from, message, out);
                 }
             },
-            Message::Holding { key, generation, version, done, is_leaving } => {
+            Message::Holding { key, generation, version, done, is_leaving, is_doubtful } => {
                 if !ground.is_home_of(&key) {
                     ground.counts.ignored += 1;
                     return;
@@ -256,7 +256,8 @@ impl Replica {
                 match self.entries.get_mut(&key) {
                     Some(entry) if generation < entry.generation => ground.counts.ignored += 1,
                     Some(entry) => {
-                        entry.on_holding(ground, &key, now, Held { from, version, done, is_leaving }, out);
+                        let held = Held { from, version, done, is_leaving, generation, is_doubtful };
+                        entry.on_holding(ground, &key, now, held, out);
                     }
                     None if version.is_some() => ground.send(from, Message::Forget { key, generation }, out),
                     None => {}
@@ -377,7 +378,7 @@ impl Replica {
             // It was taken for dead, and is not the one any more that it was.
             self.end_life(out);
         }
-        self.ground.view = view.clone();
+        let last = std::mem::replace(&mut self.ground.view, view.clone()).epoch;
         self.ground.serves_until = serves_until;
         self.promoting = None;
         self.to_promote.clear();
@@ -389,6 +390,7 @@ impl Replica {
             self.joining = Some(Joining::begin(self.joining.as_ref(), &self.ground, now, out));
         }
         for (key, entry) in &mut self.entries {
+            entry.look_at_doubt(&self.ground, key, last);
             entry.on_view(&mut self.ground, key, now, out);
             if entry.round.as_ref().is_some_and(|round| round.creates) {
                 self.promoting = Some(key.clone());

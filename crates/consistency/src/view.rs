@@ -41,13 +41,29 @@ pub struct View {
     pub members: BTreeMap<NodeId, Writer>,
     /// The homes of the shards of all keys: members that are whole, successors where a home is absent.
     pub homes: Vec<NodeId>,
+    /// Since which epoch each shard has had the home that it has: in one life of it, and without a break.
+    pub homes_since: Vec<Epoch>,
+    /// Since which it had had the one before that.
+    pub homes_before: Vec<Epoch>,
 }
 
 impl View {
+    /// Which shard the key with this hash is in; `None` if there are none.
+    pub fn shard_of(&self, hash: u64) -> Option<usize> {
+        hash.checked_rem(self.homes.len() as u64).map(|shard| shard as usize)
+    }
+
     /// The home of the key with this hash; `None` if there is no shard.
     pub fn home_of(&self, hash: u64) -> Option<NodeId> {
-        let shard = hash.checked_rem(self.homes.len() as u64)?;
-        self.homes.get(shard as usize).copied()
+        self.homes.get(self.shard_of(hash)?).copied()
+    }
+
+    /// Whether a key with this hash, after the view of an epoch, has had a home that was none in that and is not `me`.
+    pub(crate) fn has_had_another_home(&self, hash: u64, after: Epoch, me: NodeId) -> bool {
+        let of =
+            |epochs: &[Epoch]| self.shard_of(hash).and_then(|shard| epochs.get(shard)).copied().unwrap_or(self.epoch);
+        let is_mine = self.home_of(hash) == Some(me);
+        of(&self.homes_since) > after && (!is_mine || of(&self.homes_before) > after)
     }
 
     /// Whether a life is that of a member.

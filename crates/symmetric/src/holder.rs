@@ -42,7 +42,6 @@ pub enum Heard {
 pub struct Holder {
     config: HolderConfig,
     view: View,
-    homes_since: Vec<Epoch>,
     /// Of each shard: that this node is its home, and nobody else can take himself for it.
     is_home: Vec<bool>,
     serves_until: Moment,
@@ -56,7 +55,6 @@ impl Holder {
         Self {
             config,
             view: View::default(),
-            homes_since: Vec::new(),
             is_home: Vec::new(),
             serves_until: Moment::default(),
             asks_at: Moment::default(),
@@ -77,7 +75,7 @@ impl Holder {
 
     /// Heeds what was told. What it means, if it is another view.
     pub fn heed(&mut self, told: Told) -> Option<Heard> {
-        let Told { life, asked, view, homes_since, began, grants, is_settled } = told;
+        let Told { life, asked, view, began, grants, is_settled } = told;
         // An earlier life's answer that comes late says nothing of this one.
         if life != self.config.life || view.epoch < self.view.epoch {
             return None;
@@ -87,12 +85,11 @@ impl Holder {
             let goes_on = view.members.get(&me) == self.view.members.get(&me);
             let is_home = |at: usize| {
                 let was_it = self.is_home.get(at).copied().unwrap_or(false);
-                goes_on && was_it && self.homes_since.get(at) == homes_since.get(at)
+                goes_on && was_it && self.view.homes_since.get(at) == view.homes_since.get(at)
             };
             self.is_home = (0..view.homes.len()).map(is_home).collect();
             let begins = began.is_some_and(|began| began > self.view.epoch);
             self.view = view;
-            self.homes_since = homes_since;
             self.serves_until = Moment::default();
             // It is told at once that this is here: others wait for that.
             self.said = None;
@@ -128,7 +125,7 @@ impl Holder {
 
     /// Since which epoch a shard has had the home that it has: one that comes to be home again has to forget what it had when it was it before.
     pub fn home_since(&self, shard: usize) -> Option<Epoch> {
-        self.homes_since.get(shard).copied()
+        self.view.homes_since.get(shard).copied()
     }
 
     /// When it is to be asked again what is to be said, if what the node has does not change before.

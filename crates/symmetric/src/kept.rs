@@ -62,9 +62,14 @@ mod tests {
     fn what_is_kept_is_read_back_or_is_not_that() {
         let given = Given {
             nodes: vec![NodeId(1), NodeId(2)],
-            view: View { epoch: Epoch(7), members: [(NodeId(1), Writer(3))].into(), homes: vec![NodeId(1), NodeId(1)] },
+            view: View {
+                epoch: Epoch(7),
+                members: [(NodeId(1), Writer(3))].into(),
+                homes: vec![NodeId(1), NodeId(1)],
+                homes_since: vec![Epoch(1), Epoch(7)],
+                homes_before: vec![Epoch(1), Epoch(1)],
+            },
             lives: [(NodeId(1), Incarnation(1 << 60))].into(),
-            homes_since: vec![Epoch(1), Epoch(7)],
             last_writer: 3,
             began: Epoch(1),
             founders: [NodeId(1)].into(),

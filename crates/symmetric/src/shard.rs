@@ -148,8 +148,13 @@ impl<I: Items> Shard<I> {
     }
 
     /// A key is hot no more: this is the newest of all that members had.
-    pub(crate) fn put_back(&mut self, WriteBack { key, version, done }: WriteBack, now: Time) {
+    ///
+    /// What is doubtful is not: there has been a home that knew nothing of it, and what its clients were told of is gone with it.
+    pub(crate) fn put_back(&mut self, WriteBack { key, version, done, is_doubtful }: WriteBack, now: Time) {
         self.raise(version.at.version);
+        if is_doubtful {
+            return;
+        }
         for done in done.iter() {
             self.settle(done.request, Replied::Answer(done.answer.clone()), Some(key.clone()));
         }
@@ -218,7 +223,7 @@ mod tests {
         let mut done = done;
         done.add(&second);
         let at = Timestamp { version: version.at.version + 10, writer: Writer(9) };
-        shard.put_back(WriteBack { key: key(), version: Version { at, ..version }, done }, NOW);
+        shard.put_back(WriteBack { key: key(), version: Version { at, ..version }, done, is_doubtful: false }, NOW);
         assert_eq!(shard.known(second.request), Known::Told(Replied::Answer(second.answer)));
         let next = shard.carry_out(&key(), &store(StoreMode::Append, "c"), Some(request(0, 2)), WRITER, 100);
         assert!(next.at.is_newer_than(at));

@@ -108,8 +108,6 @@ pub struct Told {
     pub asked: Moment,
     /// Who is there.
     pub view: View,
-    /// Since which epoch each shard has had the home that it has.
-    pub homes_since: Vec<Epoch>,
     /// In which epoch this life was a member when everything began: there was no view before, or nobody was left who had all. Its members had all there was, which is nothing,
     /// whatever they had before.
     pub began: Option<Epoch>,
@@ -128,8 +126,6 @@ pub struct Given {
     pub view: View,
     /// The life of each member.
     pub lives: BTreeMap<NodeId, Incarnation>,
-    /// See [`Told::homes_since`].
-    pub homes_since: Vec<Epoch>,
     /// The last number that was given to a life.
     pub last_writer: u16,
     /// In which epoch everything began, last.
@@ -334,8 +330,8 @@ impl Views {
     fn told(&self, node: NodeId, life: Incarnation) -> Told {
         let given = &self.given;
         let began = given.founders.contains(&node).then_some(given.began);
-        let (view, homes_since) = (given.view.clone(), given.homes_since.clone());
-        Told { life, asked: Moment::default(), view, homes_since, began, grants: false, is_settled: false }
+        let view = given.view.clone();
+        Told { life, asked: Moment::default(), view, began, grants: false, is_settled: false }
     }
 
     /// Whether nobody has a lease of a view before.
@@ -404,11 +400,14 @@ impl Views {
             next.founders.retain(|node| stays(node));
         }
         next.whole = next.lives.keys().copied().filter(|node| begins || is_whole(node)).collect();
+        // What is not known is as late as can be.
+        let last = |epochs: &[Epoch], at: usize| epochs.get(at).copied().unwrap_or(epoch);
         let since = |(at, home): (usize, &NodeId)| {
-            let is_same = !begins && stays(home) && self.given.view.homes.get(at) == Some(home);
-            self.given.homes_since.get(at).copied().filter(|_| is_same).unwrap_or(epoch)
+            let View { homes, homes_since, homes_before, .. } = &self.given.view;
+            let is_same = !begins && stays(home) && homes.get(at) == Some(home);
+            if is_same { (last(homes_since, at), last(homes_before, at)) } else { (epoch, last(homes_since, at)) }
         };
-        next.homes_since = next.view.homes.iter().enumerate().map(since).collect();
+        (next.view.homes_since, next.view.homes_before) = next.view.homes.iter().enumerate().map(since).unzip();
         out.keep = Some(next.clone());
         if self.does(ViewsMutant::ToldUnkept) {
             self.on_kept(now, next, out);

@@ -458,7 +458,6 @@ fn a_lease_is_counted_from_before_it_was_asked_for_and_ends_with_its_view() {
         life: here.life,
         asked: here.asked,
         view: view(epoch),
-        homes_since: Vec::new(),
         began: None,
         grants,
         is_settled: false,

@@ -45,14 +45,14 @@ models! {
     writes: "writes", modifies: "modifies", finished: "finished", swaps: "swaps", crashes: "crashes",
     crashed_modifies: "crashed-modifies", leases: "leases", returns: "returns", home_returns: "home-returns",
     promotes: "promotes", evicts: "evicts", turns: "turns", promotion_crashes: "promotion-crashes",
-    eviction_crashes: "eviction-crashes", forgetting_crashes: "forgetting-crashes", forgetting_returns: "forgetting-returns", ends: "ends", sc_ends: "sc-ends", two_keys: "two-keys", joins_and_promotes: "joins-and-promotes", joins_and_evicts: "joins-and-evicts", again: "again",
+    eviction_crashes: "eviction-crashes", forgetting_crashes: "forgetting-crashes", forgetting_returns: "forgetting-returns", homes_crash: "homes-crash", ends: "ends", sc_ends: "sc-ends", two_keys: "two-keys", joins_and_promotes: "joins-and-promotes", joins_and_evicts: "joins-and-evicts", again: "again",
     again_modifies: "again-modifies", sc_writes: "sc-writes", sc_modifies: "sc-modifies", sc_modify: "sc-modify", sc_crashes: "sc-crashes",
     sc_crashed_modifies: "sc-crashed-modifies", sc_returns: "sc-returns", sc_sessions: "sc-sessions",
     sc_turns: "sc-turns",
 }
 
 /// Which model finds which fault.
-const FINDS: [(Mutant, &str); 30] = [
+const FINDS: [(Mutant, &str); 31] = [
     (Mutant::AckForgotten, "writes"),
     (Mutant::TieIgnored, "writes"),
     (Mutant::ValidateAny, "writes"),
@@ -76,6 +76,7 @@ const FINDS: [(Mutant, &str); 30] = [
     (Mutant::UnconfirmedServes, "promotes"),
     (Mutant::SuccessorIdle, "promotion-crashes"),
     (Mutant::ForgottenByNobody, "forgetting-crashes"),
+    (Mutant::DoubtIgnored, "homes-crash"),
     (Mutant::Unburied, "ends"),
     (Mutant::AgainPlain, "again"),
     (Mutant::UpdateOnce, "sc-writes"),

@@ -111,6 +111,11 @@ proptest! {
     }
 
     #[test]
+    fn any_way_is_linearizable_where_shards_die(choices in prop::collection::vec(any::<u16>(), 200..1500)) {
+        is_right(&Scenario { shards_die: true, ..large(Consistency::Lin) }, &choices)?;
+    }
+
+    #[test]
     fn sc_any_way_is_in_order_and_ends(choices in prop::collection::vec(any::<u16>(), 200..1500)) {
         is_right(&large(Consistency::Sc), &choices)?;
     }

@@ -201,6 +201,15 @@ pub fn scenarios() -> Vec<Scenario> {
             ..base.clone()
         },
         Scenario {
+            name: "homes-crash",
+            about: "the home dies, with its shard, and then its successor, while a key ceases to be hot",
+            clients: vec![client(1, &[Set(b'a')]), client(2, &[Get])],
+            hot_set: (0, 1),
+            faults: Faults { crashes: 2, views: 2, ..none },
+            shards_die: true,
+            ..base.clone()
+        },
+        Scenario {
             name: "ends",
             about: "a value ends, by the clock of one node and not yet by another's",
             clients: vec![client(0, &[SetBriefly(b'a'), Get]), client(1, &[LateGet]), client(2, &[Append(b'b'), Get])],

@@ -169,7 +169,8 @@ impl World {
     pub fn first(scenario: &Scenario) -> Self {
         let members = (0..scenario.nodes).map(|node| (node_id(node), Writer(node as u16))).collect();
         let homes = (0..scenario.keys).map(node_id).collect();
-        let view = View { epoch: Epoch(1), members, homes };
+        let (homes_since, homes_before) = (vec![Epoch(1); scenario.keys], vec![Epoch(1); scenario.keys]);
+        let view = View { epoch: Epoch(1), members, homes, homes_since, homes_before };
         let version = Version {
             at: FIRST_AT,
             base: FIRST_AT,
@@ -417,6 +418,7 @@ impl World {
     /// Another view: without those that are gone, or with a new life of a node, which has nothing; what was its home is so still, and waits for it.
     fn change(&mut self, scenario: &Scenario, joins: Option<usize>) {
         self.counts[2] += 1;
+        let before = self.view.clone();
         if let Some(node) = joins {
             self.counts[3] += 1;
             self.die(scenario, node);
@@ -429,6 +431,13 @@ impl World {
             self.view = self.without_gone().expect("somebody is gone");
         }
         self.view.epoch = Epoch(self.view.epoch.0 + 1);
+        for key in 0..scenario.keys {
+            let home = self.view.homes[key];
+            if before.homes[key] != home || before.members.get(&home) != self.view.members.get(&home) {
+                self.view.homes_before[key] = self.view.homes_since[key];
+                self.view.homes_since[key] = self.view.epoch;
+            }
+        }
         let members = &self.view.members;
         let is_there = |node: usize| joins != Some(node) && members.contains_key(&node_id(node));
         self.served.iter_mut().for_each(|served| served.retain(|served| is_there(served.0)));
@@ -453,12 +462,12 @@ impl World {
     }
 
     pub fn die(&mut self, scenario: &Scenario, node: usize) {
-        self.nodes[node] = None;
+        let gone = self.nodes[node].take();
         self.write_backs.retain(|due| due.0 != node);
-        if scenario.shards_die {
+        if let Some(gone) = gone.filter(|_| scenario.shards_die) {
             for key in 0..scenario.keys {
                 if self.view.home_of(key as u64) == Some(node_id(node)) {
-                    self.lose(key);
+                    self.lose(scenario, key, &gone.replica);
                 }
             }
         }
@@ -483,11 +492,13 @@ impl World {
         }
     }
 
-    /// What a shard has is gone; who comes to be its home begins above all that was. Clients may be told so, unless the key is hot with somebody.
-    fn lose(&mut self, key_number: usize) {
+    /// What a shard has is gone with its home; who comes to be that begins above all that was. Clients may be told so, unless the key was hot: one that
+    /// the home has begun to evict is so no more, whoever has yet to hear of that.
+    fn lose(&mut self, scenario: &Scenario, key_number: usize, home: &Replica) {
         let key = key(key_number);
         let whole = self.nodes.iter().flatten().filter(|node| node.replica.is_whole());
-        if whole.clone().any(|node| node.replica.is_hot(&key)) {
+        let is_hot = whole.clone().any(|node| node.replica.is_hot(&key)) && (home.is_hot(&key) || !home.is_whole());
+        if is_hot {
             return;
         }
         let seen = whole.filter_map(|node| node.replica.seen(&key, self.clock(node))).map(|seen| seen.version.at);
@@ -496,8 +507,9 @@ impl World {
         let at = Timestamp { version: newest.version.wrapping_add(ABOVE), ..newest };
         let version = Version { at, base: at, kind: Kind::Plain, value: None, by: None };
         self.shards[key_number] = Shard { version, done: Window::default() };
-        let number = number(WANTS_MAX - 1, key_number);
-        self.orders[key_number].begin(number, Begun { want: Want::Lose, read: None });
+        let times = usize::from(self.counts[0] + self.counts[3]);
+        let number = number(WANTS_MAX - 1, times * self.shards.len() + key_number);
+        self.begin(scenario, key_number, number, Begun { want: Want::Lose, read: None });
     }
 
     pub fn promote(&mut self, scenario: &Scenario, key_number: usize) {
@@ -514,7 +526,8 @@ impl World {
         }
         let at = write.version.at;
         let shard = &mut self.shards[key_number];
-        if at.is_newer_than(shard.version.at) || scenario.shards_die {
+        let is_kept = if scenario.shards_die { write.is_doubtful } else { !at.is_newer_than(shard.version.at) };
+        if !is_kept {
             *shard = Shard { version: write.version, done: write.done };
         }
         self.step(scenario, node, Happened::WrittenBack(write.key, at));
@@ -531,12 +544,7 @@ impl World {
         let number = number(client, state.next);
         if state.at == At::Idle {
             let read = state.read[key_number].as_ref().map(|(_, text)| text.clone());
-            let begun = Begun { want, read };
-            if scenario.logs {
-                self.log.push(Logged { number, key: key_number, begun, invoked: self.time, told: None });
-            } else {
-                self.orders[key_number].begin(number, begun);
-            }
+            self.begin(scenario, key_number, number, Begun { want, read });
         }
         self.clients[client].at = At::Waits(node);
         if self.nodes[node].is_none() {
@@ -597,6 +605,15 @@ impl World {
             state.node = (state.node + 1) % scenario.nodes;
         }
         self.end(scenario, key_number, number, Told::of(outcome));
+    }
+
+    /// An operation begins.
+    fn begin(&mut self, scenario: &Scenario, key_number: usize, number: u8, begun: Begun) {
+        if scenario.logs {
+            self.log.push(Logged { number, key: key_number, begun, invoked: self.time, told: None });
+        } else {
+            self.orders[key_number].begin(number, begun);
+        }
     }
 
     /// What became of an operation.
