@@ -3,6 +3,7 @@
 //! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), what operators do (`operators`), and
 //! who is in a cluster that etcd keeps: as they are told (`coordinated`), as they serve (`comings`), and where it wants to know who asks
 //! (`guarded`). Cache nodes of several threads: `threads`. A backend that is away: `away`.
+//! The other topology: `symmetric`.
 
 mod away;
 mod comings;
@@ -19,6 +20,7 @@ mod owners;
 mod relay;
 mod relayed;
 pub(crate) mod rising;
+mod symmetric;
 mod threads;
 
 use std::{
@@ -74,8 +76,13 @@ impl Cluster {
 
     fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
         // A second gateway's is behind it.
-        let port = free_ports(2);
-        let mut command = guira(&["up", "--port", &port.to_string(), "--burst-load-min", "0"], folder.path());
+        Self::start_with(folder, 2, &[&["--burst-load-min", "0"], arguments].concat())
+    }
+
+    /// The same, with so many ports for clients.
+    fn start_with(folder: TempDir, ports: u16, arguments: &[&str]) -> Self {
+        let port = free_ports(ports);
+        let mut command = guira(&["up", "--port", &port.to_string()], folder.path());
         // It ends with the thread that starts it, which has to live as long: a test's own.
         command.arg("--with-parent").arg(std::process::id().to_string());
         command.args(arguments);
