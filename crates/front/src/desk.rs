@@ -153,3 +153,84 @@ impl Desk {
         Some(Line { first: behind.pop_front()?, behind })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use guira_chain::Place;
+    use guira_item::{Delete, Get, Operation, Ticket};
+
+    use super::*;
+    use crate::owed::Mailbox;
+
+    const DELETE: Operation<'_> = Operation::Delete(Delete { cas: None, invalidate: None });
+    const GET: Operation<'_> = Operation::Get(Get::PLAIN);
+
+    fn batch(mailbox: &Arc<Mailbox>, all: &[(&str, Operation<'_>)]) -> Wanted {
+        let asked = |(at, (key, operation)): (u32, &(&str, Operation<'_>))| Asked {
+            key: key.as_bytes().into(),
+            operation: Owned::of(operation),
+            owed: Owed::new(mailbox, Place { ticket: Ticket(0), serial: 0, at }, None),
+        };
+        Wanted(What::Asked((0..).zip(all).map(asked).collect()))
+    }
+
+    /// The places of what was answered, with what.
+    fn told(mailbox: &Mailbox) -> Vec<(u32, Reply)> {
+        let mut mail = Vec::new();
+        mailbox.take(&mut mail);
+        mail.into_iter().map(|(place, reply)| (place.at, reply)).collect()
+    }
+
+    fn reply(answer: Answer) -> Reply {
+        Reply::Answer(answer, None)
+    }
+
+    #[test]
+    fn what_is_behind_is_asked_once_the_first_is_answered() {
+        let mailbox = Arc::new(Mailbox::new(Arc::new(|| {})));
+        let (mut desk, now) = (Desk::new(Span::from_s(1)), Moment::from_ns(7));
+        let mut asked = Vec::new();
+        let mut ask = |ask: Ask<'_>, answers: &mut Vec<(AskNumber, Reply)>| {
+            let Ask::Key(number, key, operation) = ask else { panic!("{ask:?}") };
+            asked.push((number, key.as_bytes().to_vec()));
+            if operation.get().only_reads() {
+                answers.push((number, reply(Answer::Miss)));
+            }
+        };
+        let wanted = batch(&mailbox, &[("a", DELETE), ("b", GET), ("a", GET), ("a", DELETE), ("a", GET)]);
+        desk.want(now, wanted, &mut ask);
+        assert_eq!((desk.behind(), told(&mailbox)), (3, vec![(1, reply(Answer::Miss))]));
+        desk.hear([(AskNumber(1), reply(Answer::Deleted)), (AskNumber(99), reply(Answer::Deleted))]);
+        desk.go_on(now, &mut ask);
+        assert_eq!(told(&mailbox), [(0, reply(Answer::Deleted)), (2, reply(Answer::Miss))]);
+        desk.hear([(AskNumber(4), reply(Answer::NotFound))]);
+        desk.go_on(now, &mut ask);
+        assert_eq!(told(&mailbox), [(3, reply(Answer::NotFound)), (4, reply(Answer::Miss))]);
+        let keys: Vec<(u64, &[u8])> = asked.iter().map(|(number, key)| (number.0, &key[..])).collect();
+        assert_eq!(keys, [(1, &b"a"[..]), (2, b"b"), (3, b"a"), (4, b"a"), (5, b"a")]);
+        assert_eq!(desk.behind(), 0);
+    }
+
+    #[test]
+    fn behind_what_has_no_answer_in_time_nothing_is_asked() {
+        let mailbox = Arc::new(Mailbox::new(Arc::new(|| {})));
+        let (mut desk, now) = (Desk::new(Span::from_s(1)), Moment::from_ns(7));
+        let mut count = 0;
+        let mut ask = |_: Ask<'_>, _: &mut Vec<(AskNumber, Reply)>| count += 1;
+        desk.want(now, batch(&mailbox, &[("a", DELETE), ("a", GET)]), &mut ask);
+        desk.hear([(AskNumber(1), reply(Answer::Failed(Failure::Unknown)))]);
+        desk.go_on(now + Span::from_s(1), &mut ask);
+        let (unknown, away) = (reply(Answer::Failed(Failure::Unknown)), reply(Answer::Failed(Failure::Away)));
+        assert_eq!((told(&mailbox), desk.behind()), (vec![(0, unknown), (1, away)], 0));
+        // What it has not been told it is owed, also when it ends.
+        desk.want(now, batch(&mailbox, &[("a", DELETE), ("a", GET)]), &mut ask);
+        drop(desk);
+        let mut told = told(&mailbox);
+        told.sort_by_key(|(at, _)| *at);
+        let refused = reply(Answer::Failed(Failure::Refused));
+        assert_eq!(told, [(0, reply(Answer::Failed(Failure::Unknown))), (1, refused)]);
+        assert_eq!(count, 2);
+    }
+}

@@ -5,11 +5,13 @@ mod backend;
 mod cassandra;
 mod clients;
 mod dropped;
+mod kept;
 mod router;
 #[cfg(feature = "cassandra")]
 mod standby;
 mod switches;
 mod symmetric;
+mod told;
 
 use std::{
     ffi::OsStr,
@@ -24,18 +26,18 @@ use std::{
     time::Duration,
 };
 
-use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport};
-use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
+use guira_cluster::{LineSocket, Members, Sealer, Transport};
+use guira_etcd::{Following, View};
 use guira_persist::rocks::DESCRIPTORS_MIN;
 use guira_routing::NodeId;
 use guira_server::{CaughtSignals, TooFewFiles, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
-    host::{CacheHost, ControllerHost, GatewayHost, GatewayStatus, MemberHost, NetworkConfig},
+    host::{CacheHost, ControllerHost, GatewayHost, MemberHost, NetworkConfig},
 };
 use guira_symmetric::SymmetricFile;
 use rustix::process::{Resource, getrlimit};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     coordinator::{Coordinator, EtcdArguments, read_secret},
@@ -45,9 +47,9 @@ use crate::{
 };
 use backend::FILES_OF_A_STORE;
 use clients::{Clients, files_of_clients, listening_at};
-use dropped::with_dropped;
+use kept::Kept;
 pub(crate) use router::RouterArguments;
-use switches::{tell_of_switches, with_switches};
+use switches::tell_of_switches;
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -60,9 +62,6 @@ pub(crate) const THREADS: usize = 2;
 
 /// Connections of a gateway at a time, if nothing else is said.
 pub(crate) const CONN_LIMIT: usize = 1024;
-
-/// The hottest keys that are told of.
-const HOTTEST: usize = 10;
 
 /// What is no member's role.
 pub(crate) const ROUTER: &str = "router";
@@ -330,85 +329,6 @@ pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
     }
 }
 
-/// What is known of a cluster that may change.
-struct Kept {
-    etcd: Etcd,
-    /// What the member begins with.
-    view: View,
-}
-
-impl Kept {
-    /// Begins a backend's life, and reads the cluster again: what is there then no earlier life changes any more.
-    fn begin_life(self, member: &Member, life: Life) -> Result<Self, String> {
-        let Self { etcd, view } = self;
-        let id = NodeId(member.id);
-        let view = etcd.begin_life(id, life.incarnation, &view.file.secret).map_err(|error| error.to_string())?;
-        let what = |member: &Member| {
-            let backend = member.role.as_backend();
-            (member.address, backend.map(|backend| (backend.store.clone(), backend.standby_of)))
-        };
-        if view.file.member(id).map(what) != Some(what(member)) {
-            return Err(was_removed(id));
-        }
-        Ok(Self { etcd, view })
-    }
-
-    /// Has a member say that it is alive, and hear of who is there; what is said last is why it is to end.
-    fn follow(
-        self,
-        me: &Member,
-        life: Life,
-        host: &Arc<impl MemberHost<View = guira_switched::View>>,
-        ends: &Arc<Ends>,
-    ) -> Result<Following, String> {
-        let host = Arc::downgrade(host);
-        self.follow_for(me, life, ends, move |view| match view.file.members_in(view.epoch) {
-            // Who has ended is not told.
-            Ok(members) => {
-                let _ = host.upgrade().map(|host| host.set_view(members.into(), view.file.view(view.shares())));
-            }
-            Err(error) => eprintln!("guira: who is in the cluster stays as it was: {error}"),
-        })
-    }
-
-    /// The same, for somebody who is told of views otherwise.
-    fn follow_for(
-        self,
-        me: &Member,
-        life: Life,
-        ends: &Arc<Ends>,
-        mut on_view: impl FnMut(View) + Send + 'static,
-    ) -> Result<Following, String> {
-        let Self { etcd, view } = self;
-        let (id, life) = (me.id, life.incarnation);
-        let follower = Follower { me: me.clone(), life, seen: view };
-        let ends = Arc::clone(ends);
-        let told = move |told| match told {
-            Told::View(view) => on_view(*view),
-            Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
-            Told::Removed => {
-                eprintln!("guira: member {id} is not in the cluster any more, and ends");
-                ends.end(Ok(()));
-            }
-            Told::Outlived { life: later } => ends.end(Err(outlived(id, later, life))),
-            Told::OutOfTouch(why) => eprintln!("guira: etcd is away: {why}; member {id} goes on as it is"),
-            Told::InTouch => eprintln!("guira: etcd is back"),
-            Told::Said => eprintln!("guira: etcd lets member {id} say that it is alive"),
-            Told::Unsaid(why) => eprintln!("guira: etcd does not let member {id} say that it is alive: {why}"),
-        };
-        etcd.follow(follower, FollowOptions::default(), told).map_err(|error| error.to_string())
-    }
-}
-
-/// What is said to a member that has found a later life of it.
-fn outlived(id: u16, later: Incarnation, life: Incarnation) -> String {
-    let (later, life) = (later.0, life.0);
-    format!(
-        "member {id} has said that it is alive in a later life ({later}) than this one ({life}): another process is it, or its clock was set back \
-         (--life-file)"
-    )
-}
-
 /// Why a member is to end that nobody has stopped.
 #[derive(Default)]
 struct Ends(OnceLock<Result<(), String>>);
@@ -492,11 +412,6 @@ fn allow_streams(parts: u64, members: &Members) {
     }
 }
 
-/// What is said to one that is none of the cluster any more when it comes to serve.
-fn was_removed(me: NodeId) -> String {
-    format!("member {} was taken out of the cluster, or put elsewhere, while it started", me.0)
-}
-
 /// A life whose sockets are bound.
 struct Begun {
     transport: Transport,
@@ -573,21 +488,7 @@ impl Start<'_> {
                 };
                 let host = Arc::new(host.map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(&ended_by.receiver()?, host, (kept, life), |host: &ControllerHost| {
-                    host.status().map(|status| {
-                        let told = json!({
-                            "rules": status.rules,
-                            "installs": status.counts.installs,
-                            "deletions": status.counts.deletions,
-                            "charges": status.counts.charges,
-                            "refused": status.counts.refused,
-                            "unheeded": { "ignored": status.counts.ignored },
-                        });
-                        let switches = host.switches().unwrap_or_default();
-                        let told = if switches.is_empty() { told } else { with_switches(told, &switches) };
-                        with_dropped(told, &[status.wire])
-                    })
-                })
+                self.serve(&ended_by.receiver()?, host, (kept, life), told::controller)
             }
             Role::Cache { .. } => {
                 let members = self.members(kept.as_ref())?;
@@ -597,46 +498,7 @@ impl Start<'_> {
                 let life = self.life()?;
                 let parts = bound.into_iter().map(|(part, bound)| (bound, self.file.cache_config(part, &shares, life)));
                 let host = CacheHost::start(parts).map_err(cannot)?;
-                self.serve(&ended_by.receiver()?, host, (kept, life), |host: &CacheHost| {
-                    let hottest: Vec<Value> = host
-                        .hottest(HOTTEST)
-                        .into_iter()
-                        .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
-                        .collect();
-                    let parts: Vec<_> = host.parts().flatten().collect();
-                    let wires: Vec<_> = parts.iter().map(|part| part.wire).collect();
-                    let loads: Vec<Value> = parts
-                        .into_iter()
-                        .map(|part| {
-                            let counts = part.counts;
-                            json!({
-                                "id": part.part.0,
-                                "load_per_s": part.load_per_s,
-                                "items": part.items,
-                                "hits": counts.hits,
-                                "misses": counts.misses,
-                            })
-                        })
-                        .collect();
-                    host.status().map(|status| {
-                        let told = json!({
-                            "threads": loads.len(),
-                            "parts": loads,
-                            "backends": status.backends,
-                            "load_per_s": status.load_per_s,
-                            "items": status.items,
-                            "hits": status.counts.hits,
-                            "misses": status.counts.misses,
-                            "admitted": status.counts.admitted,
-                            "evicted": status.counts.evicted,
-                            "updated": status.counts.updated,
-                            "held": status.counts.held,
-                            "unheeded": { "ignored": status.counts.ignored },
-                            "hottest": hottest,
-                        });
-                        with_dropped(told, &wires)
-                    })
-                })
+                self.serve(&ended_by.receiver()?, host, (kept, life), told::cache)
             }
             Role::Backend(role) => self.backend(role, kept, &ended_by.receiver()?),
             Role::Gateway { listen, .. } => self.gateway(*listen, kept, ended_by),
@@ -662,7 +524,8 @@ impl Start<'_> {
         let front = host.front();
         clients.serve(host, front, ended_by, |host, ends| {
             let looked_at = Arc::downgrade(host);
-            let socket = self.arguments.socket(move || looked_at.upgrade()?.status().map(|status| told_of(&status)))?;
+            let socket =
+                self.arguments.socket(move || looked_at.upgrade()?.status().map(|status| told::gateway(&status)))?;
             let following = kept.map(|kept| kept.follow(self.member, life, host, ends)).transpose()?;
             Ok((socket, following))
         })
@@ -697,26 +560,6 @@ impl Start<'_> {
         }
         self.arguments.serve_until(ended, host, &ends, following, why, status)
     }
-}
-
-/// What a gateway says of itself.
-fn told_of(status: &GatewayStatus) -> Value {
-    let told = json!({
-        "routed": status.counts.routed,
-        "to_caches": status.counts.to_caches,
-        "to_backends": status.counts.to_backends,
-        "moved": status.counts.moved,
-        "routes": status.routes,
-        "pending": status.pending,
-        "resent": status.counts.resent,
-        "hedged": status.counts.hedged,
-        "late": status.counts.late,
-        "refused": status.counts.refused,
-        "away": status.counts.away,
-        "unheeded": { "ignored": status.counts.ignored },
-        "backends_heard": status.holdings.heard,
-    });
-    with_dropped(told, &[status.wire])
 }
 
 impl Arguments {

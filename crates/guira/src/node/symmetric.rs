@@ -15,7 +15,7 @@ use guira_symmetric::{
 };
 use serde_json::{Value, json};
 
-use super::{Arguments, CONN_LIMIT, EndedBy, Ends, THREADS, clients::Clients, with_dropped};
+use super::{Arguments, CONN_LIMIT, EndedBy, Ends, THREADS, clients::Clients, dropped::with_dropped};
 
 /// Bytes that an engine keeps of an item beside its key and its value, at most.
 const HEADER_LEN_MAX: usize = 256;
