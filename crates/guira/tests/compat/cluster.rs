@@ -527,7 +527,10 @@ fn what_cannot_be_is_said_in_a_line() {
     };
     assert!(said(&["status"]).contains("no cluster is up in"));
     assert!(said(&["down"]).contains("no cluster is up in"));
-    assert!(said(&["up", "--topology", "symmetric"]).contains("not built yet"));
+    assert!(said(&["up", "--topology", "symmetric", "--backends", "2"]).contains("--backends: of --topology switched"));
+    assert!(said(&["up", "--nodes", "2"]).contains("--nodes: of --topology symmetric"));
+    let told = said(&["up", "--topology", "symmetric", "--memory-per-node", "7m"]);
+    assert!(told.contains("memory_megabytes: from 8"), "{told}");
     assert!(said(&["up", "--backends", "0"]).contains("backends"));
     assert!(said(&["up", "--durability", "hardly"]).contains("--durability"));
     assert!(said(&["up", "--store-limit", "0"]).contains("--store-limit"));

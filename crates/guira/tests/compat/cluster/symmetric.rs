@@ -14,6 +14,7 @@ use crate::{
     clients::{libmemcached_tools, memccapable, pymemcache, rust_client},
     condition::wait_for,
     connection::Connection,
+    server::{Program, free_ports},
 };
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -177,12 +178,15 @@ fn a_cluster_that_comes_up_again_begins_with_nothing_in_one_process_as_in_many()
     let before = file(&cluster);
     assert_eq!(before.nodes(), [1, 2, 3].map(NodeId));
     let folder = cluster.down();
-    let refused = guira(&["up", "--topology", "symmetric", "--nodes", "2"], folder.path()).output().expect("it is run");
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && told.contains("--nodes 2: a cluster of 3 was in"), "{told}");
-    let refused = guira(&["up", "--backends", "2"], folder.path()).output().expect("it is run");
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && told.contains("a symmetric cluster's"), "{told}");
+    let port = free_ports(NODES).to_string();
+    for (other, says) in [
+        (&["--topology", "symmetric", "--nodes", "2"][..], "--nodes 2: a cluster of 3 was in"),
+        (&["--backends", "2"], "a symmetric cluster's"),
+    ] {
+        let said = guira(&[&["up", "--port", &port], other].concat(), folder.path()).output().expect("it is run");
+        let told = String::from_utf8_lossy(&said.stderr);
+        assert!(!said.status.success() && told.contains(says), "{told}");
+    }
 
     let cluster = up_in(folder, &[&flags[..], &["--one-process"]].concat());
     assert_eq!(file(&cluster).secret, before.secret);
@@ -213,7 +217,7 @@ fn what_a_member_cannot_be_is_said_in_a_line() {
         ("--id 1 --xdp-mode generic", "--xdp-mode: a router's"),
         ("--id 10000", "views: not what a coordinator keeps, or damaged"),
     ] {
-        let mut command = std::process::Command::new(crate::server::Program::Guira.path());
+        let mut command = std::process::Command::new(Program::Guira.path());
         command.args(["node", "--coordinator", &format!("static:{}", path.display())]);
         let said = command.args(arguments.split_whitespace()).output().expect("it is run");
         let told = String::from_utf8_lossy(&said.stderr);
