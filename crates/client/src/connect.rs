@@ -87,6 +87,6 @@ pub(crate) fn start(
         kept_len_max: file.values_len_max(),
     };
     let host = GatewayHost::start(transport, config).map_err(ConnectError::Start)?;
-    let caller = Caller::before(&host, bounds);
+    let caller = Caller::before(host.front(), bounds);
     Ok((host, caller))
 }

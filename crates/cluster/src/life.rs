@@ -3,14 +3,13 @@
 //! Always true: a number is on disk before it is used; no two lives that were begun with one file have the same.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io::{self, ErrorKind, Write},
+    fmt, fs,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use crate::{Incarnation, NodeClock, boot_now, unix_now};
+use crate::{Incarnation, NodeClock, boot_now, unix_now, write_whole};
 
 /// What a life's number is above that of the life before it, at least: sessions are numbered on from it, and no life begins so many.
 pub const LIVES_APART: u64 = 1 << 30;
@@ -89,21 +88,8 @@ fn next_in(path: &Path, unix: Duration) -> Result<Incarnation, LifeError> {
     };
     let above = before.checked_add(LIVES_APART).ok_or_else(|| LifeError::NoneAbove(path.to_owned()))?;
     let number = Incarnation(by_clock(unix)?.0.max(above));
-    keep(path, number).map_err(failed)?;
+    write_whole(path, format!("{}\n", number.0).as_bytes()).map_err(failed)?;
     Ok(number)
-}
-
-/// Writes it beside, and gives it its name when it is on disk.
-fn keep(path: &Path, Incarnation(number): Incarnation) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".next");
-    let next = path.with_file_name(name);
-    let mut file = File::create(&next)?;
-    writeln!(file, "{number}")?;
-    file.sync_all()?;
-    fs::rename(&next, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use guira_cluster::{Epoch, Incarnation};
 use guira_routing::{NodeId, PartitionMap};
-use guira_switched::{Member, Revision, Shares, StaticFile, StaticFileError};
+use guira_switched::{FileError, Member, Revision, Shares, StaticFile, StaticFileError};
 
 use crate::{EtcdError, Place};
 
@@ -125,7 +125,8 @@ impl Keys {
 
     /// Reads a view's text, for somebody with the secret.
     pub(crate) fn read(&self, text: &[u8], secret: &str) -> Result<StaticFile, EtcdError> {
-        let text = std::str::from_utf8(text).map_err(|error| StaticFileError::Syntax(error.to_string()))?;
+        let text =
+            std::str::from_utf8(text).map_err(|error| StaticFileError::from(FileError::Syntax(error.to_string())))?;
         let file = StaticFile::parse_with_secret(text, secret.to_owned())?;
         self.check_name(&file)?;
         Ok(file)

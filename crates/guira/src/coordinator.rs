@@ -48,7 +48,7 @@ impl fmt::Display for Coordinator {
 }
 
 /// How etcd is known, and who asks it.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct EtcdArguments {
     /// Certificates, in PEM, of who has signed those of etcd: it is spoken with over TLS
     #[arg(long, value_name = "FILE")]

@@ -3,49 +3,53 @@
 mod backend;
 #[cfg(feature = "cassandra")]
 mod cassandra;
+mod clients;
 mod dropped;
+mod kept;
 mod router;
 #[cfg(feature = "cassandra")]
 mod standby;
 mod switches;
+mod symmetric;
+mod told;
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fmt, fs, io,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
     sync::{
         Arc, OnceLock,
-        mpsc::{self, Receiver, RecvTimeoutError},
+        mpsc::{Receiver, RecvTimeoutError},
     },
-    thread,
     time::Duration,
 };
 
-use guira_cluster::{Incarnation, LineSocket, Members, Sealer, Transport};
-use guira_etcd::{Etcd, FollowOptions, Follower, Following, Told, View};
-use guira_item::Clock;
+use guira_cluster::{LineSocket, Members, Sealer, Transport};
+use guira_etcd::{Following, View};
 use guira_persist::rocks::DESCRIPTORS_MIN;
 use guira_routing::NodeId;
-use guira_server::{CaughtSignals, ListenAddress, Listeners, Server, Settings, TooFewFiles, allow_open_files};
+use guira_server::{CaughtSignals, TooFewFiles, allow_open_files};
 use guira_switched::{
     Life, Member, Role, Shares, StaticFile,
-    host::{CacheHost, ControllerHost, GatewayHost, GatewayService, MemberHost, NetworkConfig, ServiceConfig},
+    host::{CacheHost, ControllerHost, GatewayHost, MemberHost, NetworkConfig},
 };
+use guira_symmetric::SymmetricFile;
 use rustix::process::{Resource, getrlimit};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     coordinator::{Coordinator, EtcdArguments, read_secret},
     rest::RestArguments,
-    serve::{files_of_the_server, start_log},
+    serve::start_log,
     with_parent::end_with,
 };
 use backend::FILES_OF_A_STORE;
-use dropped::with_dropped;
+use clients::{Clients, files_of_clients, listening_at};
+use kept::Kept;
 pub(crate) use router::RouterArguments;
-use switches::{tell_of_switches, with_switches};
+use switches::tell_of_switches;
 
 /// How often a member looks whether its core still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -54,19 +58,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const ENDED_BY_ITSELF: &str = "it has ended by itself; please report the lines above";
 
 /// Threads of a gateway that serve clients, if nothing else is said.
-const THREADS: usize = 2;
+pub(crate) const THREADS: usize = 2;
 
 /// Connections of a gateway at a time, if nothing else is said.
 pub(crate) const CONN_LIMIT: usize = 1024;
-
-/// The hottest keys that are told of.
-const HOTTEST: usize = 10;
 
 /// What is no member's role.
 pub(crate) const ROUTER: &str = "router";
 
 /// Which member.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// Where it stands who is in the cluster: `static:FILE` or `etcd:HOST:PORT,...[/NAME]`
     #[arg(long)]
@@ -80,12 +81,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     id: u16,
     /// What it is, to be sure that the coordinator says so too; a router is no member, and is one by this
-    #[arg(long, value_parser = ["controller", "cache", "backend", "gateway", ROUTER])]
+    #[arg(long, value_parser = ["controller", "cache", "backend", "gateway", "coordinator", "node", ROUTER])]
     role: Option<String>,
-    /// Threads that serve clients, of a gateway
+    /// Threads that serve clients, of a gateway or a symmetric cluster's node
     #[arg(short, long, default_value_t = THREADS)]
     threads: usize,
-    /// Connections at a time, of a gateway
+    /// Connections at a time, of a gateway or such a node
     #[arg(short, long, default_value_t = CONN_LIMIT)]
     conn_limit: usize,
     /// A socket on which it tells how it is
@@ -102,7 +103,7 @@ pub(crate) struct Arguments {
     rest: RestArguments,
     #[command(flatten)]
     router: RouterArguments,
-    /// Where Prometheus may scrape a gateway, under /metrics: an address and a port (default: off)
+    /// Where Prometheus may scrape a gateway, or such a node, under /metrics: an address and a port (default: off)
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// The process that has started this one: it ends with that
@@ -112,29 +113,28 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     /// Of a member that a file names, one of several that the same process has started.
-    pub(crate) fn in_company(
-        file: PathBuf,
-        member: &Member,
-        threads: usize,
-        status_socket: PathBuf,
-        life_file: PathBuf,
-    ) -> Self {
+    pub(crate) fn in_company(file: PathBuf, id: u16, role: &str, threads: usize, status_socket: PathBuf) -> Self {
         Self {
             coordinator: Coordinator::Static(file),
             etcd: EtcdArguments::default(),
             secret_file: None,
-            id: member.id,
-            role: Some(member.role.name().to_owned()),
+            id,
+            role: Some(role.to_owned()),
             threads,
             conn_limit: CONN_LIMIT,
             status_socket: Some(status_socket),
-            life_file: Some(life_file),
+            life_file: None,
             cleanup: false,
             rest: RestArguments::default(),
             router: RouterArguments::default(),
             metrics: None,
             with_parent: None,
         }
+    }
+
+    /// Of one whose lives have numbers that are kept.
+    pub(crate) fn with_life_file(self, life_file: PathBuf) -> Self {
+        Self { life_file: Some(life_file), ..self }
     }
 
     /// A controller's.
@@ -230,7 +230,18 @@ pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: O
         (Coordinator::Static(_), _) if arguments.etcd.are_given() => {
             return Err(format!("--coordinator {coordinator}: --etcd-... are of a cluster that is in etcd"));
         }
-        (Coordinator::Static(path), None) => (read(path)?, None),
+        (Coordinator::Static(path), None) => match ClusterFile::read(path)? {
+            ClusterFile::Switched(file) => (*file, None),
+            ClusterFile::Symmetric(_) if arguments.role.as_deref() == Some(ROUTER) => {
+                return Err(format!("--role {ROUTER}: in {coordinator} nothing is routed"));
+            }
+            ClusterFile::Symmetric(file) => {
+                if let Some(flag) = arguments.router.given() {
+                    return Err(format!("{flag}: a router's (--role router)"));
+                }
+                return symmetric::run(&file, arguments, ended_by);
+            }
+        },
         (Coordinator::Static(_), Some(_)) => {
             return Err("--secret-file: the secret is in the file of --coordinator".into());
         }
@@ -290,89 +301,32 @@ pub(crate) fn run_until(arguments: &Arguments, ended_by: EndedBy, store_files: O
     Start { file: &file, member, arguments, store_files }.run(kept, ended_by)
 }
 
-/// Reads a cluster's file.
-pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    StaticFile::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+/// A cluster's file.
+pub(crate) enum ClusterFile {
+    Switched(Box<StaticFile>),
+    Symmetric(Box<SymmetricFile>),
 }
 
-/// What is known of a cluster that may change.
-struct Kept {
-    etcd: Etcd,
-    /// What the member begins with.
-    view: View,
-}
-
-impl Kept {
-    /// Begins a backend's life, and reads the cluster again: what is there then no earlier life changes any more.
-    fn begin_life(self, member: &Member, life: Life) -> Result<Self, String> {
-        let Self { etcd, view } = self;
-        let id = NodeId(member.id);
-        let view = etcd.begin_life(id, life.incarnation, &view.file.secret).map_err(|error| error.to_string())?;
-        let what = |member: &Member| {
-            let backend = member.role.as_backend();
-            (member.address, backend.map(|backend| (backend.store.clone(), backend.standby_of)))
-        };
-        if view.file.member(id).map(what) != Some(what(member)) {
-            return Err(was_removed(id));
+impl ClusterFile {
+    /// Reads one, of whichever kind it says that it is.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let wrong = |told: &dyn fmt::Display| format!("{}: {told}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        if SymmetricFile::is_named(&text) {
+            return SymmetricFile::parse(&text).map(|file| Self::Symmetric(file.into())).map_err(|error| wrong(&error));
         }
-        Ok(Self { etcd, view })
-    }
-
-    /// Has a member say that it is alive, and hear of who is there; what is said last is why it is to end.
-    fn follow(
-        self,
-        me: &Member,
-        life: Life,
-        host: &Arc<impl MemberHost>,
-        ends: &Arc<Ends>,
-    ) -> Result<Following, String> {
-        let host = Arc::downgrade(host);
-        self.follow_for(me, life, ends, move |view| match view.file.members_in(view.epoch) {
-            // Who has ended is not told.
-            Ok(members) => {
-                let _ = host.upgrade().map(|host| host.set_view(members.into(), view.file.view(view.shares())));
-            }
-            Err(error) => eprintln!("guira: who is in the cluster stays as it was: {error}"),
-        })
-    }
-
-    /// The same, for somebody who is told of views otherwise.
-    fn follow_for(
-        self,
-        me: &Member,
-        life: Life,
-        ends: &Arc<Ends>,
-        mut on_view: impl FnMut(View) + Send + 'static,
-    ) -> Result<Following, String> {
-        let Self { etcd, view } = self;
-        let (id, life) = (me.id, life.incarnation);
-        let follower = Follower { me: me.clone(), life, seen: view };
-        let ends = Arc::clone(ends);
-        let told = move |told| match told {
-            Told::View(view) => on_view(*view),
-            Told::Unreadable(why) => eprintln!("guira: who is in the cluster stays as it was: {why}"),
-            Told::Removed => {
-                eprintln!("guira: member {id} is not in the cluster any more, and ends");
-                ends.end(Ok(()));
-            }
-            Told::Outlived { life: later } => ends.end(Err(outlived(id, later, life))),
-            Told::OutOfTouch(why) => eprintln!("guira: etcd is away: {why}; member {id} goes on as it is"),
-            Told::InTouch => eprintln!("guira: etcd is back"),
-            Told::Said => eprintln!("guira: etcd lets member {id} say that it is alive"),
-            Told::Unsaid(why) => eprintln!("guira: etcd does not let member {id} say that it is alive: {why}"),
-        };
-        etcd.follow(follower, FollowOptions::default(), told).map_err(|error| error.to_string())
+        StaticFile::parse(&text).map(|file| Self::Switched(file.into())).map_err(|error| wrong(&error))
     }
 }
 
-/// What is said to a member that has found a later life of it.
-fn outlived(id: u16, later: Incarnation, life: Incarnation) -> String {
-    let (later, life) = (later.0, life.0);
-    format!(
-        "member {id} has said that it is alive in a later life ({later}) than this one ({life}): another process is it, or its clock was set back \
-         (--life-file)"
-    )
+/// Reads a switched cluster's file.
+pub(crate) fn read(path: &Path) -> Result<StaticFile, String> {
+    match ClusterFile::read(path)? {
+        ClusterFile::Switched(file) => Ok(*file),
+        ClusterFile::Symmetric(_) => {
+            Err(format!("{}: a symmetric cluster's, and a switched one's is wanted", path.display()))
+        }
+    }
 }
 
 /// Why a member is to end that nobody has stopped.
@@ -404,7 +358,7 @@ fn files_of_parts(parts: u64, members: usize) -> u64 {
 /// Files that a member may have open, beside those of its store, in a cluster of so many; with so many threads that serve clients.
 fn files_of(member: &Member, members: usize, threads: usize) -> u64 {
     let listening = match member.role {
-        Role::Gateway { listen, .. } => files_of_a_gateway(&listening_at(listen, threads, CONN_LIMIT)),
+        Role::Gateway { listen, .. } => files_of_clients(&listening_at(listen, threads, CONN_LIMIT)),
         Role::Backend(_) | Role::Cache { .. } | Role::Controller => 0,
     };
     files_of_parts(member.parts().get().into(), members) + listening
@@ -432,20 +386,12 @@ pub(crate) fn allow_all(file: &StaticFile, threads: usize) -> Result<Option<u64>
     Ok(most.saturating_sub(beside(parts)).checked_div(stores).map(|of_a_store| of_a_store.max(DESCRIPTORS_MIN)))
 }
 
-/// Where a gateway's server listens, with which threads, and to how many.
-fn listening_at(listen: SocketAddr, threads: usize, connections_max: usize) -> Settings {
-    Settings {
-        listen: vec![ListenAddress { host: Some(listen.ip().to_string()), port: None }],
-        tcp_port: Some(listen.port()),
-        threads,
-        connections_max,
-        ..Settings::default()
-    }
-}
-
-/// Files of a gateway's server, and of what is in front of it.
-fn files_of_a_gateway(settings: &Settings) -> u64 {
-    files_of_the_server(settings) + 64
+/// Allows what so many nodes of a symmetric cluster may have open in one process, with so many threads each that serve clients.
+pub(crate) fn allow_nodes(nodes: u64, threads: usize) -> Result<(), String> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 1));
+    let clients = files_of_clients(&listening_at(any, threads, CONN_LIMIT));
+    let needed = (nodes + 1) * files_of_parts(1, nodes as usize + 1) + nodes * clients;
+    allow_open_files(0, needed).map(drop).map_err(|error| format!("--one-process: {error}"))
 }
 
 /// Stops a host that nobody else has any more.
@@ -464,11 +410,6 @@ fn allow_streams(parts: u64, members: &Members) {
         // What is allowed is.
         let _ = allow_open_files(0, allowed);
     }
-}
-
-/// What is said to one that is none of the cluster any more when it comes to serve.
-fn was_removed(me: NodeId) -> String {
-    format!("member {} was taken out of the cluster, or put elsewhere, while it started", me.0)
 }
 
 /// A life whose sockets are bound.
@@ -547,21 +488,7 @@ impl Start<'_> {
                 };
                 let host = Arc::new(host.map_err(cannot)?);
                 let _rest = rest.map(|bound| bound.serve(Arc::downgrade(&host))).transpose().map_err(cannot)?;
-                self.serve(&ended_by.receiver()?, host, (kept, life), |host: &ControllerHost| {
-                    host.status().map(|status| {
-                        let told = json!({
-                            "rules": status.rules,
-                            "installs": status.counts.installs,
-                            "deletions": status.counts.deletions,
-                            "charges": status.counts.charges,
-                            "refused": status.counts.refused,
-                            "unheeded": { "ignored": status.counts.ignored },
-                        });
-                        let switches = host.switches().unwrap_or_default();
-                        let told = if switches.is_empty() { told } else { with_switches(told, &switches) };
-                        with_dropped(told, &[status.wire])
-                    })
-                })
+                self.serve(&ended_by.receiver()?, host, (kept, life), told::controller)
             }
             Role::Cache { .. } => {
                 let members = self.members(kept.as_ref())?;
@@ -571,46 +498,7 @@ impl Start<'_> {
                 let life = self.life()?;
                 let parts = bound.into_iter().map(|(part, bound)| (bound, self.file.cache_config(part, &shares, life)));
                 let host = CacheHost::start(parts).map_err(cannot)?;
-                self.serve(&ended_by.receiver()?, host, (kept, life), |host: &CacheHost| {
-                    let hottest: Vec<Value> = host
-                        .hottest(HOTTEST)
-                        .into_iter()
-                        .map(|(key, per_s)| json!({ "key": key.escape_ascii().to_string(), "per_s": per_s.round() }))
-                        .collect();
-                    let parts: Vec<_> = host.parts().flatten().collect();
-                    let wires: Vec<_> = parts.iter().map(|part| part.wire).collect();
-                    let loads: Vec<Value> = parts
-                        .into_iter()
-                        .map(|part| {
-                            let counts = part.counts;
-                            json!({
-                                "id": part.part.0,
-                                "load_per_s": part.load_per_s,
-                                "items": part.items,
-                                "hits": counts.hits,
-                                "misses": counts.misses,
-                            })
-                        })
-                        .collect();
-                    host.status().map(|status| {
-                        let told = json!({
-                            "threads": loads.len(),
-                            "parts": loads,
-                            "backends": status.backends,
-                            "load_per_s": status.load_per_s,
-                            "items": status.items,
-                            "hits": status.counts.hits,
-                            "misses": status.counts.misses,
-                            "admitted": status.counts.admitted,
-                            "evicted": status.counts.evicted,
-                            "updated": status.counts.updated,
-                            "held": status.counts.held,
-                            "unheeded": { "ignored": status.counts.ignored },
-                            "hottest": hottest,
-                        });
-                        with_dropped(told, &wires)
-                    })
-                })
+                self.serve(&ended_by.receiver()?, host, (kept, life), told::cache)
             }
             Role::Backend(role) => self.backend(role, kept, &ended_by.receiver()?),
             Role::Gateway { listen, .. } => self.gateway(*listen, kept, ended_by),
@@ -627,88 +515,24 @@ impl Start<'_> {
     }
 
     fn gateway(&self, listen: SocketAddr, kept: Option<Kept>, ended_by: EndedBy) -> Result<(), String> {
-        let Arguments { threads, conn_limit, .. } = *self.arguments;
-        if !(1..=1024).contains(&threads) {
-            return Err(format!("-t {threads}: from 1 to 1024 threads"));
-        }
         let (item_len_max, values_len_max) = (self.file.item_len_max, self.file.values_len_max());
-        let settings = Settings {
-            input_len_max: values_len_max / 4,
-            protocol: guira_memcache::Settings { item_len_max, ..guira_memcache::Settings::default() },
-            metrics: self.arguments.metrics,
-            ..listening_at(listen, threads, conn_limit)
-        };
-        allow_open_files(conn_limit, files_of_a_gateway(&settings)).map_err(|error| error.to_string())?;
+        let clients = Clients::at(listen, self.arguments, item_len_max, values_len_max)?;
         let shares = self.shares(kept.as_ref())?;
         let (transport, life) = (self.transport(kept.as_ref())?, self.life()?);
         let config = self.file.gateway_config(self.me(), &shares, life);
         let host = GatewayHost::start(transport, config).map_err(|error| format!("cannot start: {error}"))?;
-        let watch = settings.watch;
-        let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
-        let config = ServiceConfig { clock, item_len_max, values_len_max };
-        let service = GatewayService::before(config, [&host]);
-        let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
-        let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;
-        // Where signals end it nothing comes here: the sender is held until this returns.
-        let (_nobody, never) = mpsc::channel();
-        let ended = match ended_by {
-            EndedBy::Signals(signals) => {
-                let passed_on = signals.pass_on(server.stopper(), || {});
-                passed_on.map_err(|error| format!("cannot watch signals: {error}"))?;
-                never
-            }
-            EndedBy::Starter(ended) => ended,
-        };
-        let host = Arc::new(host);
-        let looked_at = Arc::downgrade(&host);
-        let socket = self.socket(move || {
-            looked_at.upgrade()?.status().map(|status| {
-                let told = json!({
-                    "routed": status.counts.routed,
-                    "to_caches": status.counts.to_caches,
-                    "to_backends": status.counts.to_backends,
-                    "moved": status.counts.moved,
-                    "routes": status.routes,
-                    "pending": status.pending,
-                    "resent": status.counts.resent,
-                    "hedged": status.counts.hedged,
-                    "late": status.counts.late,
-                    "refused": status.counts.refused,
-                    "away": status.counts.away,
-                    "unheeded": { "ignored": status.counts.ignored },
-                    "backends_heard": status.holdings.heard,
-                });
-                with_dropped(told, &[status.wire])
-            })
-        })?;
-        let ends = Arc::new(Ends::default());
-        let following = kept.map(|kept| kept.follow(self.member, life, &host, &ends)).transpose()?;
-        let stopper = server.stopper();
-        let (watched, told) = (Arc::downgrade(&host), Arc::clone(&ends));
-        let watch = move || {
-            while told.0.get().is_none()
-                && watched.upgrade().is_some_and(|host| host.runs())
-                && ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout)
-            {}
-            match told.0.get() {
-                // Its clients are answered what they have asked, as far as backends still answer it.
-                Some(Ok(())) => stopper.stop_gracefully(),
-                _ => stopper.stop_now(),
-            }
-        };
-        thread::Builder::new()
-            .name("guira-watch".into())
-            .spawn(watch)
-            .map_err(|error| format!("cannot start: {error}"))?;
-        let ended = server.join().map_err(|error| error.to_string());
-        let ended_by_itself = !host.runs();
-        drop((socket, following));
-        let stopped = stopped(host);
-        if ended_by_itself { Err(ENDED_BY_ITSELF.into()) } else { ended.and(stopped).and(ends.why()) }
+        let front = host.front();
+        clients.serve(host, front, ended_by, |host, ends| {
+            let looked_at = Arc::downgrade(host);
+            let socket =
+                self.arguments.socket(move || looked_at.upgrade()?.status().map(|status| told::gateway(&status)))?;
+            let following = kept.map(|kept| kept.follow(self.member, life, host, ends)).transpose()?;
+            Ok((socket, following))
+        })
     }
 
     /// Serves until a signal comes, or the member is to end.
-    fn serve<H: MemberHost>(
+    fn serve<H: MemberHost<View = guira_switched::View>>(
         &self,
         ended: &Receiver<()>,
         host: impl Into<Arc<H>>,
@@ -719,7 +543,7 @@ impl Start<'_> {
     }
 
     /// The same; `begun` is called once it follows who is there, and `why` says again and again why it is to end, if it is.
-    fn serve_with<H: MemberHost>(
+    fn serve_with<H: MemberHost<View = guira_switched::View>>(
         &self,
         ended: &Receiver<()>,
         host: impl Into<Arc<H>>,
@@ -734,6 +558,21 @@ impl Start<'_> {
         if let Some(following) = &following {
             begun(&host, following);
         }
+        self.arguments.serve_until(ended, host, &ends, following, why, status)
+    }
+}
+
+impl Arguments {
+    /// Serves until a signal comes, or the member is to end; `why` says again and again why it is to, if it is. `following` is there meanwhile.
+    fn serve_until<H: MemberHost, K>(
+        &self,
+        ended: &Receiver<()>,
+        host: Arc<H>,
+        ends: &Arc<Ends>,
+        following: K,
+        why: impl Fn() -> Option<String>,
+        status: impl Fn(&H) -> Option<Value> + Send + 'static,
+    ) -> Result<(), String> {
         let looked_at = Arc::downgrade(&host);
         let socket = self.socket(move || looked_at.upgrade().and_then(|host| status(&host)))?;
         // A host that has ended by itself is to be started again by whoever has started this member.
@@ -751,7 +590,7 @@ impl Start<'_> {
     }
 
     fn socket(&self, status: impl Fn() -> Option<Value> + Send + 'static) -> Result<Option<LineSocket>, String> {
-        let Some(path) = &self.arguments.status_socket else { return Ok(None) };
+        let Some(path) = &self.status_socket else { return Ok(None) };
         let answer = move |_: &str| status().map_or_else(|| "null".to_owned(), |status| status.to_string());
         let socket = LineSocket::open(path, answer).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Some(socket))

@@ -35,8 +35,10 @@ mod static_file;
 mod view;
 
 pub use cache_mode::CacheMode;
-pub use guira_cluster::{Drift, LIVES_APART, Life, LifeError};
-use guira_cluster::{Frame, SessionId};
+pub use guira_cluster::{
+    Drift, FileError, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, LIVES_APART, Life, LifeError, SECRET_LEN_MIN,
+};
+use guira_cluster::{Frame, SessionId, values_len_max};
 pub use happened::Happened;
 pub use holdings::{Done, Holdings};
 pub use message::{Ask, Asker, Body, ItemCopy, KeyBytes, Loaded, Message, NoMessage, Number, Said};
@@ -45,25 +47,9 @@ pub use outbox::{AskId, Outbox, Scan, ScanBounds, ScanNumber, Scanned, Scanning,
 pub use shares::{Commit, Committed, Revision, Shares};
 pub use static_file::{
     BackendRole, JoinedError, JoinedSwitch, Link, Member, Network, NetworkError, Plug, ReportsName, Role, Router,
-    SECRET_LEN_MIN, StandbyError, StaticFile, StaticFileError, hash_of, part_of,
+    StandbyError, StaticFile, StaticFileError, hash_of, part_of,
 };
 pub use view::View;
-
-/// Bytes of a key and its value together that a cluster may be told to take: an item and what goes with it fit into a message.
-pub const ITEM_LEN_MAX: usize = 16 << 20;
-const _: () = assert!(ITEM_LEN_MAX + 1_024 <= guira_cluster::LONG_MESSAGE_LEN_MAX);
-
-/// And that it has to be told at least.
-pub const ITEM_LEN_MIN: usize = 1 << 10;
-
-/// As many as a cluster takes if it is not told.
-pub const ITEM_LEN_DEFAULT: usize = 1 << 20;
-
-/// Bytes of values in one place, at most: some of the longest, and never so few that small ones would be refused.
-const fn values_len_max(least: usize, items: usize, item_len_max: usize) -> usize {
-    let some = items * item_len_max;
-    if some > least { some } else { least }
-}
 
 /// A frame as a message of who gives partitions away.
 fn given(session: SessionId, frame: Frame<&Body>) -> Message<'static> {

@@ -52,26 +52,31 @@
 //! a backend's cache node is one; who stands by for a backend has its store, and none of its keys.
 
 mod caches;
+mod error;
 mod homes;
 mod joined;
 mod member;
 mod network;
 mod standbys;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr};
+use std::{collections::BTreeMap, fmt};
 
-use guira_cluster::{Epoch, Life, LinkBounds, Members, MembersError, Secret};
+use guira_cluster::{
+    CommonSettings, Epoch, FileError, Life, LinkBounds, Members, Secret, check_addresses, check_bounds,
+    clients_values_len_max, read_file,
+};
 use guira_item::{Span, store::Part};
-use guira_routing::{HashSeed, KeyHash, NodeId, PartitionError, PartitionId, PartitionMap, RuleBudget, RuleChoices};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use guira_routing::{HashSeed, KeyHash, NodeId, PartitionId, PartitionMap, RuleBudget, RuleChoices};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    CacheMode, Drift, ITEM_LEN_DEFAULT, ITEM_LEN_MAX, ITEM_LEN_MIN, Shares, View,
+    CacheMode, Drift, ITEM_LEN_DEFAULT, Shares, View,
     backend::{BackendConfig, GivingConfig, HotConfig, REPORTED_MAX, Reports},
     controller::ControllerConfig,
     gateway::{GatewayConfig, HedgeConfig, PENDING_MAX},
     values_len_max,
 };
+pub use error::StaticFileError;
 pub use joined::{JoinedError, JoinedSwitch, Link};
 pub use member::{BackendRole, Member, Role};
 pub use network::{Network, NetworkError, Plug, Router};
@@ -82,12 +87,6 @@ const EPOCH: Epoch = Epoch(1);
 
 /// How long an answer is waited for before it is asked again, until it is known how long answers take.
 const RESEND_AFTER_MS: u64 = 20;
-
-/// Bytes of a secret, at least: 128 bits, if it was drawn.
-pub const SECRET_LEN_MIN: usize = 16;
-
-/// Bounds of a lease: below, a busy machine loses it for nothing; above, a change waits for too long for a cache node that has died.
-const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=60_000;
 
 /// What all members of a cluster go by.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -218,98 +217,6 @@ impl Default for StaticFile {
     }
 }
 
-/// What is wrong with a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StaticFileError {
-    /// It cannot be read as one.
-    Syntax(String),
-    /// The secret has fewer bytes than it should.
-    Secret,
-    /// A number is beyond what is of use.
-    Bounds(&'static str),
-    /// Not one controller.
-    Controllers(usize),
-    /// Nobody of a role that is needed.
-    Nobody(&'static str),
-    /// A number or an address is used twice.
-    Members(MembersError),
-    /// A cache node has more threads than it may, or than there are numbers or ports behind its own.
-    Threads(u16),
-    /// The address of this member is one that datagrams cannot come from.
-    Nowhere(u16),
-    /// What has the keys cannot share them.
-    Partitions(PartitionError),
-    /// All backends are to give away what they have.
-    AllLeave,
-    /// A backend is to give away what it has, where none may.
-    Leaves(u16),
-    /// The network.
-    Network(NetworkError),
-    /// A backend stands by, or has another's place, where none may.
-    StandbyInFile(u16),
-    /// A backend stands by for one that is none, or in a way that it cannot.
-    Standby {
-        /// The one that stands by.
-        id: u16,
-        /// What is wrong.
-        why: StandbyError,
-    },
-    /// The cache node of a backend is none.
-    NoCache {
-        /// The backend.
-        backend: u16,
-        /// Who is said to be its cache node.
-        cache: u16,
-    },
-}
-
-impl fmt::Display for StaticFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax(told) => f.write_str(told),
-            Self::Secret => write!(f, "secret: at least {SECRET_LEN_MIN} bytes, such as of `openssl rand -hex 16`"),
-            Self::Bounds(told) => f.write_str(told),
-            Self::Controllers(count) => write!(f, "{count} members are the controller: one has to be"),
-            Self::Nobody(role) => write!(f, "no member is a {role}: at least one has to be"),
-            Self::Members(error) => write!(f, "members: {error}"),
-            Self::Threads(id) => write!(
-                f,
-                "member {id}: threads: up to {}, and as many numbers and ports as that, from the member's own on",
-                Member::CACHE_THREADS_MAX
-            ),
-            Self::Nowhere(id) => {
-                write!(f, "member {id}: its address has to be the one, with its port, that its datagrams come from")
-            }
-            Self::Partitions(error) => write!(f, "backends: {error}"),
-            Self::Network(error) => error.fmt(f),
-            Self::AllLeave => f.write_str("all backends are leaving: one at least has to stay"),
-            Self::Leaves(id) => write!(f, "member {id}: leaving is for clusters in etcd (guira cluster remove)"),
-            Self::StandbyInFile(id) => {
-                write!(
-                    f,
-                    "member {id}: standby_of is for clusters in etcd (guira cluster add), and place stands there alone"
-                )
-            }
-            Self::Standby { id, why } => write!(f, "member {id}: {why}"),
-            Self::NoCache { backend, cache } => write!(f, "member {backend}: its cache, {cache}, is no cache node"),
-        }
-    }
-}
-
-impl std::error::Error for StaticFileError {}
-
-fn is_nowhere(address: SocketAddr) -> bool {
-    address.ip().is_unspecified() || address.port() == 0
-}
-
-/// What a text says, or in which line it does not.
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, StaticFileError> {
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        StaticFileError::Syntax(format!("line {line}: {}", error.message().replace('\n', ", ")))
-    })
-}
-
 /// How a key is hashed for routing: by all members alike. Who chooses keys with one hash shares a route with himself.
 pub fn hash_of(key: &[u8]) -> KeyHash {
     KeyHash::of(key, HashSeed(0x6775_6972_6121))
@@ -326,7 +233,7 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse(text: &str) -> Result<Self, StaticFileError> {
-        let file: Self = read(text)?;
+        let file: Self = read_file(text)?;
         file.check()?;
         for member in &file.members {
             match member.role.as_backend() {
@@ -345,7 +252,7 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn parse_with_secret(text: &str, secret: String) -> Result<Self, StaticFileError> {
-        let file = Self { secret, ..read(text)? };
+        let file = Self { secret, ..read_file(text)? };
         file.check()?;
         Ok(file)
     }
@@ -353,7 +260,7 @@ impl StaticFile {
     /// Reads members alone: `[[member]]` tables, and nothing else.
     ///
     /// # Errors
-    /// [`StaticFileError::Syntax`].
+    /// [`FileError::Syntax`].
     pub fn parse_members(text: &str) -> Result<Vec<Member>, StaticFileError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -361,7 +268,7 @@ impl StaticFile {
             #[serde(rename = "member")]
             members: Vec<Member>,
         }
-        read(text).map(|Members { members }| members)
+        Ok(read_file(text).map(|Members { members }| members)?)
     }
 
     /// Whether it is a cluster.
@@ -369,14 +276,11 @@ impl StaticFile {
     /// # Errors
     /// [`StaticFileError`].
     pub fn check(&self) -> Result<(), StaticFileError> {
-        if self.secret.len() < SECRET_LEN_MIN {
-            return Err(StaticFileError::Secret);
-        }
-        let bounds = [
-            (LEASE_MS.contains(&self.lease_ms), "lease_ms: from 100 to 60000"),
-            ((100..=600_000).contains(&self.answer_within_ms), "answer_within_ms: from 100 to 600000"),
+        let Self { secret, lease_ms, answer_within_ms, item_len_max, .. } = self;
+        let (lease_ms, answer_within_ms, item_len_max) = (*lease_ms, *answer_within_ms, *item_len_max);
+        CommonSettings { secret, lease_ms, answer_within_ms, item_len_max }.check()?;
+        check_bounds([
             (self.hedge_after_ms < RESEND_AFTER_MS, "hedge_after_ms: up to 19, for after 20 it is asked again anyway"),
-            ((ITEM_LEN_MIN..=ITEM_LEN_MAX).contains(&self.item_len_max), "item_len_max: from 1024 to 16777216"),
             ((1..=10_000_000).contains(&self.items_max), "items_max: from 1 to 10000000"),
             ((1..=1 << 20).contains(&self.cache_megabytes), "cache_megabytes: from 1 to 1048576"),
             ((1..=10_000_000).contains(&self.rules_per_s), "rules_per_s: from 1 to 10000000"),
@@ -385,10 +289,7 @@ impl StaticFile {
             ((1..=REPORTED_MAX).contains(&self.reported), "reported: from 1 to 40"),
             ((1..=1_000).contains(&self.sample_one_in), "sample_one_in: from 1 to 1000"),
             (self.burst_load_min >= 0.0, "burst_load_min: 0 or more"),
-        ];
-        if let Some((_, told)) = bounds.into_iter().find(|(holds, _)| !holds) {
-            return Err(StaticFileError::Bounds(told));
-        }
+        ])?;
         let controllers = self.of(|role| matches!(role, Role::Controller)).len();
         if controllers != 1 {
             return Err(StaticFileError::Controllers(controllers));
@@ -396,9 +297,7 @@ impl StaticFile {
         if self.gateways().is_empty() {
             return Err(StaticFileError::Nobody("gateway"));
         }
-        if let Some(nowhere) = self.members.iter().find(|member| is_nowhere(member.address)) {
-            return Err(StaticFileError::Nowhere(nowhere.id));
-        }
+        check_addresses(self.members.iter().map(|member| (member.id, member.address)))?;
         let has_places = |member: &Member| member.places().count() == usize::from(member.parts().get());
         let has_too_many = |member: &&Member| member.parts().get() > Member::CACHE_THREADS_MAX || !has_places(member);
         if let Some(member) = self.members.iter().find(has_too_many) {
@@ -458,7 +357,7 @@ impl StaticFile {
     /// Everybody's place.
     ///
     /// # Errors
-    /// [`StaticFileError::Members`].
+    /// [`FileError::Members`].
     pub fn members(&self) -> Result<Members, StaticFileError> {
         self.members_in(EPOCH)
     }
@@ -466,9 +365,10 @@ impl StaticFile {
     /// Everybody's place, in the view of that epoch.
     ///
     /// # Errors
-    /// [`StaticFileError::Members`].
+    /// [`FileError::Members`].
     pub fn members_in(&self, epoch: Epoch) -> Result<Members, StaticFileError> {
-        Members::new(epoch, self.members.iter().flat_map(Member::places)).map_err(StaticFileError::Members)
+        let members = Members::new(epoch, self.members.iter().flat_map(Member::places));
+        members.map_err(|error| FileError::Members(error).into())
     }
 
     /// Who has which keys, where that never changes, or has not yet.
@@ -506,7 +406,7 @@ impl StaticFile {
 
     /// Bytes of values that a member may have under way, of each kind that it counts.
     pub fn values_len_max(&self) -> usize {
-        values_len_max(256 << 20, 64, self.item_len_max)
+        clients_values_len_max(self.item_len_max)
     }
 
     fn budget(&self) -> RuleBudget {
@@ -629,15 +529,15 @@ impl StaticFile {
     /// It as a file.
     ///
     /// # Errors
-    /// [`StaticFileError::Syntax`] if it cannot be written as one.
+    /// [`FileError::Syntax`] if it cannot be written as one.
     pub fn print(&self) -> Result<String, StaticFileError> {
-        toml::to_string(self).map_err(|error| StaticFileError::Syntax(error.to_string()))
+        toml::to_string(self).map_err(|error| FileError::Syntax(error.to_string()).into())
     }
 
     /// It as a file for others to read: without the secret.
     ///
     /// # Errors
-    /// [`StaticFileError::Syntax`] if it cannot be written as one.
+    /// [`FileError::Syntax`] if it cannot be written as one.
     pub fn print_without_secret(&self) -> Result<String, StaticFileError> {
         Self { secret: String::new(), ..self.clone() }.print()
     }

@@ -5,13 +5,17 @@
 //!   Here, Told    what members say to it, and hear
 //! Holder   at each node: how long it may serve, by what it was told
 //! HotSetChooser  one for all: which keys are to be hot
+//! Coordinator  the two that are one for all     Node   a shard, all hot keys, and what is asked of them
 //! ```
-//! Cores without I/O, clock or randomness. What keeps a hot key the same on all nodes is `guira-consistency`; the rest of a node is still to be built (`docs/design/0038`).
+//! Cores without I/O, clock or randomness. What keeps a hot key the same on all nodes is `guira-consistency` (`docs/design/0037`, `0038`).
+//!
+//! - [`SymmetricFile`]: a cluster as a file says it is. [`host`]: the cores on sockets and threads, and a node as a service.
 #![forbid(unsafe_code)]
 
 mod coordinator;
 mod engine_items;
 mod holder;
+pub mod host;
 mod hot_set;
 mod items;
 mod kept;
@@ -19,6 +23,7 @@ mod lanes;
 mod message;
 mod node;
 mod shard;
+mod symmetric_file;
 mod views;
 
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
@@ -29,4 +34,5 @@ pub use items::{Items, MemoryItems};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
 pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, slot_of};
+pub use symmetric_file::{Member, Role, SymmetricFile, SymmetricFileError};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};

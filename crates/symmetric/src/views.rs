@@ -29,9 +29,6 @@ use guira_item::{Moment, Span};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// Nodes at most: numbers of lives are many more, so that one comes again late.
-const NODES_MAX: usize = 1_024;
-
 /// Epochs that nodes may have heard of: beyond are none.
 const EPOCH_MAX: Epoch = Epoch(1 << 62);
 
@@ -48,6 +45,11 @@ pub struct ViewsConfig {
     pub last_copy_waits: Span,
     /// A fault put in on purpose, for the tests of the checkers.
     pub mutant: Option<ViewsMutant>,
+}
+
+impl ViewsConfig {
+    /// Nodes at most: numbers of lives are many more, so that one comes again late.
+    pub const NODES_MAX: usize = 1_024;
 }
 
 /// Faults that have to be found out.
@@ -194,7 +196,7 @@ pub enum ViewsError {
 impl fmt::Display for ViewsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nodes(len) => write!(f, "{len} nodes: from 1 to {NODES_MAX}, each once"),
+            Self::Nodes(len) => write!(f, "{len} nodes: from 1 to {}, each once", ViewsConfig::NODES_MAX),
             Self::OtherNodes(nodes) => write!(f, "what was kept is of other nodes, or in another order: {nodes:?}"),
         }
     }
@@ -241,7 +243,7 @@ impl Views {
     /// [`ViewsError`].
     pub fn new(now: Moment, config: ViewsConfig, kept: Option<Given>) -> Result<Self, ViewsError> {
         let nodes: BTreeSet<NodeId> = config.nodes.iter().copied().collect();
-        if !(1..=NODES_MAX).contains(&nodes.len()) || nodes.len() != config.nodes.len() {
+        if !(1..=ViewsConfig::NODES_MAX).contains(&nodes.len()) || nodes.len() != config.nodes.len() {
             return Err(ViewsError::Nodes(config.nodes.len()));
         }
         let nothing = || Given { nodes: config.nodes.clone(), ..Given::default() };

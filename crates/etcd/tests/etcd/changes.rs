@@ -9,7 +9,7 @@ use std::{
 use guira_cluster::Epoch;
 use guira_etcd::{EtcdError, Place};
 use guira_routing::NodeId;
-use guira_switched::{StaticFile, StaticFileError};
+use guira_switched::{FileError, StaticFile, StaticFileError};
 
 use crate::support::{
     Raw, SECRET, Server, cache, cluster, connect, gateway,
@@ -38,7 +38,7 @@ fn a_cluster_is_made_once_and_read_by_who_has_the_secret() {
     assert!(matches!(etcd.create(&file), Err(EtcdError::Exists(name)) if name == "shop"));
     let view = etcd.read(SECRET).expect("it is there");
     assert_eq!((view.epoch, view.file), (epoch, file.clone()));
-    assert!(matches!(etcd.read("short"), Err(EtcdError::NotACluster(StaticFileError::Secret))));
+    assert!(matches!(etcd.read("short"), Err(EtcdError::NotACluster(StaticFileError::File(FileError::Secret)))));
     let key = Raw::of(&server).get("/guira/shop/view").expect("it is there");
     assert!(!key.value_str().expect("text").contains(SECRET));
     assert_eq!(epoch, Epoch(key.mod_revision().cast_unsigned()));

@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    net::SocketAddr,
     os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command, ExitStatus},
@@ -14,15 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guira_switched::{Member, Role, StaticFile};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{At, GATEWAY, network::Hosts, tell};
-use crate::{
-    node::{self, EndedBy},
-    rest::RestArguments,
-};
+use super::{network::Hosts, tell};
+use crate::node::{self, EndedBy};
 
 /// A member that has ended is started again after so long.
 pub(super) const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -42,6 +37,7 @@ struct RunningMember {
     runs: Option<Runs>,
     restarts: u64,
     ended_at: Instant,
+    ends_first: bool,
 }
 
 /// How one runs.
@@ -127,102 +123,107 @@ impl fmt::Display for Ended {
     }
 }
 
+/// A member, and what it is started with.
+pub(super) struct Seat<'h> {
+    /// Its number.
+    pub(super) id: u16,
+    /// Its role's name.
+    pub(super) role: &'static str,
+    /// What it is told.
+    pub(super) arguments: node::Arguments,
+    /// Words of a command that runs it.
+    pub(super) under: Option<&'h str>,
+    /// It ends before those of which that is not said.
+    pub(super) ends_first: bool,
+}
+
 /// How members are started.
 pub(super) struct How<'h> {
     /// Whether they are all in this process.
     pub(super) in_one_process: bool,
     /// Files that each one's store may have open there.
     pub(super) store_files: Option<u64>,
-    /// Threads of a gateway that serve clients.
-    pub(super) threads: u16,
     /// The hosts of members that are not here.
     pub(super) hosts: Option<&'h Hosts>,
-    /// Words of a command that runs a backend's.
-    pub(super) backend_under: Option<&'h str>,
-    /// Of the controller.
-    pub(super) rest: &'h RestArguments,
-    /// Where each gateway's metrics are, if they are anywhere.
-    pub(super) metrics: BTreeMap<u16, SocketAddr>,
+    /// Who they are.
+    pub(super) seats: Vec<Seat<'h>>,
 }
 
 impl How<'_> {
-    fn command(&self, member: &Member, program: &Path) -> Command {
+    fn command(&self, seat: &Seat<'_>, program: &Path) -> Command {
         let on_its_host = |program: &Path| match self.hosts {
-            Some(hosts) => hosts.command(member.id, program),
+            Some(hosts) => hosts.command(seat.id, program),
             None => Command::new(program),
         };
-        let under = self.backend_under.filter(|_| matches!(member.role, Role::Backend(_)));
-        let mut words = under.unwrap_or_default().split_whitespace();
+        let mut words = seat.under.unwrap_or_default().split_whitespace();
         let Some(first) = words.next() else { return on_its_host(program) };
         let mut command = on_its_host(Path::new(first));
         command.args(words).arg(program);
         command
     }
 
-    fn start(&self, at: &At, member: &Member) -> Result<Runs, String> {
-        if self.in_one_process { self.start_thread(at, member) } else { self.start_process(at, member) }
+    fn start(&self, seat: &Seat<'_>) -> Result<Runs, String> {
+        if self.in_one_process { self.start_thread(seat) } else { self.start_process(seat) }
     }
 
-    fn arguments(&self, at: &At, member: &Member) -> node::Arguments {
-        let (socket, life) = (at.node_socket(member.id), at.life_file(member.id));
-        let arguments = node::Arguments::in_company(at.file(), member, self.threads.into(), socket, life);
-        match member.role {
-            Role::Controller => arguments.with_rest(self.rest.clone()),
-            Role::Gateway { .. } => arguments.with_metrics(self.metrics.get(&member.id).copied()),
-            Role::Backend(_) | Role::Cache { .. } => arguments,
-        }
-    }
-
-    fn start_process(&self, at: &At, member: &Member) -> Result<Runs, String> {
+    fn start_process(&self, seat: &Seat<'_>) -> Result<Runs, String> {
         let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let mut command = self.command(member, &program);
+        let mut command = self.command(seat, &program);
         // A group of its own: what is typed at the terminal is for this process, which ends them in their order.
         command.process_group(0);
         command.arg("node").arg("--with-parent").arg(std::process::id().to_string());
-        self.arguments(at, member).pass_on(&mut command);
+        seat.arguments.pass_on(&mut command);
         command.spawn().map(Runs::Process).map_err(|error| format!("cannot start a member: {error}"))
     }
 
-    fn start_thread(&self, at: &At, member: &Member) -> Result<Runs, String> {
-        let arguments = self.arguments(at, member);
+    fn start_thread(&self, seat: &Seat<'_>) -> Result<Runs, String> {
+        let arguments = seat.arguments.clone();
         let (end, ended) = mpsc::channel();
         let store_files = self.store_files;
         let run = move || node::run_until(&arguments, EndedBy::Starter(ended), store_files);
-        let thread = thread::Builder::new().name(format!("guira-m{}", member.id)).spawn(run);
+        let thread = thread::Builder::new().name(format!("guira-m{}", seat.id)).spawn(run);
         let thread = thread.map_err(|error| format!("cannot start a member: {error}"))?;
         Ok(Runs::Thread { end, thread: Some(thread) })
     }
 }
 
 impl RunningMembers {
-    pub(super) fn start(&mut self, at: &At, member: &Member, how: &How<'_>) -> Result<(), String> {
-        let runs = Some(how.start(at, member)?);
-        let restarts = self.members.get(&member.id).map_or(0, |earlier| earlier.restarts + 1);
-        self.members.insert(member.id, RunningMember { runs, restarts, ended_at: Instant::now() });
+    /// Starts all, or those before the first that cannot be.
+    pub(super) fn start_all(&mut self, how: &How<'_>) -> Result<(), String> {
+        how.seats.iter().try_for_each(|seat| self.start(seat, how))
+    }
+
+    fn start(&mut self, seat: &Seat<'_>, how: &How<'_>) -> Result<(), String> {
+        let runs = Some(how.start(seat)?);
+        let restarts = self.members.get(&seat.id).map_or(0, |earlier| earlier.restarts + 1);
+        let member = RunningMember { runs, restarts, ended_at: Instant::now(), ends_first: seat.ends_first };
+        self.members.insert(seat.id, member);
         Ok(())
     }
 
     /// Starts again what has ended.
-    pub(super) fn look(&mut self, at: &At, file: &StaticFile, how: &How<'_>) {
-        for member in &file.members {
-            let Some(running) = self.members.get_mut(&member.id) else { continue };
+    pub(super) fn look(&mut self, how: &How<'_>) {
+        for seat in &how.seats {
+            let Some(running) = self.members.get_mut(&seat.id) else { continue };
             if let Some(runs) = &mut running.runs {
                 let Some(why) = runs.ended() else { continue };
-                tell(&format!("{} {} has ended ({why}), and is started again", member.role.name(), member.id));
+                tell(&format!("{} {} has ended ({why}), and is started again", seat.role, seat.id));
                 (running.runs, running.ended_at) = (None, Instant::now());
             } else if running.ended_at.elapsed() >= START_AGAIN_AFTER
-                && let Err(told) = self.start(at, member, how)
+                && let Err(told) = self.start(seat, how)
             {
                 tell(&told);
             }
         }
     }
 
-    /// Ends all: gateways first, so that nobody asks who is gone. If a thread does not end, this process does, once all others have.
+    /// Ends all, those that end first before the others. If a thread does not end, this process does, once all others have.
     pub(super) fn end(&mut self) {
         let mut all_have = true;
-        let rest = self.members.split_off(&GATEWAY);
-        for members in [rest, std::mem::take(&mut self.members)] {
+        let members = std::mem::take(&mut self.members);
+        let (first, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            members.into_iter().partition(|(_, member)| member.ends_first);
+        for members in [first, rest] {
             let running = members.into_iter().filter_map(|(id, member)| Some((id, member.runs?)));
             let mut running: Vec<(u16, Runs)> = running.collect();
             running.iter().for_each(|(_, runs)| runs.end());

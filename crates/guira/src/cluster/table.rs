@@ -37,6 +37,12 @@ pub(super) fn table(rows: &[Row], up: &BTreeMap<String, Value>) -> String {
         let share = 100.0 * hits as f64 / (hits + operations) as f64;
         text += &format!("\n{share:.1} % of {} operations answered by cache nodes\n", hits + operations);
     }
+    let (hot, cold) =
+        (sum("node", "hits") + sum("node", "hot_writes"), sum("node", "at_home") + sum("node", "forwarded"));
+    if hot + cold > 0 {
+        let share = 100.0 * hot as f64 / (hot + cold) as f64;
+        text += &format!("\n{share:.1} % of {} operations were of keys that are hot at all nodes\n", hot + cold);
+    }
     for Row { id, told, .. } in rows {
         let hottest = told.get("hottest").and_then(Value::as_array).into_iter().flatten();
         for (at, key) in hottest.enumerate() {

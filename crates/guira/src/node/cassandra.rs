@@ -15,7 +15,7 @@ use guira_switched::{BackendRole, StaticFile, part_of};
 use super::{
     Kept, Start,
     backend::{BackendStore, limit_of},
-    was_removed,
+    kept::was_removed,
 };
 
 /// Bytes that a record has beside its key and value, at most.

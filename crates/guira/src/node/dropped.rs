@@ -1,6 +1,6 @@
 //! What a member's status tells of what was dropped at its sockets.
 
-use guira_switched::host::Wire;
+use guira_cluster::Wire;
 use serde_json::{Map, Value, json};
 
 type Reason = (&'static str, fn(&Wire) -> u64);

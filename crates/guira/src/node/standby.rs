@@ -26,7 +26,7 @@ impl Start<'_> {
         let ends = Arc::new(Ends::default());
         let alive = Kept { etcd: etcd.another().map_err(|error| error.to_string())?, view: view.clone() };
         let following = alive.follow_for(self.member, begun.life, &ends, |_| {})?;
-        let socket = self.socket(move || Some(json!({ "serves": false, "standby_of": of })))?;
+        let socket = self.arguments.socket(move || Some(json!({ "serves": false, "standby_of": of })))?;
         let store = CassandraStore::open_after(options, || !ends.are_told() && goes_on(ended));
         drop((following, socket));
         let Some(store) = store.map_err(|error| error.to_string())? else { return ends.why().map(|()| None) };

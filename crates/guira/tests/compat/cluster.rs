@@ -3,6 +3,7 @@
 //! Below it: the network between members (`faults`, with a `relay`), that which the kernel makes (`networks`), what operators do (`operators`), and
 //! who is in a cluster that etcd keeps: as they are told (`coordinated`), as they serve (`comings`), and where it wants to know who asks
 //! (`guarded`). Cache nodes of several threads: `threads`. A backend that is away: `away`.
+//! The other topology: `symmetric`.
 
 mod away;
 mod comings;
@@ -19,6 +20,7 @@ mod owners;
 mod relay;
 mod relayed;
 pub(crate) mod rising;
+mod symmetric;
 mod threads;
 
 use std::{
@@ -74,8 +76,13 @@ impl Cluster {
 
     fn start_in(folder: TempDir, arguments: &[&str]) -> Self {
         // A second gateway's is behind it.
-        let port = free_ports(2);
-        let mut command = guira(&["up", "--port", &port.to_string(), "--burst-load-min", "0"], folder.path());
+        Self::start_with(folder, 2, &[&["--burst-load-min", "0"], arguments].concat())
+    }
+
+    /// The same, with so many ports for clients.
+    fn start_with(folder: TempDir, ports: u16, arguments: &[&str]) -> Self {
+        let port = free_ports(ports);
+        let mut command = guira(&["up", "--port", &port.to_string()], folder.path());
         // It ends with the thread that starts it, which has to live as long: a test's own.
         command.arg("--with-parent").arg(std::process::id().to_string());
         command.args(arguments);
@@ -520,7 +527,10 @@ fn what_cannot_be_is_said_in_a_line() {
     };
     assert!(said(&["status"]).contains("no cluster is up in"));
     assert!(said(&["down"]).contains("no cluster is up in"));
-    assert!(said(&["up", "--topology", "symmetric"]).contains("not built yet"));
+    assert!(said(&["up", "--topology", "symmetric", "--backends", "2"]).contains("--backends: of --topology switched"));
+    assert!(said(&["up", "--nodes", "2"]).contains("--nodes: of --topology symmetric"));
+    let told = said(&["up", "--topology", "symmetric", "--memory-per-node", "7m"]);
+    assert!(told.contains("memory_megabytes: from 8"), "{told}");
     assert!(said(&["up", "--backends", "0"]).contains("backends"));
     assert!(said(&["up", "--durability", "hardly"]).contains("--durability"));
     assert!(said(&["up", "--store-limit", "0"]).contains("--store-limit"));

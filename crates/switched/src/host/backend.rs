@@ -7,27 +7,33 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     num::NonZero,
     ops::ControlFlow,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use guira_cluster::{Poster, Transport, boot_now};
+use guira_cluster::{Ended, Host, HostOf, Local, Machine, Poster, Transport, Wire, boot_now};
 use guira_item::{
     Key, Moment, Span, Time,
     store::{Found, Part, Record, Scan as StoreScan, Store, StoreError, Write, Written},
 };
 use guira_routing::{KeyHash, NodeId, PartitionId};
 
-use super::{Ended, Host, Local, Machine, Wire, pace::Pace, send_all};
+use super::{Switched, pace::Pace, send_all};
 use crate::{
     Commit, Committed, Holdings, Message, Outbox, ScanNumber, Scanned, Scanning, StoreCall, View,
     backend::{Backend, BackendConfig, BackendCounts, Happened, Standstill},
 };
 
-/// A [`Backend`] before a store.
-pub type BackendHost<S> = Host<BackendMachine<S>>;
+/// A [`Backend`] before a store, on its host.
+pub struct BackendHost<S: Store>(Host<BackendMachine<S>>);
+
+impl<S: Store> fmt::Debug for BackendHost<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BackendHost").field(&self.0).finish()
+    }
+}
 
 /// What a store has done.
 #[derive(Debug)]
@@ -141,6 +147,18 @@ fn fresh(told: Option<(Moment, Holdings)>, now: Moment) -> Option<Holdings> {
     told.filter(|(at, _)| now < *at + TOLD_FOR).map(|(_, holdings)| holdings)
 }
 
+impl<S: Store> HostOf for BackendHost<S> {
+    type Machine = BackendMachine<S>;
+
+    fn host(&self) -> &Host<BackendMachine<S>> {
+        &self.0
+    }
+
+    fn into_host(self) -> Host<BackendMachine<S>> {
+        self.0
+    }
+}
+
 impl<S: Store> BackendHost<S> {
     /// Starts it on a socket whose members are set.
     ///
@@ -163,7 +181,7 @@ impl<S: Store> BackendHost<S> {
         let name = format!("guira-b{}", config.me.0);
         let reading_max = (READING_LEN_MAX / config.item_len_max.max(1)).max(1);
         let hash_of = config.hash_of;
-        Self::start_with(&name, transport, |poster| BackendMachine {
+        let machine = |poster| BackendMachine {
             pace: requests_per_s.map(Pace::new),
             backend: Backend::new(config, store.state(), boot_now()),
             way: Way {
@@ -180,12 +198,13 @@ impl<S: Store> BackendHost<S> {
             holdings: None,
             out: Outbox::default(),
             withheld: 0,
-        })
+        };
+        Host::start(&name, transport, machine).map(Self)
     }
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<BackendStatus> {
-        self.look(|BackendMachine { backend, way, withheld, holdings, .. }, wire| BackendStatus {
+        self.0.look(|BackendMachine { backend, way, withheld, holdings, .. }, wire| BackendStatus {
             counts: backend.counts(),
             cached_keys: backend.cached_keys(),
             load_per_s: backend.load(boot_now()).round() as u64,
@@ -207,7 +226,7 @@ impl<S: Store> BackendHost<S> {
     /// # Errors
     /// It has ended.
     pub fn commit_by(&self, commit_by: impl FnMut(Commit) + Send + 'static) -> Result<(), Ended> {
-        self.driver.post(Local::Told(BackendTold::CommitBy(Box::new(commit_by)))).map_err(|_| Ended)
+        self.0.tell(BackendTold::CommitBy(Box::new(commit_by)))
     }
 
     /// Says what came of partitions that were given away.
@@ -215,7 +234,7 @@ impl<S: Store> BackendHost<S> {
     /// # Errors
     /// It has ended.
     pub fn committed(&self, committed: Committed) -> Result<(), Ended> {
-        self.driver.post(Local::Told(BackendTold::Committed(committed))).map_err(|_| Ended)
+        self.0.tell(BackendTold::Committed(committed))
     }
 }
 
@@ -341,6 +360,7 @@ impl<S: Store> Way<S> {
 }
 
 impl<S: Store> Machine for BackendMachine<S> {
+    type Protocol = Switched;
     type Told = BackendTold;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {

@@ -7,11 +7,11 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use guira_cluster::{DriverError, Members, Transport, boot_now};
+use guira_cluster::{DriverError, Ended, Host, Machine, MemberHost, Members, Transport, Wire, boot_now};
 use guira_item::Moment;
 use guira_routing::NodeId;
 
-use super::{Ended, Host, Machine, MemberHost, Wire, send_all};
+use super::{Switched, send_all};
 use crate::{
     Happened, Message, Outbox, View,
     cache_node::{CacheConfig, CacheCounts, CacheNode},
@@ -32,6 +32,7 @@ impl PartMachine {
 }
 
 impl Machine for PartMachine {
+    type Protocol = Switched;
     type Told = Infallible;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
@@ -100,7 +101,7 @@ impl CacheHost {
         let start = |(transport, config): (Transport, CacheConfig)| {
             let name = format!("guira-c{}", config.me.0);
             let core = CacheNode::new(config, boot_now());
-            Host::start_with(&name, transport, |_| PartMachine { core, out: Outbox::default() })
+            Host::start(&name, transport, |_| PartMachine { core, out: Outbox::default() })
         };
         Ok(Self { parts: parts.into_iter().map(start).collect::<io::Result<_>>()? })
     }
@@ -149,6 +150,8 @@ impl CacheHost {
 }
 
 impl MemberHost for CacheHost {
+    type View = View;
+
     fn set_view(&self, members: Arc<Members>, view: View) -> Result<(), Ended> {
         let set = |part: &Host<PartMachine>| part.set_view(Arc::clone(&members), view.clone());
         // All are told, whatever the first has to say.

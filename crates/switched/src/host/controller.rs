@@ -5,13 +5,13 @@ use std::{
     sync::mpsc::{self, Sender},
 };
 
-use guira_cluster::{Transport, boot_now};
+use guira_cluster::{Host, HostOf, Local, Machine, Poster, Transport, Wire, boot_now};
 use guira_item::Moment;
 use guira_openflow::{FlowAt, SwitchStatus, SwitchesTold, Version, WantedChanges, WantedFlows};
 use guira_routing::{Choices, KeyHash, NodeId, RuleBudget};
 
 use super::{
-    Host, Local, Machine, Wire,
+    Switched,
     network::{Network, NetworkConfig, status_of},
     send_all,
 };
@@ -20,8 +20,9 @@ use crate::{
     controller::{BackendReport, CacheReport, Controller, ControllerConfig, ControllerCounts, MoveError},
 };
 
-/// A [`Controller`].
-pub type ControllerHost = Host<ControllerMachine>;
+/// A [`Controller`] on its host.
+#[derive(Debug)]
+pub struct ControllerHost(Host<ControllerMachine>);
 
 /// A controller, and the switches that it has rules in, if it has.
 pub struct ControllerMachine {
@@ -52,6 +53,7 @@ impl ControllerMachine {
 }
 
 impl Machine for ControllerMachine {
+    type Protocol = Switched;
     type Told = ControllerTold;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
@@ -124,6 +126,18 @@ impl MoveWish {
     }
 }
 
+impl HostOf for ControllerHost {
+    type Machine = ControllerMachine;
+
+    fn host(&self) -> &Host<ControllerMachine> {
+        &self.0
+    }
+
+    fn into_host(self) -> Host<ControllerMachine> {
+        self.0
+    }
+}
+
 impl ControllerHost {
     /// Starts it on a socket whose members are set.
     ///
@@ -153,17 +167,18 @@ impl ControllerHost {
     ) -> io::Result<Self> {
         let (name, lease) = (format!("guira-r{}", config.me.0), config.lease);
         let core = Controller::new(config).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        Self::try_start_with(&name, transport, |poster| {
+        let machine = |poster: Poster<Local<ControllerMachine>>| {
             // Who no longer listens has ended.
             let told = move |told| drop(poster.post(Local::Told(ControllerTold::Switches(told))));
             let network = network.map(|(config, view)| Network::new(boot_now(), lease, config, view, told));
             Ok(ControllerMachine { core, network: network.transpose()?, out: Outbox::default() })
-        })
+        };
+        Host::try_start(&name, transport, machine).map(Self)
     }
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<ControllerStatus> {
-        self.look(|ControllerMachine { core, .. }, wire| ControllerStatus {
+        self.0.look(|ControllerMachine { core, .. }, wire| ControllerStatus {
             counts: core.counts(),
             rules: core.rules(),
             waiting: core.waiting(),
@@ -175,12 +190,12 @@ impl ControllerHost {
     /// How switches are that have called, if there may be any; `None` if it has ended.
     pub fn switches(&self) -> Option<Vec<SwitchStatus>> {
         // Its thread does not wait for theirs.
-        self.look(|machine, _| machine.network.as_ref().map(Network::switches)).map(status_of)
+        self.0.look(|machine, _| machine.network.as_ref().map(Network::switches)).map(status_of)
     }
 
     /// The flows that switches are to have behind one, see [`Switches::flows_after`](guira_openflow::Switches::flows_after). `None` if it has ended.
     pub fn flows_after(&self, flow: Option<FlowAt>, len_max: usize) -> Option<Result<WantedFlows, NoFlows>> {
-        let Some(switches) = self.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
+        let Some(switches) = self.0.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
             return Some(Err(NoFlows::NoSwitches));
         };
         switches.flows_after(flow, len_max).ok().map(Ok)
@@ -188,7 +203,7 @@ impl ControllerHost {
 
     /// What has changed of them since a version, see [`Switches::flows_since`](guira_openflow::Switches::flows_since). `None` if it has ended.
     pub fn flows_since(&self, version: Version, len_max: usize) -> Option<Result<WantedChanges, NoFlows>> {
-        let Some(switches) = self.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
+        let Some(switches) = self.0.look(|machine, _| machine.network.as_ref().map(Network::switches))? else {
             return Some(Err(NoFlows::NoSwitches));
         };
         switches.flows_since(version, len_max).ok().map(|changes| changes.ok_or(NoFlows::Unknown))
@@ -196,28 +211,28 @@ impl ControllerHost {
 
     /// See [`Controller::caches`]; `None` if it has ended.
     pub fn caches(&self) -> Option<Vec<CacheReport>> {
-        self.look(|machine, _| machine.core.caches())
+        self.0.look(|machine, _| machine.core.caches())
     }
 
     /// See [`Controller::backends`]; `None` if it has ended.
     pub fn backends(&self) -> Option<Vec<BackendReport>> {
-        self.look(|machine, _| machine.core.backends())
+        self.0.look(|machine, _| machine.core.backends())
     }
 
     /// See [`Controller::rules_after`]; `None` if it has ended.
     pub fn rules_after(&self, after: Option<KeyHash>, len_max: usize) -> Option<Vec<(KeyHash, Choices)>> {
-        self.look(move |machine, _| machine.core.rules_after(after, len_max))
+        self.0.look(move |machine, _| machine.core.rules_after(after, len_max))
     }
 
     /// See [`Controller::rule`]; `None` if it has ended.
     pub fn rule(&self, hash: KeyHash) -> Option<Option<Choices>> {
-        self.look(move |machine, _| machine.core.rule(hash))
+        self.0.look(move |machine, _| machine.core.rule(hash))
     }
 
     /// See [`Controller::move_backend`]; `None` if it has ended.
     pub fn move_backend(&self, backend: NodeId, cache: NodeId) -> Option<Result<(), MoveError>> {
         let (told, tell) = mpsc::channel();
-        self.driver.post(Local::Told(ControllerTold::Move(MoveWish { backend, cache, told }))).ok()?;
+        self.0.tell(ControllerTold::Move(MoveWish { backend, cache, told })).ok()?;
         tell.recv().ok()
     }
 }

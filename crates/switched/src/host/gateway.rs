@@ -1,21 +1,16 @@
 //! A gateway on its socket, with those who wait for its answers.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    io, mem,
-};
+use std::io;
 
-use guira_chain::{Owned, Reply};
-use guira_cluster::{Transport, boot_now};
-use guira_item::{Answer, Failure, Key, Moment, Span, Time};
+use guira_chain::Reply;
+use guira_cluster::{Host, HostOf, Local, Machine, Poster, Transport, Wire, boot_now, look_by};
+use guira_front::{Ask, AskNumber, Desk, Front, FrontService, FrontWorker, Wanted};
+use guira_item::{ClusterStats, EngineStats, Moment, store::StoreStats};
 use guira_routing::NodeId;
 
 use super::{
-    GatewayPoster, Host, Machine, Wire,
+    Switched,
     heard::{ClusterHoldings, Heard},
-    lines::{Line, lines_of},
-    look_by,
-    owed::Owed,
     send_all,
 };
 use crate::{
@@ -23,57 +18,34 @@ use crate::{
     gateway::{Gateway, GatewayConfig, GatewayCounts, Happened},
 };
 
-/// A [`Gateway`].
-pub type GatewayHost = Host<GatewayMachine>;
-
-/// Operations, of each line the first, between two flushes: as many requests that fill a datagram each fit into what may wait of datagrams. Longer ones go in streams, where
-/// what waits is bounded in bytes: a gateway has no more of them under way for one backend, unless items may be longer than 4 MiB.
-const ASKED_A_FLUSH: usize = 256;
-
-/// What clients want of a gateway.
+/// A [`Gateway`] on its host.
 #[derive(Debug)]
-pub struct GatewayTold(pub(super) Wanted);
+pub struct GatewayHost(Host<GatewayMachine>);
 
-#[derive(Debug)]
-pub(super) enum Wanted {
-    /// What is left of a batch, in order.
-    Asked(Vec<Asked>),
-    /// All items that are there at a time, in the cluster's seconds, are to be gone then.
-    Flush(Time, Owed),
-}
+/// Through which a gateway is asked.
+#[derive(Clone, Debug)]
+pub struct GatewayFront(Poster<Local<GatewayMachine>>);
 
-/// One operation, in the cluster's seconds.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) key: Box<[u8]>,
-    pub(super) operation: Owned,
-    pub(super) owed: Owed,
-}
+/// Gateways as a server's service.
+pub type GatewayService = FrontService<GatewayFront>;
+
+/// What a thread of such a server needs.
+pub type GatewayWorker = FrontWorker<GatewayFront>;
+
+/// A program before a gateway.
+pub type Caller = guira_front::Caller<GatewayFront>;
 
 /// A gateway, and what it owes.
 pub struct GatewayMachine {
-    gateway: Gateway,
-    owing: HashMap<AskId, Owing>,
-    /// Operations that wait for one that is under way.
-    behind: usize,
-    /// How long an answer is waited for.
-    answer_within: Span,
-    last_id: AskId,
+    stepped: Stepped,
+    desk: Desk,
     heard: Heard,
+}
+
+/// A gateway, and what it wants done.
+struct Stepped {
+    gateway: Gateway,
     out: Outbox,
-}
-
-/// What is owed for an operation that is under way.
-struct Owing {
-    owed: Owed,
-    behind: Option<Box<Behind>>,
-}
-
-/// What is asked for once that is answered, in order.
-struct Behind {
-    asked: VecDeque<Asked>,
-    /// That is answered before, if it is answered in time.
-    until: Moment,
 }
 
 /// How a gateway is.
@@ -98,96 +70,135 @@ impl GatewayHost {
     /// The system gives no thread, or no descriptors.
     pub fn start(transport: Transport, config: GatewayConfig) -> io::Result<Self> {
         let (name, answer_within) = (format!("guira-g{}", config.me.0), config.answer_within);
-        Self::start_with(&name, transport, |_| {
+        let machine = |_| {
             let gateway = Gateway::new(config);
             let mut heard = Heard::default();
             heard.set_owners(gateway.owners());
-            let (last_id, out) = (AskId(0), Outbox::default());
-            GatewayMachine { gateway, owing: HashMap::new(), behind: 0, answer_within, last_id, heard, out }
-        })
+            GatewayMachine {
+                stepped: Stepped { gateway, out: Outbox::default() },
+                desk: Desk::new(answer_within),
+                heard,
+            }
+        };
+        Host::start(&name, transport, machine).map(Self)
     }
 
     /// How it is; `None` if it has ended.
     pub fn status(&self) -> Option<GatewayStatus> {
-        status_by(&self.poster())
+        self.front().status()
     }
 
-    pub(super) fn poster(&self) -> GatewayPoster {
-        self.driver.poster()
+    /// Through which it is asked.
+    pub fn front(&self) -> GatewayFront {
+        GatewayFront(self.0.poster())
     }
 }
 
-/// See [`GatewayHost::status`].
-pub(super) fn status_by(gateway: &GatewayPoster) -> Option<GatewayStatus> {
-    look_by(gateway, |GatewayMachine { gateway, behind, heard, .. }, wire| GatewayStatus {
-        counts: gateway.counts(),
-        routes: gateway.routes(),
-        pending: gateway.pending() + behind,
-        holdings: heard.sum(boot_now()),
-        wire,
-    })
+impl HostOf for GatewayHost {
+    type Machine = GatewayMachine;
+
+    fn host(&self) -> &Host<GatewayMachine> {
+        &self.0
+    }
+
+    fn into_host(self) -> Host<GatewayMachine> {
+        self.0
+    }
+}
+
+impl GatewayFront {
+    fn status(&self) -> Option<GatewayStatus> {
+        look_by(&self.0, |GatewayMachine { stepped: Stepped { gateway, .. }, desk, heard }, wire| GatewayStatus {
+            counts: gateway.counts(),
+            routes: gateway.routes(),
+            pending: gateway.pending() + desk.behind(),
+            holdings: heard.sum(boot_now()),
+            wire,
+        })
+    }
+}
+
+impl Front for GatewayFront {
+    fn tell(&self, wanted: Wanted) {
+        drop(self.0.post(Local::Told(wanted)));
+    }
+
+    /// What backends have told of their stores, a second ago or so, together: items are about as many as they have records. Waits for the gateways'
+    /// threads, which wait for nobody. Where nobody knows (stores that share a database) there is nothing.
+    fn stats(fronts: &[Self]) -> EngineStats {
+        let gateways: Vec<GatewayStatus> = fronts.iter().filter_map(Self::status).collect();
+        // Each asks the same backends.
+        let best = gateways.iter().map(|gateway| gateway.holdings).max_by_key(|holdings| holdings.heard);
+        let ClusterHoldings { holdings: told, backends, heard } = best.unwrap_or_default();
+        let holdings = told.unwrap_or_default();
+        let sum = |of: fn(&GatewayStatus) -> u64| gateways.iter().map(of).sum();
+        let cluster = ClusterStats {
+            backends: backends as u64,
+            backends_heard: heard as u64,
+            backends_read_only: holdings.read_only,
+            routes: gateways.iter().map(|gateway| gateway.routes as u64).max().unwrap_or(0),
+            pending: sum(|gateway| gateway.pending as u64),
+            to_caches: sum(|gateway| gateway.counts.to_caches),
+            to_backends: sum(|gateway| gateway.counts.to_backends),
+            resent: sum(|gateway| gateway.counts.resent),
+            hedged: sum(|gateway| gateway.counts.hedged),
+            routed: sum(|gateway| gateway.counts.routed),
+            late: sum(|gateway| gateway.counts.late),
+            refused: sum(|gateway| gateway.counts.refused),
+            away: sum(|gateway| gateway.counts.away),
+            moved: sum(|gateway| gateway.counts.moved),
+        };
+        EngineStats {
+            engine: "switched",
+            eviction: "none",
+            curr_items: holdings.records.unwrap_or(0),
+            bytes: holdings.disk_bytes.unwrap_or(0),
+            store: told.map(StoreStats::from),
+            cluster: Some(cluster),
+            ..EngineStats::default()
+        }
+    }
+}
+
+impl Stepped {
+    /// Has the core heed something, and sends what it says.
+    fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
+        self.out.clear();
+        self.gateway.step(now, happened, &mut self.out);
+        send_all(&self.out, transport);
+    }
+
+    /// Asks the core.
+    fn ask(&mut self, now: Moment, ask: Ask<'_>, answers: &mut Vec<(AskNumber, Reply)>, transport: &mut Transport) {
+        match ask {
+            Ask::Key(AskNumber(id), key, operation) => {
+                self.step(now, Happened::Ask(AskId(id), key, operation.get()), transport);
+            }
+            Ask::Flush(AskNumber(id), at) => self.step(now, Happened::Flush(AskId(id), at), transport),
+            Ask::Send => return transport.flush(),
+        }
+        answers.extend(self.answers());
+    }
+
+    /// What the step before has answered.
+    fn answers(&mut self) -> impl Iterator<Item = (AskNumber, Reply)> {
+        self.out.answers.drain(..).map(|(AskId(id), reply)| (AskNumber(id), reply))
+    }
 }
 
 impl GatewayMachine {
     /// Has the core heed something, and whatever that lets go on.
     fn step(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) {
-        let lines = self.step_core(now, happened, transport);
-        self.go_on(now, lines, transport);
-    }
-
-    /// Asks for what is first in some lines, and for what comes behind that if it is answered at once.
-    fn go_on(&mut self, now: Moment, mut lines: Vec<Line>, transport: &mut Transport) {
-        while let Some(line) = lines.pop() {
-            lines.extend(self.ask(now, line, transport));
-        }
-    }
-
-    /// Asks for the first of a line, which the others wait for; lines that go on.
-    fn ask(&mut self, now: Moment, line: Line, transport: &mut Transport) -> Vec<Line> {
-        let Line { first: Asked { key, operation, mut owed }, behind } = line;
-        let (key, operation) = (Key::new(&key).expect("a client's key"), operation.get());
-        owed.begin(!operation.only_reads());
-        let until = now + self.answer_within;
-        let behind = (!behind.is_empty()).then(|| Behind { asked: behind, until });
-        let id = self.owe(owed, behind);
-        self.step_core(now, Happened::Ask(id, key, operation), transport)
-    }
-
-    /// Notes who waits for what is asked next, and what is asked then.
-    fn owe(&mut self, owed: Owed, behind: Option<Behind>) -> AskId {
-        self.last_id = AskId(self.last_id.0 + 1);
-        self.behind += behind.as_ref().map_or(0, |behind| behind.asked.len());
-        self.owing.insert(self.last_id, Owing { owed, behind: behind.map(Box::new) });
-        self.last_id
-    }
-
-    /// Has the core heed something, and brings its answers to who waits for them; lines that go on.
-    fn step_core(&mut self, now: Moment, happened: Happened<'_>, transport: &mut Transport) -> Vec<Line> {
-        self.gateway.step(now, happened, &mut self.out);
-        send_all(&self.out, transport);
-        let mut answers = mem::take(&mut self.out.answers);
-        let lines = answers.drain(..).filter_map(|(id, reply)| self.answer(now, id, reply)).collect();
-        self.out.clear();
-        self.out.answers = answers;
-        lines
-    }
-
-    /// Answers an operation; the rest of its line, if there is one. Behind what has had no answer in time nothing is asked for: each could take as long.
-    fn answer(&mut self, now: Moment, id: AskId, reply: Reply) -> Option<Line> {
-        let Owing { owed, behind } = self.owing.remove(&id)?;
-        owed.answer(reply);
-        let Behind { asked: mut behind, until } = *behind?;
-        self.behind -= behind.len();
-        if now >= until {
-            behind.into_iter().for_each(|asked| asked.owed.answer(Reply::Answer(Answer::Failed(Failure::Away), None)));
-            return None;
-        }
-        Some(Line { first: behind.pop_front()?, behind })
+        let Self { stepped, desk, .. } = self;
+        stepped.step(now, happened, transport);
+        desk.hear(stepped.answers());
+        desk.go_on(now, |ask, answers| stepped.ask(now, ask, answers, transport));
     }
 }
 
 impl Machine for GatewayMachine {
-    type Told = GatewayTold;
+    type Protocol = Switched;
+    type Told = Wanted;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message<'_>, transport: &mut Transport) {
         match message {
@@ -196,36 +207,24 @@ impl Machine for GatewayMachine {
         }
     }
 
-    fn on_told(&mut self, now: Moment, GatewayTold(wanted): GatewayTold, transport: &mut Transport) {
-        match wanted {
-            Wanted::Flush(at, mut owed) => {
-                owed.begin(true);
-                let id = self.owe(owed, None);
-                self.step(now, Happened::Flush(id, at), transport);
-            }
-            Wanted::Asked(all) => {
-                for (at, line) in (1..).zip(lines_of(all)) {
-                    let lines = self.ask(now, line, transport);
-                    self.go_on(now, lines, transport);
-                    if at % ASKED_A_FLUSH == 0 {
-                        transport.flush();
-                    }
-                }
-            }
-        }
+    fn on_told(&mut self, now: Moment, wanted: Wanted, transport: &mut Transport) {
+        let Self { stepped, desk, .. } = self;
+        desk.want(now, wanted, |ask, answers| stepped.ask(now, ask, answers, transport));
     }
 
     fn on_view(&mut self, now: Moment, view: &View, transport: &mut Transport) {
         self.step(now, Happened::View(view), transport);
-        self.heard.set_owners(self.gateway.owners());
+        self.heard.set_owners(self.stepped.gateway.owners());
     }
 
     fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
-        self.heard.due(now).for_each(|owner| self.out.send(owner, &Message::AskHoldings));
+        self.stepped.out.clear();
+        self.heard.due(now).for_each(|owner| self.stepped.out.send(owner, &Message::AskHoldings));
+        send_all(&self.stepped.out, transport);
         self.step(now, Happened::Tick, transport);
     }
 
     fn wake_at(&self, _: Moment) -> Option<Moment> {
-        self.gateway.wake_at().into_iter().chain([self.heard.ask_at()]).min()
+        self.stepped.gateway.wake_at().into_iter().chain([self.heard.ask_at()]).min()
     }
 }

@@ -190,12 +190,13 @@ impl<S: Store> LocalCluster<S> {
     /// Its gateways as a service of a server with this clock.
     pub fn service(&self, clock: ClockNow) -> GatewayService {
         let LocalConfig { item_len_max, values_len_max, .. } = self.config;
-        GatewayService::before(ServiceConfig { clock, item_len_max, values_len_max }, &self.gateways)
+        let fronts = self.gateways.iter().map(GatewayHost::front);
+        GatewayService::before(ServiceConfig { clock, item_len_max, values_len_max }, fronts)
     }
 
     /// A program before its first gateway; `None` without one.
     pub fn caller(&self, bounds: CallerBounds) -> Option<Caller> {
-        self.gateways.first().map(|gateway| Caller::before(gateway, bounds))
+        self.gateways.first().map(|gateway| Caller::before(gateway.front(), bounds))
     }
 
     /// Changes who is in the cluster, as far as its members know; who is no longer in it goes on, as if it had not heard of it.

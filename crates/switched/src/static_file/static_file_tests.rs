@@ -1,8 +1,8 @@
 //! What a cluster's file may say, and what it is told that it may not.
 
-use std::{num::NonZero, time::Duration};
+use std::{net::SocketAddr, num::NonZero, time::Duration};
 
-use guira_cluster::{Incarnation, NodeClock};
+use guira_cluster::{Incarnation, MembersError, NodeClock};
 use guira_item::Moment;
 
 use super::*;
@@ -35,7 +35,7 @@ fn what_is_printed_is_read_again() {
     assert_eq!(StaticFile::parse(&file.print().expect("it can be written")), Ok(file.clone()));
     let printed = file.print_without_secret().expect("it can be written");
     assert!(!printed.contains(&file.secret));
-    assert_eq!(StaticFile::parse(&printed), Err(StaticFileError::Secret));
+    assert_eq!(StaticFile::parse(&printed), Err(FileError::Secret.into()));
     assert_eq!(StaticFile::parse_with_secret(&printed, file.secret.clone()), Ok(file.clone()));
     assert_eq!((file.controller(), file.caches()), (NodeId(1), [NodeId(100)].into_iter().collect()));
     assert_eq!((file.backends(), file.gateways()), (vec![NodeId(1_000)], vec![NodeId(10_000)]));
@@ -55,7 +55,7 @@ fn how_much_is_reported_is_what_the_file_says() {
     assert_eq!(hot(&file), (7, 10));
     assert_eq!(StaticFile::parse(&file.print().expect("it can be written")), Ok(file));
     for refused in ["reported = 0", "reported = 41", "sample_one_in = 0", "sample_one_in = 1001"] {
-        assert!(matches!(with(refused), Err(StaticFileError::Bounds(_))), "{refused}");
+        assert!(matches!(with(refused), Err(StaticFileError::File(FileError::Bounds(_)))), "{refused}");
     }
     // A build that does not know them reads what says nothing of them.
     let usual = with("").expect("a cluster");
@@ -130,14 +130,14 @@ fn a_cache_node_has_a_number_and_a_port_for_each_thread() {
     assert_eq!(StaticFile::parse(&text), Ok(file));
     for threads in ["0", "-1", "65536", "\"four\""] {
         let told = with(threads).expect_err(threads);
-        assert!(matches!(told, StaticFileError::Syntax(_)), "{told}");
+        assert!(matches!(told, StaticFileError::File(FileError::Syntax(_))), "{told}");
     }
     assert_eq!(with("257"), Err(StaticFileError::Threads(100)));
     let taken = MembersError::SameAddress(([127, 0, 0, 1], 7_003).into());
-    assert_eq!(StaticFile::parse(&with_threads("2")), Err(StaticFileError::Members(taken)), "the backend is there");
+    assert_eq!(StaticFile::parse(&with_threads("2")), Err(FileError::Members(taken).into()), "the backend is there");
     let backend = with_threads("2").replace("7002", "7100").replace("id = 1000\n", "id = 101\n");
     let taken = MembersError::SameNode(NodeId(101));
-    assert_eq!(StaticFile::parse(&backend), Err(StaticFileError::Members(taken)));
+    assert_eq!(StaticFile::parse(&backend), Err(FileError::Members(taken).into()));
     for last in [
         with_threads("2").replace("id = 100\n", "id = 65535\n").replace("cache = 100", "cache = 65535"),
         with_threads("2").replace("7002", "65535"),

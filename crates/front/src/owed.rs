@@ -1,4 +1,4 @@
-//! What a gateway owes a server's worker, or a thread of a program.
+//! What a core owes a server's worker, or a thread of a program.
 //!
 //! Always true: what is owed is answered once, by whoever has it last: if that ends without an answer, with a failure.
 
@@ -11,18 +11,18 @@ use guira_chain::{Place, Reply};
 use guira_item::{Answer, Failure};
 
 /// Where a worker, or such a thread, gets its answers.
-pub(super) type Mailbox = guira_chain::Mailbox<(Place, Reply)>;
+pub(crate) type Mailbox = guira_chain::Mailbox<(Place, Reply)>;
 
 /// Bytes of a value that is to be stored, counted until that is answered.
 #[derive(Debug)]
-pub(super) struct Weight {
+pub(crate) struct Weight {
     sum: Arc<AtomicUsize>,
     len: usize,
 }
 
 impl Weight {
     /// Of a value, if it fits into `max` with all others in `sum`; the first always does.
-    pub(super) fn new(sum: &Arc<AtomicUsize>, len: usize, max: usize) -> Option<Self> {
+    pub(crate) fn new(sum: &Arc<AtomicUsize>, len: usize, max: usize) -> Option<Self> {
         let before = sum.fetch_add(len, Relaxed);
         // Dropped, it is taken off again.
         let weight = Self { sum: Arc::clone(sum), len };
@@ -38,7 +38,7 @@ impl Drop for Weight {
 
 /// An answer that somebody waits for.
 #[derive(Debug)]
-pub(super) struct Owed {
+pub(crate) struct Owed {
     mailbox: Arc<Mailbox>,
     place: Place,
     /// If it ends without an answer, nobody can say whether what was asked took place.
@@ -49,22 +49,22 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    pub(super) fn new(mailbox: &Arc<Mailbox>, place: Place, weight: Option<Weight>) -> Self {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, place: Place, weight: Option<Weight>) -> Self {
         Self { mailbox: Arc::clone(mailbox), place, may_take_place: false, is_answered: false, _weight: weight }
     }
 
     /// Where it is waited for.
     #[cfg(test)]
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         self.place
     }
 
     /// It is asked for from here on.
-    pub(super) fn begin(&mut self, changes: bool) {
+    pub(crate) fn begin(&mut self, changes: bool) {
         self.may_take_place = changes;
     }
 
-    pub(super) fn answer(mut self, reply: Reply) {
+    pub(crate) fn answer(mut self, reply: Reply) {
         self.is_answered = true;
         self.post(reply);
     }

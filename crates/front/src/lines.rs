@@ -3,21 +3,21 @@
 //! ```text
 //! set a | get b | get a | get c    -->    set a, then get a    get b    get c
 //! ```
-//! Requests take different ways: a read may be answered by a cache node while the change that the same client has sent before it is on its way to the
-//! backend, and datagrams pass each other. A client that does not wait for answers means what it says in order.
+//! Requests take different ways: a read may be answered where a copy is while the change that the same client has sent before it is on its way to who has
+//! the key, and datagrams pass each other. A client that does not wait for answers means what it says in order.
 //!
 //! Always true: what may change a key is not under way together with anything else that the same batch asks of that key; what only reads waits for no
 //! other read.
 
 use std::collections::{HashMap, VecDeque};
 
-use super::gateway::Asked;
+use crate::asked::Asked;
 
 /// What is asked for, and what is asked for once that is answered.
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) first: Asked,
-    pub(super) behind: VecDeque<Asked>,
+pub(crate) struct Line {
+    pub(crate) first: Asked,
+    pub(crate) behind: VecDeque<Asked>,
 }
 
 impl Line {
@@ -27,7 +27,7 @@ impl Line {
 }
 
 /// The lines of a batch, in the order of those who are first. O(1) an operation; each by itself, without looking at keys, if all only read.
-pub(super) fn lines_of(all: Vec<Asked>) -> Vec<Line> {
+pub(crate) fn lines_of(all: Vec<Asked>) -> Vec<Line> {
     let changes = |asked: &Asked| !asked.operation.get().only_reads();
     if all.len() == 1 || !all.iter().any(changes) {
         return all.into_iter().map(Line::of).collect();
@@ -66,8 +66,8 @@ mod tests {
     use guira_item::{Expiry, Get, Operation, Ticket};
     use proptest::prelude::*;
 
-    use super::super::owed::{Mailbox, Owed};
     use super::*;
+    use crate::owed::{Mailbox, Owed};
 
     fn asked(at: u32, key: u8, changes: bool) -> Asked {
         let touch = Get { touch: Some(Expiry::NEVER), ..Get::PLAIN };

@@ -1,10 +1,10 @@
-//! Asks a gateway from any thread of a program, and waits for the answers there.
+//! Asks a core from any thread of a program, and waits for the answers there.
 //!
 //! ```text
-//! thread --> Caller: takes room --(what there is room for)--> GatewayHost --> ...
+//! thread --> Caller: takes room --(what there is room for)--> Front --> ...
 //!   ^------------- mailbox of this call <--(answers)-----------/
 //! ```
-//! Always true: each operation is answered once, in its place, also when the gateway has ended; no more is under way than the gateway takes,
+//! Always true: each operation is answered once, in its place, also when the core's host has ended; no more is under way than the core takes,
 //! so that what is refused is refused by the cluster and not for want of room.
 
 use std::sync::{
@@ -16,9 +16,9 @@ use std::sync::{
 use guira_chain::{Late, Owned, Place, Reply};
 use guira_item::{Request, Ticket, Time};
 
-use super::{
-    GatewayHost, GatewayPoster, Local,
-    gateway::{Asked, GatewayTold, Wanted},
+use crate::{
+    Front, Wanted,
+    asked::{Asked, What},
     owed::{Mailbox, Owed},
     room::Room,
 };
@@ -37,25 +37,25 @@ pub struct CallerBounds {
     pub kept_len_max: usize,
 }
 
-/// A program before one gateway.
+/// A program before one core.
 #[derive(Debug)]
-pub struct Caller {
-    gateway: GatewayPoster,
+pub struct Caller<F> {
+    front: F,
     room: Room,
     kept_len: Arc<AtomicUsize>,
     kept_len_max: usize,
 }
 
-impl Caller {
-    /// Before this gateway, which it does not keep from ending.
-    pub fn before(gateway: &GatewayHost, bounds: CallerBounds) -> Self {
+impl<F: Front> Caller<F> {
+    /// Before this core, whose host it does not keep from ending.
+    pub fn before(front: F, bounds: CallerBounds) -> Self {
         let CallerBounds { operations_max, asked_len_max, kept_len_max } = bounds;
         let room = Room::new(operations_max, asked_len_max);
-        Self { gateway: gateway.poster(), room, kept_len: Arc::default(), kept_len_max }
+        Self { front, room, kept_len: Arc::default(), kept_len_max }
     }
 
-    /// Asks for all of these, expiries in the cluster's seconds, and waits for the answers, which come in their order. A gateway that has ended
-    /// answers with failures.
+    /// Asks for all of these, expiries in the cluster's seconds, and waits for the answers, which come in their order. A core whose
+    /// host has ended answers with failures.
     pub fn ask(&self, requests: &[Request<'_>]) -> Vec<Reply> {
         let value_lens = |request: &Request<'_>| request.operation.value_len();
         let mut call = Call::new(self, requests.len());
@@ -68,7 +68,7 @@ impl Caller {
                 operation: Owned::of(&request.operation),
                 owed: call.owed(at),
             };
-            self.tell(Wanted::Asked((first..).zip(now).map(asked).collect()));
+            self.front.tell(Wanted(What::Asked((first..).zip(now).map(asked).collect())));
             call.wait_for(now.len());
             first += now.len() as u32;
             left = later;
@@ -81,14 +81,9 @@ impl Caller {
     pub fn flush_all(&self, at: Time) -> Reply {
         let mut call = Call::new(self, 1);
         let _taken = self.room.take([0].into_iter());
-        self.tell(Wanted::Flush(at, call.owed(0)));
+        self.front.tell(Wanted(What::Flush(at, call.owed(0))));
         call.wait_for(1);
         call.end().remove(0)
-    }
-
-    /// If the gateway has ended what is owed is answered with failures, since it is dropped.
-    fn tell(&self, wanted: Wanted) {
-        drop(self.gateway.post(Local::Told(GatewayTold(wanted))));
     }
 }
 
@@ -102,7 +97,7 @@ struct Call {
 }
 
 impl Call {
-    fn new(caller: &Caller, len: usize) -> Self {
+    fn new(caller: &Caller<impl Front>, len: usize) -> Self {
         let mut late = Late::new(Arc::clone(&caller.kept_len), caller.kept_len_max);
         let serial = late.serial();
         late.open(TICKET, serial, 0, vec![None; len]);

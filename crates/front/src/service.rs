@@ -1,6 +1,6 @@
-//! A gateway as a server's [`Service`]: every answer comes later, from the gateway's driver.
+//! Cores as a server's [`Service`]: every answer comes later, from a core's host.
 //!
-//! Always true: a batch goes to one gateway, in order; a worker keeps to the gateway that it has asked first; expiries are the server's
+//! Always true: a batch goes to one core, in order; a worker keeps to the core that it has asked first; expiries are the server's
 //! seconds on this side, and the cluster's on the other.
 
 use std::{
@@ -14,13 +14,13 @@ use std::{
 use guira_chain::{Late, Owned, Place, Reply, give};
 use guira_cluster::CLOCK;
 use guira_item::{
-    Answer, Clock, ClusterStats, EngineStats, EvictionLog, Expiry, Failure, ItemInfo, MemoryLimitError, Request,
-    ScanCursor, Service, Sink, Ticket, Time, Wake, store::StoreStats,
+    Answer, Clock, EngineStats, EvictionLog, Expiry, Failure, ItemInfo, MemoryLimitError, Request, ScanCursor, Service,
+    Sink, Ticket, Time, Wake,
 };
 
-use super::{
-    ClusterHoldings, GatewayHost, GatewayPoster, GatewayStatus, Local,
-    gateway::{Asked, GatewayTold, Wanted, status_by},
+use crate::{
+    Front, Wanted,
+    asked::{Asked, What},
     owed::{Mailbox, Owed, Weight},
 };
 
@@ -30,12 +30,12 @@ const OPEN_MAX: usize = 1 << 16;
 /// Ties the server's time to the wall clock, as it is now.
 pub type ClockNow = Arc<dyn Fn() -> Clock + Send + Sync>;
 
-/// How a server stands before its gateways.
+/// How a server stands before its cores.
 #[derive(Clone)]
 pub struct ServiceConfig {
     /// The server's seconds.
     pub clock: ClockNow,
-    /// Bytes of a key and a value together beyond which an item is refused: as the backends'.
+    /// Bytes of a key and a value together beyond which an item is refused: as the cores'.
     pub item_len_max: usize,
     /// Bytes that values to be stored may take, and as many again those of answers that have come and wait for others: further ones fail.
     pub values_len_max: usize,
@@ -51,54 +51,54 @@ impl fmt::Debug for ServiceConfig {
     }
 }
 
-/// Gateways as a service.
+/// Cores as a service.
 #[derive(Debug)]
-pub struct GatewayService {
+pub struct FrontService<F> {
     config: ServiceConfig,
-    gateways: Vec<GatewayPoster>,
-    /// Workers that have chosen a gateway.
+    fronts: Vec<F>,
+    /// Workers that have chosen one.
     chosen: AtomicUsize,
     late_len: Arc<AtomicUsize>,
     asked_len: Arc<AtomicUsize>,
 }
 
-/// What a server's thread needs to ask a gateway.
+/// What a server's thread needs to ask a core.
 #[derive(Debug)]
-pub struct GatewayWorker {
+pub struct FrontWorker<F> {
     mailbox: Arc<Mailbox>,
     late: Late,
     mail: Vec<(Place, Reply)>,
     /// Chosen when it first asks: the janitor never does.
-    gateway: Option<GatewayPoster>,
+    front: Option<F>,
     /// Operations under way, those of abandoned batches included.
     open: usize,
 }
 
-impl Drop for GatewayWorker {
+impl<F> Drop for FrontWorker<F> {
     fn drop(&mut self) {
         // Nobody waits for what is left.
         drop(self.mailbox.close());
     }
 }
 
-impl GatewayService {
-    /// Before these gateways, of which there is one at least.
-    pub fn before<'g>(config: ServiceConfig, gateways: impl IntoIterator<Item = &'g GatewayHost>) -> Self {
-        let gateways: Vec<GatewayPoster> = gateways.into_iter().map(GatewayHost::poster).collect();
-        Self { config, gateways, chosen: AtomicUsize::new(0), late_len: Arc::default(), asked_len: Arc::default() }
+impl<F: Front> FrontService<F> {
+    /// Before these cores, of which there is one at least.
+    pub fn before(config: ServiceConfig, fronts: impl IntoIterator<Item = F>) -> Self {
+        let fronts = fronts.into_iter().collect();
+        Self { config, fronts, chosen: AtomicUsize::new(0), late_len: Arc::default(), asked_len: Arc::default() }
     }
 
-    /// Has the worker's gateway told; if that has ended, what is owed is answered with failures.
-    fn tell(&self, worker: &mut GatewayWorker, wanted: Wanted) {
-        let gateway = worker.gateway.get_or_insert_with(|| {
-            let at = self.chosen.fetch_add(1, Relaxed) % self.gateways.len();
-            self.gateways[at].clone()
+    /// Has the worker's core told.
+    fn tell(&self, worker: &mut FrontWorker<F>, what: What) {
+        let front = worker.front.get_or_insert_with(|| {
+            let at = self.chosen.fetch_add(1, Relaxed) % self.fronts.len();
+            self.fronts[at].clone()
         });
-        drop(gateway.post(Local::Told(GatewayTold(wanted))));
+        front.tell(Wanted(what));
     }
 
     /// What a request that is passed on weighs, or why it is not.
-    fn admit(&self, worker: &GatewayWorker, request: &Request<'_>) -> Result<Weight, Reply> {
+    fn admit(&self, worker: &FrontWorker<F>, request: &Request<'_>) -> Result<Weight, Reply> {
         let refused = |answer| Err(Reply::Answer(answer, None));
         let value_len = request.operation.value_len();
         if request.key.as_bytes().len() + value_len > self.config.item_len_max {
@@ -113,22 +113,22 @@ impl GatewayService {
     }
 }
 
-impl Service for GatewayService {
-    type Worker = GatewayWorker;
+impl<F: Front> Service for FrontService<F> {
+    type Worker = FrontWorker<F>;
 
-    fn worker(&self, wake: Wake) -> GatewayWorker {
-        GatewayWorker {
+    fn worker(&self, wake: Wake) -> FrontWorker<F> {
+        FrontWorker {
             mailbox: Arc::new(Mailbox::new(wake)),
             late: Late::new(Arc::clone(&self.late_len), self.config.values_len_max),
             mail: Vec::new(),
-            gateway: None,
+            front: None,
             open: 0,
         }
     }
 
     fn submit<S: Sink>(
         &self,
-        worker: &mut GatewayWorker,
+        worker: &mut FrontWorker<F>,
         _now: Time,
         ticket: Ticket,
         requests: &[Request<'_>],
@@ -159,11 +159,11 @@ impl Service for GatewayService {
             return requests.len();
         }
         worker.late.open(ticket, serial, 0, replies);
-        self.tell(worker, Wanted::Asked(asked));
+        self.tell(worker, What::Asked(asked));
         0
     }
 
-    fn next_ready(&self, worker: &mut GatewayWorker) -> Option<Ticket> {
+    fn next_ready(&self, worker: &mut FrontWorker<F>) -> Option<Ticket> {
         let mut mail = mem::take(&mut worker.mail);
         worker.mailbox.take(&mut mail);
         if !mail.is_empty() {
@@ -177,15 +177,15 @@ impl Service for GatewayService {
         worker.late.next_ready()
     }
 
-    fn deliver<S: Sink>(&self, worker: &mut GatewayWorker, ticket: Ticket, sink: &mut S) {
+    fn deliver<S: Sink>(&self, worker: &mut FrontWorker<F>, ticket: Ticket, sink: &mut S) {
         worker.late.deliver(ticket, sink);
     }
 
-    fn abandon(&self, worker: &mut GatewayWorker, ticket: Ticket) {
+    fn abandon(&self, worker: &mut FrontWorker<F>, ticket: Ticket) {
         worker.late.abandon(ticket);
     }
 
-    fn flush_all(&self, worker: &mut GatewayWorker, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
+    fn flush_all(&self, worker: &mut FrontWorker<F>, at: Time, now: Time, ticket: Ticket) -> Option<Answer> {
         let weight = self.weight(0).filter(|_| worker.open < OPEN_MAX);
         let Some(weight) = weight else { return Some(Answer::Failed(Failure::Busy)) };
         let serial = worker.late.serial();
@@ -194,61 +194,30 @@ impl Service for GatewayService {
         let owed = Owed::new(&worker.mailbox, Place { ticket, serial, at: 0 }, Some(weight));
         // By the clock here: one that has passed there only is done at once there.
         let at = if at <= now { Time::default() } else { CLOCK.from_unix_s((self.config.clock)().to_unix_s(at)) };
-        self.tell(worker, Wanted::Flush(at, owed));
+        self.tell(worker, What::Flush(at, owed));
         None
     }
 
-    /// What backends have told of their stores, a second ago or so, together: items are about as many as they have records. Waits for the gateways'
-    /// threads, which wait for nobody. Where nobody knows (stores that share a database) there is nothing.
+    /// As the fronts say.
     fn stats(&self) -> EngineStats {
-        let gateways: Vec<GatewayStatus> = self.gateways.iter().filter_map(status_by).collect();
-        // Each asks the same backends.
-        let best = gateways.iter().map(|gateway| gateway.holdings).max_by_key(|holdings| holdings.heard);
-        let ClusterHoldings { holdings: told, backends, heard } = best.unwrap_or_default();
-        let holdings = told.unwrap_or_default();
-        let sum = |of: fn(&GatewayStatus) -> u64| gateways.iter().map(of).sum();
-        let cluster = ClusterStats {
-            backends: backends as u64,
-            backends_heard: heard as u64,
-            backends_read_only: holdings.read_only,
-            routes: gateways.iter().map(|gateway| gateway.routes as u64).max().unwrap_or(0),
-            pending: sum(|gateway| gateway.pending as u64),
-            to_caches: sum(|gateway| gateway.counts.to_caches),
-            to_backends: sum(|gateway| gateway.counts.to_backends),
-            resent: sum(|gateway| gateway.counts.resent),
-            hedged: sum(|gateway| gateway.counts.hedged),
-            routed: sum(|gateway| gateway.counts.routed),
-            late: sum(|gateway| gateway.counts.late),
-            refused: sum(|gateway| gateway.counts.refused),
-            away: sum(|gateway| gateway.counts.away),
-            moved: sum(|gateway| gateway.counts.moved),
-        };
-        EngineStats {
-            engine: "switched",
-            eviction: "none",
-            curr_items: holdings.records.unwrap_or(0),
-            bytes: holdings.disk_bytes.unwrap_or(0),
-            store: told.map(StoreStats::from),
-            cluster: Some(cluster),
-            ..EngineStats::default()
-        }
+        F::stats(&self.fronts)
     }
 
-    /// A gateway has no items.
+    /// What items there are cannot be gone through from here.
     fn scan(&self, _: ScanCursor, _: usize, _: Time, _: &mut dyn FnMut(&ItemInfo<'_>)) -> Option<ScanCursor> {
         None
     }
 
-    /// A gateway keeps nothing, so there is nothing to limit.
+    /// Nothing is kept here, so there is nothing to limit.
     fn set_memory_limit(&self, _: usize) -> Result<(), MemoryLimitError> {
         Err(MemoryLimitError::TooLarge { max: 0 })
     }
 
-    fn maintain(&self, _: &mut GatewayWorker, _: Time) -> bool {
+    fn maintain(&self, _: &mut FrontWorker<F>, _: Time) -> bool {
         false
     }
 
-    /// A gateway evicts nothing.
+    /// Nothing is evicted here.
     fn log_evictions(&self, _: Option<EvictionLog>) {}
 }
 

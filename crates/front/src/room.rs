@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Room for operations, and for the values that come with them.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     count_max: usize,
     len_max: usize,
     state: Mutex<State>,
@@ -31,14 +31,14 @@ struct Used {
 
 /// What somebody has of it.
 #[derive(Debug)]
-pub(super) struct Taken<'r> {
+pub(crate) struct Taken<'r> {
     room: &'r Room,
     taken: Used,
 }
 
 impl Room {
     /// For so many operations, one at least, with so many bytes of values; a longer value has it all for itself.
-    pub(super) fn new(count_max: usize, len_max: usize) -> Self {
+    pub(crate) fn new(count_max: usize, len_max: usize) -> Self {
         Self { count_max: count_max.max(1), len_max, state: Mutex::default(), changed: Condvar::new() }
     }
 
@@ -57,7 +57,7 @@ impl Room {
     }
 
     /// Takes room for the first of these values, however long that has to be waited for, and for as many after it as there is room for.
-    pub(super) fn take(&self, value_lens: impl Iterator<Item = usize>) -> Taken<'_> {
+    pub(crate) fn take(&self, value_lens: impl Iterator<Item = usize>) -> Taken<'_> {
         let mut value_lens = value_lens.peekable();
         let first_len = value_lens.peek().copied().unwrap_or(0);
         let mut state = self.state();
@@ -82,7 +82,7 @@ impl Room {
 
 impl Taken<'_> {
     /// For how many operations.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.taken.count
     }
 }

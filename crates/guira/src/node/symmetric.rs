@@ -1,0 +1,149 @@
+//! The members of a symmetric cluster: nodes, which clients are served by, and the coordinator.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Weak},
+};
+
+use guira_cluster::{Life, Sealer, Transport};
+use guira_memc3::{Config, Memc3};
+use guira_routing::NodeId;
+use guira_symmetric::{
+    EngineItems, Member, Role, SymmetricFile,
+    host::{CoordinatorHost, NodeHost, NodeHostStatus, ViewsFile},
+};
+use serde_json::{Value, json};
+
+use super::{Arguments, CONN_LIMIT, EndedBy, Ends, THREADS, clients::Clients, dropped::with_dropped};
+
+/// Bytes that an engine keeps of an item beside its key and its value, at most.
+const HEADER_LEN_MAX: usize = 256;
+
+/// Items of a node.
+type Items = EngineItems<Memc3>;
+
+/// Runs a member until it is ended.
+pub(super) fn run(file: &SymmetricFile, arguments: &Arguments, ended_by: EndedBy) -> Result<(), String> {
+    let member = member_of(file, arguments)?;
+    let members = Arc::new(file.members().map_err(|error| error.to_string())?);
+    let sealer = Sealer::new(&file.secret(), NodeId(member.id));
+    let bound = Transport::bind(member.address, sealer, members);
+    let transport = bound.map_err(|error| format!("cannot bind {}: {error}", member.address))?;
+    match &member.role {
+        Role::Coordinator { folder } => coordinator(file, folder, transport, arguments, ended_by),
+        Role::Node { .. } => node(file, member, transport, arguments, ended_by),
+    }
+}
+
+/// The member that is meant, if what is said of it is what it may be told.
+fn member_of<'f>(file: &'f SymmetricFile, arguments: &Arguments) -> Result<&'f Member, String> {
+    let id = arguments.id;
+    let member = file.member(NodeId(id));
+    let member = member.ok_or_else(|| format!("--id {id}: {} has no such member", arguments.coordinator))?;
+    let name = member.role.name();
+    if let Some(role) = arguments.role.as_ref().filter(|role| **role != name) {
+        return Err(format!("--role {role}: member {id} is a {name}"));
+    }
+    let is_node = matches!(member.role, Role::Node { .. });
+    let of_no_member = [("--rest", arguments.rest.address().is_some()), ("--cleanup", arguments.cleanup)];
+    let of_nodes = [
+        ("--metrics", arguments.metrics.is_some()),
+        ("--threads", arguments.threads != THREADS),
+        ("--conn-limit", arguments.conn_limit != CONN_LIMIT),
+        ("--life-file", arguments.life_file.is_some()),
+    ];
+    if let Some((flag, _)) = of_no_member.iter().find(|(_, is_given)| *is_given) {
+        return Err(format!("{flag}: not of a symmetric cluster's members"));
+    }
+    if let Some((flag, _)) = of_nodes.iter().find(|(_, is_given)| *is_given && !is_node) {
+        return Err(format!("{flag}: member {id} is the coordinator, only a node has it"));
+    }
+    if let Some(address) = arguments.metrics.filter(|address| address.port() == 0) {
+        return Err(format!("--metrics {address}: write a port from 1 on"));
+    }
+    Ok(member)
+}
+
+fn coordinator(
+    file: &SymmetricFile,
+    folder: &Path,
+    transport: Transport,
+    arguments: &Arguments,
+    ended_by: EndedBy,
+) -> Result<(), String> {
+    let host = CoordinatorHost::start(transport, file.coordinator_config(), ViewsFile::of(folder));
+    let host = Arc::new(host.map_err(|error| format!("cannot start: {error}"))?);
+    let watched = Arc::downgrade(&host);
+    let why = move || watched.upgrade()?.failure();
+    let (ended, ends) = (ended_by.receiver()?, Arc::new(Ends::default()));
+    arguments.serve_until(&ended, host, &ends, (), why, |host| {
+        let status = host.status()?;
+        let told = json!({
+            "epoch": status.core.view.epoch.0,
+            "members": status.core.view.members.len(),
+            "whole": status.core.whole.len(),
+            "hot_set": status.core.hot_set,
+            "hot_keys": status.core.hot_keys,
+            "reporter": status.core.reporter.map(|node| node.0),
+        });
+        Some(with_dropped(told, &[status.wire]))
+    })
+}
+
+fn node(
+    file: &SymmetricFile,
+    member: &Member,
+    transport: Transport,
+    arguments: &Arguments,
+    ended_by: EndedBy,
+) -> Result<(), String> {
+    let Role::Node { listen, memory_megabytes } = member.role else { return Err("no node".into()) };
+    let clients = Clients::at(listen, arguments, file.item_len_max, file.values_len_max())?;
+    let items = items(memory_megabytes, file.item_len_max)?;
+    // Once its sockets are bound: then nobody else is this member.
+    let life = Life::begin(arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))?;
+    let host = NodeHost::start(transport, file.node_config(NodeId(member.id), life), items);
+    let host = host.map_err(|error: io::Error| format!("cannot start: {error}"))?;
+    let front = host.front();
+    clients.serve(host, front, ended_by, |host, _| {
+        let looked_at: Weak<NodeHost<Items>> = Arc::downgrade(host);
+        arguments.socket(move || looked_at.upgrade()?.status().map(|status| told_of(&status)))
+    })
+}
+
+/// Where a node has its items: so many megabytes, and items of such a length fit in.
+fn items(memory_megabytes: usize, item_len_max: usize) -> Result<Items, String> {
+    let item_len_max = item_len_max + Items::BESIDE_LEN + HEADER_LEN_MAX;
+    let engine = Memc3::new(Config { item_len_max, ..Config::new(memory_megabytes << 20) });
+    engine.map(EngineItems::new).map_err(|error| format!("memory_megabytes {memory_megabytes}: {error}"))
+}
+
+fn told_of(status: &NodeHostStatus) -> Value {
+    let (core, counts) = (&status.core, status.core.counts);
+    let told = json!({
+        "epoch": core.epoch.0,
+        "members": core.members,
+        "has_lease": core.has_lease,
+        "whole": core.is_whole,
+        "shards": core.shards,
+        "items": core.items,
+        "bytes": core.bytes,
+        "hot_keys": core.hot_keys,
+        "hits": counts.hot_reads,
+        "hot_writes": counts.hot_writes,
+        "at_home": counts.at_home,
+        "forwarded": counts.forwarded,
+        "for_others": counts.for_others,
+        "resent": counts.resent,
+        "pending": status.pending,
+        "unheeded": {
+            "refused": counts.refused,
+            "busy": counts.busy,
+            "away": counts.away,
+            "unknown": counts.unknown,
+        },
+        "changes": { "promotions": counts.promotions, "evictions": counts.evictions },
+    });
+    with_dropped(told, &[status.wire])
+}

@@ -1,0 +1,222 @@
+//! Two nodes and a coordinator on sockets of this machine: what one is told the other has, also when somebody was started again.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use guira_chain::Reply;
+use guira_cluster::{CLOCK, Life, MemberHost, Members, Sealer, Transport, unix_now};
+use guira_front::{Caller, CallerBounds};
+use guira_item::{Answer, Expiry, Get, Key, Operation, Request, Store, StoreMode, Time};
+
+use guira_routing::NodeId;
+
+use super::*;
+use crate::{Member, MemoryItems, Role, SymmetricFile};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const BOUNDS: CallerBounds = CallerBounds { operations_max: 100, asked_len_max: 8 << 20, kept_len_max: 8 << 20 };
+
+const COORDINATOR: NodeId = NodeId(10_000);
+
+type Items = MemoryItems;
+
+/// A cluster, whose file has the ports that its sockets were given.
+struct Cluster {
+    file: SymmetricFile,
+    coordinator: Option<CoordinatorHost>,
+    nodes: Vec<NodeHost<Items>>,
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn transport(file: &SymmetricFile, node: NodeId) -> Transport {
+    let address = file.member(node).expect("a member").address;
+    let members = Arc::new(file.members().expect("members"));
+    Transport::bind(address, Sealer::new(&file.secret(), node), members).expect("a socket")
+}
+
+impl Cluster {
+    fn start(folder: &Path, node_count: u16) -> Self {
+        let listen = ([127, 0, 0, 1], 1).into();
+        let node = |id| (id, Role::Node { listen, memory_megabytes: 8 });
+        let roles = (1..=node_count).map(node).chain([(COORDINATOR.0, Role::Coordinator { folder: folder.into() })]);
+        let mut file = SymmetricFile {
+            secret: "a secret of this test".into(),
+            lease_ms: 500,
+            epoch_ms: 100,
+            hot_keys: 8,
+            ..SymmetricFile::default()
+        };
+        // Each is bound to any port, and all are told of each other then.
+        let mut bound = Vec::new();
+        for (id, role) in roles {
+            let sealer = Sealer::new(&file.secret(), NodeId(id));
+            let any = ([127, 0, 0, 1], 0).into();
+            let transport = Transport::bind(any, sealer, Arc::new(Members::default())).expect("a socket");
+            file.members.push(Member { id, address: transport.local_address(), role });
+            bound.push(transport);
+        }
+        file.check().expect("a cluster");
+        let members = Arc::new(file.members().expect("members"));
+        bound.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));
+        let views = ViewsFile::of(folder);
+        let coordinator = CoordinatorHost::start(bound.pop().expect("the last"), file.coordinator_config(), views);
+        let life = || Life::begin(None).expect("it only looks at clocks");
+        let start = |transport: Transport| {
+            let config = file.node_config(transport.node(), life());
+            NodeHost::start(transport, config, MemoryItems::new(8 << 20)).expect("a thread")
+        };
+        let nodes = bound.into_iter().map(start).collect();
+        let cluster = Self { coordinator: Some(coordinator.expect("a thread")), nodes, file };
+        cluster.wait_until_all_serve();
+        cluster
+    }
+
+    fn wait_until_all_serve(&self) {
+        let serves = |node: &NodeHost<Items>| {
+            let core = node.status().expect("it runs").core;
+            core.has_lease && core.is_whole && core.members == self.nodes.len() && core.shards == 1
+        };
+        wait_for("all serve", || self.nodes.iter().all(serves));
+    }
+
+    fn caller(&self, node: usize) -> Caller<NodeFront<Items>> {
+        Caller::before(self.nodes[node].front(), BOUNDS)
+    }
+
+    fn stop(self) {
+        self.nodes.into_iter().for_each(|node| node.stop().expect("it ran"));
+        self.coordinator.into_iter().for_each(|coordinator| coordinator.stop().expect("it ran"));
+    }
+}
+
+fn set(key: &str, value: &[u8], caller: &Caller<NodeFront<Items>>) {
+    let operation = Operation::Store(Store {
+        mode: StoreMode::Set,
+        flags: 0,
+        expiry: Expiry::NEVER,
+        cas: None,
+        vivify: None,
+        value,
+    });
+    let told = caller.ask(&[Request { key: Key::new(key.as_bytes()).expect("a key"), operation }]);
+    assert!(matches!(told[..], [Reply::Answer(Answer::Stored { .. }, _)]), "{told:?}");
+}
+
+fn get(key: &str, caller: &Caller<NodeFront<Items>>) -> Option<Vec<u8>> {
+    let key = Key::new(key.as_bytes()).expect("a key");
+    match &caller.ask(&[Request { key, operation: Operation::Get(Get::PLAIN) }])[..] {
+        [Reply::Hit(_, Some(value))] => Some(value.to_vec()),
+        [Reply::Answer(Answer::Miss, _)] => None,
+        told => panic!("{told:?}"),
+    }
+}
+
+#[test]
+fn what_one_node_is_told_the_other_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::start(folder.path(), 2);
+    let [one, other] = [0, 1].map(|node| cluster.caller(node));
+    for at in 0..50 {
+        set(&format!("key {at}").replace(' ', "-"), format!("value {at}").as_bytes(), &one);
+    }
+    for at in 0..50 {
+        let key = format!("key-{at}");
+        assert_eq!(get(&key, &other), Some(format!("value {at}").into_bytes()), "{key}");
+    }
+    // Beyond a datagram.
+    let long = vec![7; 300_000];
+    (0..4).for_each(|at| set(&format!("long-{at}"), &long, &other));
+    (0..4).for_each(|at| assert!(get(&format!("long-{at}"), &one) == Some(long.clone()), "long-{at}"));
+    let status = |node: usize| cluster.nodes[node].status().expect("it runs").core;
+    assert!(status(0).counts.forwarded > 0 && status(1).counts.for_others > 0);
+    cluster.stop();
+}
+
+#[test]
+fn what_is_asked_for_most_comes_to_be_hot_everywhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::start(folder.path(), 2);
+    let [one, other] = [0, 1].map(|node| cluster.caller(node));
+    set("hot", b"first", &one);
+    wait_for("it is hot at both", || {
+        (0..50).for_each(|_| assert!(get("hot", &one).is_some() && get("hot", &other).is_some()));
+        let hot_reads = |node: &NodeHost<Items>| node.status().expect("it runs").core.counts.hot_reads;
+        cluster.nodes.iter().all(|node| hot_reads(node) > 0)
+    });
+    set("hot", b"second", &other);
+    assert_eq!(get("hot", &one).as_deref(), Some(&b"second"[..]));
+    let coordinator = cluster.coordinator.as_ref().and_then(CoordinatorHost::status).expect("it runs").core;
+    assert!(coordinator.hot_keys >= 1 && coordinator.whole.len() == 2, "{coordinator:?}");
+    cluster.stop();
+}
+
+#[test]
+fn a_coordinator_goes_on_from_what_it_has_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::start(folder.path(), 2);
+    set("key", b"value", &cluster.caller(0));
+    let epoch = |cluster: &Cluster| cluster.nodes[0].status().expect("it runs").core.epoch;
+    let before = epoch(&cluster);
+    cluster.coordinator.take().expect("it is there").stop().expect("it ran");
+    let views = ViewsFile::of(folder.path());
+    let kept = views.read().expect("kept").expect("something");
+    assert_eq!(kept.view.members.len(), 2);
+    let config = cluster.file.coordinator_config();
+    let again = CoordinatorHost::start(transport(&cluster.file, COORDINATOR), config, views).expect("a thread");
+    cluster.coordinator = Some(again);
+    cluster.wait_until_all_serve();
+    assert!(epoch(&cluster) >= before);
+    assert_eq!(get("key", &cluster.caller(1)).as_deref(), Some(&b"value"[..]), "nothing begins anew");
+    cluster.stop();
+
+    let damaged = folder.path().join("views");
+    std::fs::write(&damaged, "guira views 1\n").expect("written");
+    let file = Cluster::start(tempfile::tempdir().expect("a folder").path(), 1);
+    let config = file.file.coordinator_config();
+    file.stop();
+    let any = Sealer::new(&guira_cluster::Secret::derive("guira", b"a secret of this test"), COORDINATOR);
+    let bound = Transport::bind(([127, 0, 0, 1], 0).into(), any, Arc::default()).expect("a socket");
+    let told = CoordinatorHost::start(bound, config, ViewsFile::of(folder.path())).expect_err("damaged").to_string();
+    assert!(told.contains("damaged"), "{told}");
+    assert_eq!(std::fs::read_to_string(damaged).expect("there"), "guira views 1\n");
+}
+
+#[test]
+fn everything_is_gone_at_once_or_when_it_is_to_be() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::start(folder.path(), 2);
+    let [one, other] = [0, 1].map(|node| cluster.caller(node));
+    (0..10).for_each(|at| set(&format!("key-{at}"), b"value", &one));
+    assert!(matches!(other.flush_all(Time::default()), Reply::Answer(Answer::Deleted, _)));
+    (0..10).for_each(|at| assert_eq!(get(&format!("key-{at}"), &one), None));
+
+    set("key", b"value", &one);
+    let now_s = unix_now().as_secs();
+    assert!(matches!(other.flush_all(CLOCK.from_unix_s(now_s + 2)), Reply::Answer(Answer::Deleted, _)));
+    assert!(get("key", &one).is_some(), "it is to come");
+    wait_for("it is gone", || get("key", &one).is_none());
+    assert!(unix_now().as_secs() >= now_s + 2);
+    cluster.stop();
+}
+
+#[test]
+fn who_waits_is_told_also_when_the_host_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = Cluster::start(folder.path(), 1);
+    let caller = cluster.caller(0);
+    set("key", b"value", &caller);
+    cluster.stop();
+    let told = caller.ask(&[Request { key: Key::new(b"key").expect("a key"), operation: Operation::Get(Get::PLAIN) }]);
+    assert!(matches!(told[..], [Reply::Answer(Answer::Failed(_), None)]), "{told:?}");
+}

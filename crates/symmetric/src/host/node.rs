@@ -1,0 +1,238 @@
+//! A node on its socket, with those who wait for its answers.
+//!
+//! Always true: a flush that is to come is told to be done when it is asked for, and takes place then, if this life lasts so long; a later one takes its place.
+
+use std::{convert::Infallible, io};
+
+use guira_chain::Reply;
+use guira_cluster::{Host, HostOf, Local, Machine, NodeClock, Poster, Transport, Wire, boot_now, look_by};
+use guira_front::{Ask, AskNumber, Desk, Front, FrontService, Wanted};
+use guira_item::{Answer, EngineStats, Failure, Moment, Span, Time};
+use guira_routing::NodeId;
+
+use super::Symmetric;
+use crate::{AskId, Items, Message, Node, NodeConfig, NodeHappened, NodeOutbox, NodeStatus};
+
+/// A [`Node`] on its host.
+#[derive(Debug)]
+pub struct NodeHost<I: Items + Send + 'static>(Host<NodeMachine<I>>);
+
+/// Through which a node is asked.
+pub struct NodeFront<I: Items + Send + 'static>(Poster<Local<NodeMachine<I>>>);
+
+/// A node as a server's service.
+pub type NodeService<I> = FrontService<NodeFront<I>>;
+
+/// What a flush that was to come has as its number: nobody waits for it, and desks begin behind it.
+const FLUSH_TO_COME: AskId = AskId(0);
+
+/// A flush that was to come and was refused is asked for again after so long.
+const FLUSH_AGAIN_AFTER: Span = Span::from_s(1);
+
+/// A node, and what it owes.
+pub struct NodeMachine<I> {
+    stepped: Stepped<I>,
+    desk: Desk,
+}
+
+/// A node, and what it wants done.
+struct Stepped<I> {
+    node: Node<I>,
+    clock: NodeClock,
+    /// When everything is to be gone.
+    flush_at: Option<Moment>,
+    out: NodeOutbox,
+    /// Of a message that is being written.
+    bytes: Vec<u8>,
+}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeHostStatus {
+    /// The core.
+    pub core: NodeStatus,
+    /// Requests that are under way, and those that wait for one of them.
+    pub pending: usize,
+    /// The socket's numbers.
+    pub wire: Wire,
+}
+
+impl<I: Items + Send + 'static> NodeHost<I> {
+    /// Starts it on a socket whose members are set.
+    ///
+    /// # Errors
+    /// The system gives no thread, or no descriptors.
+    pub fn start(transport: Transport, config: NodeConfig, items: I) -> io::Result<Self> {
+        let (name, answer_within) = (format!("guira-n{}", config.me.0), config.answer_within);
+        let clock = config.life.clock;
+        let machine = |_| {
+            let node = Node::new(boot_now(), config, items);
+            let stepped = Stepped { node, clock, flush_at: None, out: NodeOutbox::default(), bytes: Vec::new() };
+            NodeMachine { stepped, desk: Desk::new(answer_within) }
+        };
+        Host::start(&name, transport, machine).map(Self)
+    }
+
+    /// How it is; `None` if it has ended.
+    pub fn status(&self) -> Option<NodeHostStatus> {
+        self.front().status()
+    }
+
+    /// Through which it is asked.
+    pub fn front(&self) -> NodeFront<I> {
+        NodeFront(self.0.poster())
+    }
+}
+
+impl<I: Items + Send + 'static> HostOf for NodeHost<I> {
+    type Machine = NodeMachine<I>;
+
+    fn host(&self) -> &Host<NodeMachine<I>> {
+        &self.0
+    }
+
+    fn into_host(self) -> Host<NodeMachine<I>> {
+        self.0
+    }
+}
+
+impl<I: Items + Send + 'static> Clone for NodeFront<I> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<I: Items + Send + 'static> std::fmt::Debug for NodeFront<I> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NodeFront")
+    }
+}
+
+impl<I: Items + Send + 'static> NodeFront<I> {
+    fn status(&self) -> Option<NodeHostStatus> {
+        look_by(&self.0, |NodeMachine { stepped, desk }, wire| {
+            let core = stepped.node.status(boot_now());
+            let pending = core.pending + desk.behind();
+            NodeHostStatus { core, pending, wire }
+        })
+    }
+}
+
+impl<I: Items + Send + 'static> Front for NodeFront<I> {
+    fn tell(&self, wanted: Wanted) {
+        drop(self.0.post(Local::Told(wanted)));
+    }
+
+    /// What each node has of its shards; waits for its thread, which waits for nobody.
+    fn stats(fronts: &[Self]) -> EngineStats {
+        let all: Vec<NodeHostStatus> = fronts.iter().filter_map(Self::status).collect();
+        let sum = |of: fn(&NodeStatus) -> usize| all.iter().map(|status| of(&status.core) as u64).sum();
+        EngineStats {
+            engine: "symmetric",
+            eviction: "clock",
+            curr_items: sum(|core| core.items),
+            bytes: sum(|core| core.bytes),
+            ..EngineStats::default()
+        }
+    }
+}
+
+impl<I: Items> Stepped<I> {
+    /// Has the core heed something, and sends what it says.
+    fn step(&mut self, now: Moment, happened: NodeHappened<'_>, transport: &mut Transport) {
+        self.node.step(now, happened, &mut self.out);
+        for (to, message) in self.out.sends.drain(..) {
+            self.bytes.clear();
+            message.encode(&mut self.bytes);
+            transport.send(to, &self.bytes);
+        }
+    }
+
+    /// Asks the core.
+    fn ask(&mut self, now: Moment, ask: Ask<'_>, answers: &mut Vec<(AskNumber, Reply)>, transport: &mut Transport) {
+        match ask {
+            Ask::Key(AskNumber(id), key, operation) => {
+                self.step(now, NodeHappened::Ask(AskId(id), key, operation), transport);
+            }
+            Ask::Flush(number, at) => self.flush(now, number, at, transport),
+            Ask::Send => return transport.flush(),
+        }
+        answers.extend(self.answers(now));
+    }
+
+    /// Has everything gone at a time of the cluster's.
+    fn flush(&mut self, now: Moment, AskNumber(id): AskNumber, at: Time, transport: &mut Transport) {
+        if at <= self.clock.time(now) {
+            self.flush_at = None;
+            self.step(now, NodeHappened::Flush(AskId(id)), transport);
+        } else {
+            self.flush_at = Some(self.clock.when(at));
+            self.out.answers.push((AskId(id), Reply::Answer(Answer::Deleted, None)));
+        }
+    }
+
+    /// Time has passed.
+    fn tick(&mut self, now: Moment, transport: &mut Transport) {
+        if self.flush_at.is_some_and(|at| at <= now) {
+            self.flush_at = None;
+            self.step(now, NodeHappened::Flush(FLUSH_TO_COME), transport);
+        }
+        self.step(now, NodeHappened::Tick, transport);
+    }
+
+    /// What the steps before have answered.
+    fn answers(&mut self, now: Moment) -> impl Iterator<Item = (AskNumber, Reply)> {
+        let Self { out, flush_at, .. } = self;
+        out.answers.drain(..).filter_map(move |(id, reply)| {
+            if id == FLUSH_TO_COME {
+                if is_refused(&reply) && flush_at.is_none() {
+                    *flush_at = Some(now + FLUSH_AGAIN_AFTER);
+                }
+                return None;
+            }
+            Some((AskNumber(id.0), reply))
+        })
+    }
+}
+
+/// Whether nothing has been done.
+fn is_refused(reply: &Reply) -> bool {
+    matches!(reply, Reply::Answer(Answer::Failed(Failure::Busy | Failure::Away | Failure::Refused), _))
+}
+
+impl<I: Items> NodeMachine<I> {
+    /// Brings answers to those who wait for them, and has the node asked what that lets go on.
+    fn go_on(&mut self, now: Moment, transport: &mut Transport) {
+        let Self { stepped, desk } = self;
+        desk.hear(stepped.answers(now));
+        desk.go_on(now, |ask, answers| stepped.ask(now, ask, answers, transport));
+    }
+}
+
+impl<I: Items + Send + 'static> Machine for NodeMachine<I> {
+    type Protocol = Symmetric;
+    type Told = Wanted;
+
+    fn on_message(&mut self, now: Moment, from: NodeId, message: Message, transport: &mut Transport) {
+        self.stepped.step(now, NodeHappened::Message(from, message), transport);
+        self.go_on(now, transport);
+    }
+
+    fn on_told(&mut self, now: Moment, wanted: Wanted, transport: &mut Transport) {
+        let Self { stepped, desk } = self;
+        desk.want(now, wanted, |ask, answers| stepped.ask(now, ask, answers, transport));
+    }
+
+    fn on_view(&mut self, _: Moment, view: &Infallible, _: &mut Transport) {
+        match *view {}
+    }
+
+    fn on_tick(&mut self, now: Moment, transport: &mut Transport) {
+        self.stepped.tick(now, transport);
+        self.go_on(now, transport);
+    }
+
+    fn wake_at(&self, now: Moment) -> Option<Moment> {
+        self.stepped.node.wake_at(now).into_iter().chain(self.stepped.flush_at).min()
+    }
+}
