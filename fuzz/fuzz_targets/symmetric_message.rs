@@ -87,7 +87,7 @@ fn begins(asked: Moment) -> Message {
     let (homes, homes_since, homes_before) = (vec![NODE, OTHER], since.clone(), since);
     let view = View { epoch: Epoch(1), members, homes, homes_since, homes_before };
     let began = Some(Epoch(1));
-    Message::Told(Box::new(Told { life: LIFE, asked, view, began, grants: true, is_settled: true }))
+    Message::Told(Box::new(Told { life: LIFE, asked, view, began, grants: true, lease: LEASE, is_settled: true }))
 }
 
 fn encoded(message: &Message) -> Vec<u8> {

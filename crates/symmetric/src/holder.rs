@@ -20,7 +20,7 @@ pub struct HolderConfig {
     pub me: NodeId,
     /// This life of it.
     pub life: Incarnation,
-    /// How long a lease lasts, as who gives it counts it: the same for all.
+    /// How long a lease lasts, until it is told.
     pub lease: Span,
     /// How far clocks drift apart.
     pub drift: Drift,
@@ -47,6 +47,7 @@ pub struct Holder {
     serves_until: Moment,
     asks_at: Moment,
     said: Option<Has>,
+    lease: Span,
 }
 
 impl Holder {
@@ -59,6 +60,7 @@ impl Holder {
             serves_until: Moment::default(),
             asks_at: Moment::default(),
             said: None,
+            lease: config.lease,
         }
     }
 
@@ -67,7 +69,7 @@ impl Holder {
         if now < self.asks_at && self.said == Some(has) {
             return None;
         }
-        self.asks_at = now + self.config.lease.part(ASKS_A_LEASE);
+        self.asks_at = now + self.lease.part(ASKS_A_LEASE);
         self.said = Some(has);
         let writer = self.view.members.get(&self.config.me).copied();
         Some(Here { life: self.config.life, writer, epoch: self.view.epoch, asked: now, has })
@@ -75,7 +77,7 @@ impl Holder {
 
     /// Heeds what was told. What it means, if it is another view.
     pub fn heed(&mut self, told: Told) -> Option<Heard> {
-        let Told { life, asked, view, began, grants, is_settled } = told;
+        let Told { life, asked, view, began, grants, lease, is_settled } = told;
         // An earlier life's answer that comes late says nothing of this one.
         if life != self.config.life || view.epoch < self.view.epoch {
             return None;
@@ -99,8 +101,9 @@ impl Holder {
                 (false, false) => Heard::Joins,
             }
         });
+        self.lease = lease;
         if grants {
-            self.serves_until = self.serves_until.max(asked + self.config.drift.holder(self.config.lease));
+            self.serves_until = self.serves_until.max(asked + self.config.drift.holder(lease));
         }
         if is_settled {
             self.is_home = self.view.homes.iter().map(|home| *home == self.config.me).collect();

@@ -74,6 +74,7 @@ mod tests {
             began: Epoch(1),
             founders: [NodeId(1)].into(),
             whole: [NodeId(1)].into(),
+            lease: guira_item::Span::from_ms(700),
         };
         let bytes = given.encode();
         assert_eq!(Given::decode(&bytes), Ok(given));

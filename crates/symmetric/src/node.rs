@@ -123,6 +123,8 @@ pub struct Node<I> {
     holder: Holder,
     replica: Replica,
     shard: Shard<I>,
+    /// Shards of which it has been home since it is this member.
+    was_home_of: BTreeSet<usize>,
     /// It was there when everything began, so it has all that its shard had: nothing.
     is_founder: bool,
     /// What was given to the replica and is not answered yet.
@@ -152,6 +154,7 @@ impl<I: Items> Node<I> {
             holder: Holder::new(HolderConfig { me, life: config.life.incarnation, lease, drift }),
             replica: Replica::new(replica_config(&config), false),
             shard: Shard::new(items),
+            was_home_of: BTreeSet::new(),
             is_founder: false,
             tickets: BTreeMap::new(),
             last_ticket: Ticket(0),

@@ -64,15 +64,21 @@ impl<I: Items> Shard<I> {
         self.items.maintain(now)
     }
 
-    /// This node comes to be home of some keys in an epoch: what it had of them is worth nothing.
-    pub(crate) fn become_home(&mut self, epoch: Epoch, now: Time, keeps: &dyn Fn(&[u8]) -> bool) {
-        self.items.retain(now, keeps);
+    /// This node comes to be home of some keys in an epoch.
+    pub(crate) fn become_home(&mut self, epoch: Epoch) {
         self.raise((epoch.0 << EPOCH_BITS) as u32);
+    }
+
+    /// What it has of keys of which it was home before, and others meanwhile, is worth nothing; O(n) in all that it has.
+    pub(crate) fn keep(&mut self, now: Time, keeps: &dyn Fn(&[u8]) -> bool) {
+        self.items.retain(now, keeps);
     }
 
     /// Everything is gone.
     pub(crate) fn clear(&mut self, now: Time) {
-        self.items.retain(now, &|_| false);
+        if !self.items.is_empty() {
+            self.items.retain(now, &|_| false);
+        }
     }
 
     /// This node is another member than it was: nothing that was asked of it before is asked again.
@@ -243,9 +249,10 @@ mod tests {
     #[test]
     fn a_home_that_comes_later_begins_above_all_that_was() {
         let mut shard = shard();
-        shard.become_home(Epoch(5), NOW, &|_| true);
+        shard.become_home(Epoch(5));
         let before = shard.carry_out(&key(), &store(StoreMode::Set, "a"), None, WRITER, 100).at;
-        shard.become_home(Epoch(6), NOW, &|_| false);
+        shard.become_home(Epoch(6));
+        shard.keep(NOW, &|_| false);
         assert_eq!(shard.items().len(), 0);
         let after = shard.carry_out(&key(), &store(StoreMode::Set, "b"), None, WRITER, 100).at;
         assert!(after.is_newer_than(before) && after.version - before.version > 1 << 19);

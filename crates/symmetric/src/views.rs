@@ -141,6 +141,8 @@ pub struct Told {
     pub began: Option<Epoch>,
     /// It has a lease of that view's epoch, from `asked` on.
     pub grants: bool,
+    /// How long that is, as who gives it counts it.
+    pub lease: Span,
     /// Nobody has a lease of a view before.
     pub is_settled: bool,
 }
@@ -162,6 +164,8 @@ pub struct Given {
     pub founders: BTreeSet<NodeId>,
     /// The members that are whole, as far as was known.
     pub whole: BTreeSet<NodeId>,
+    /// No lease is longer: who begins again may have been told to give shorter ones.
+    pub lease: Span,
 }
 
 /// What has happened.
@@ -263,7 +267,8 @@ impl Views {
             coming: BTreeMap::new(),
         };
         // What was granted before is not known: as much as could have been.
-        let leased_until = if views.does(ViewsMutant::LeasesForgotten) { now } else { now + views.granted() };
+        let longest = views.config.drift.granter(views.given.lease.max(views.config.lease));
+        let leased_until = if views.does(ViewsMutant::LeasesForgotten) { now } else { now + longest };
         let known = |node: &NodeId| {
             let has = if views.given.whole.contains(node) { Has::HotKeys } else { Has::Nothing };
             let has = if views.own_home(&views.given, *node) == Some(*node) { Has::Shard } else { has };
@@ -279,7 +284,13 @@ impl Views {
 
     /// How long a lease may last by this clock.
     fn granted(&self) -> Span {
-        if self.does(ViewsMutant::NoDrift) { self.config.lease } else { self.config.drift.granter(self.config.lease) }
+        if self.does(ViewsMutant::NoDrift) { self.lease() } else { self.config.drift.granter(self.lease()) }
+    }
+
+    /// How long a lease is: none longer than what is on disk says.
+    fn lease(&self) -> Span {
+        let kept = Some(self.given.lease).filter(|_| self.given.view.epoch != Epoch::default());
+        kept.map_or(self.config.lease, |kept| kept.min(self.config.lease))
     }
 
     /// The home of a node's own shard.
@@ -367,7 +378,7 @@ impl Views {
         let given = &self.given;
         let began = given.founders.contains(&node).then_some(given.began);
         let view = given.view.clone();
-        Told { life, asked: Moment::default(), view, began, grants: false, is_settled: false }
+        Told { life, asked: Moment::default(), view, began, grants: false, lease: self.lease(), is_settled: false }
     }
 
     /// Whether nobody has a lease of a view before.
@@ -407,6 +418,7 @@ impl Views {
             return;
         }
         let mut next = self.given.clone();
+        next.lease = self.config.lease;
         next.lives = self.lives(now);
         let stays = |node: &NodeId| self.given.lives.get(node).is_some_and(|life| next.lives.get(node) == Some(life));
         let has = |node: &NodeId| self.known.get(node).filter(|_| stays(node)).map_or(Has::Nothing, |known| known.has);

@@ -454,6 +454,7 @@ fn a_lease_is_counted_from_before_it_was_asked_for_and_ends_with_its_view() {
         view: view(epoch),
         began: None,
         grants,
+        lease: LEASE,
         is_settled: false,
     };
     assert!(holder.heed(told(1, true)).is_some());

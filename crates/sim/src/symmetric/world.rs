@@ -36,6 +36,9 @@ const HAPPENS_WITHIN: Span = Span::from_s(90);
 /// What clients know a content by has the writer's number in it.
 const WRITER_BITS: u32 = u16::BITS;
 
+/// More than happens in a second, whatever is wrong.
+const EVENTS_A_SECOND_MAX: u64 = 20_000;
+
 /// One member.
 pub(super) struct Member {
     /// While it is up.
@@ -257,9 +260,16 @@ impl World {
     /// Everything that comes within so long.
     pub(super) fn run_on(&mut self, span: Span) -> Result<(), Failure> {
         let until = self.now + span;
+        let (mut second, mut before) = (self.now, self.report.events);
         while let Some((at, coming)) = self.coming.next(until) {
+            if at.since(second) >= Span::from_s(1) {
+                (second, before) = (at, self.report.events);
+            }
             self.now = at;
             self.happen(coming)?;
+            if self.report.events - before > EVENTS_A_SECOND_MAX {
+                return Err(Failure::Stuck("members talk to each other without end".to_owned()));
+            }
         }
         self.now = until;
         Ok(())

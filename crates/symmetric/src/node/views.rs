@@ -53,12 +53,14 @@ impl<I: Items> Node<I> {
         if homes == before {
             return;
         }
-        let shards = self.holder.view().homes.len();
-        let stays = |key: &[u8]| {
-            slot_of(key, shards).is_some_and(|slot| homes.iter().any(|home| home.0 == slot && before.contains(home)))
-        };
-        let (epoch, time) = (self.holder.view().epoch, self.time(now));
-        self.shard.become_home(epoch, time, &stays);
+        self.shard.become_home(self.holder.view().epoch);
+        let stays = |slot: usize| homes.iter().any(|home| home.0 == slot && before.contains(home));
+        // A successor has mostly never had the shard: nothing is to be looked for then, which would take longer than a lease.
+        if homes.iter().any(|(slot, _)| !stays(*slot) && self.was_home_of.contains(slot)) {
+            let shards = self.holder.view().homes.len();
+            self.shard.keep(self.time(now), &|key| slot_of(key, shards).is_some_and(stays));
+        }
+        self.was_home_of.extend(homes.iter().map(|(slot, _)| *slot));
     }
 
     /// It is another member than it was; what it had is worth nothing, or everything begins and it has all there is.
@@ -66,6 +68,7 @@ impl<I: Items> Node<I> {
         self.close_lanes(out);
         self.serving.clear();
         self.shard.clear(self.time(now));
+        self.was_home_of.clear();
         self.shard.forget_requests();
         self.is_founder = is_first;
         if is_first {
