@@ -241,10 +241,20 @@ fn a_flush_that_cannot_take_place_when_it_is_to_does_later() {
 #[test]
 fn who_waits_is_told_also_when_the_host_ends() {
     let folder = tempfile::tempdir().expect("a folder");
-    let cluster = Cluster::start(folder.path(), 1);
+    let mut cluster = Cluster::start(folder.path(), 1);
     let caller = cluster.caller(0);
     set("key", b"value", &caller);
-    cluster.stop();
-    let told = caller.ask(&[Request { key: Key::new(b"key").expect("a key"), operation: Operation::Get(Get::PLAIN) }]);
+    cluster.stop_coordinator();
+    let node = cluster.nodes.pop().expect("the one");
+    let ask =
+        || caller.ask(&[Request { key: Key::new(b"key").expect("a key"), operation: Operation::Get(Get::PLAIN) }]);
+    let told = std::thread::scope(|scope| {
+        let asking = scope.spawn(ask);
+        wait_for("it waits", || node.status().expect("it runs").pending == 1);
+        node.stop().expect("it ran");
+        asking.join().expect("no panic")
+    });
+    assert!(matches!(told[..], [Reply::Answer(Answer::Failed(_), None)]), "{told:?}");
+    let told = ask();
     assert!(matches!(told[..], [Reply::Answer(Answer::Failed(_), None)]), "{told:?}");
 }
