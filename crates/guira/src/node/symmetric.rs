@@ -11,7 +11,7 @@ use guira_memc3::{Config, Memc3};
 use guira_routing::NodeId;
 use guira_symmetric::{
     EngineItems, Member, Role, SymmetricFile,
-    host::{CoordinatorHost, NodeHost, NodeHostStatus, ViewsFile},
+    host::{CoordinatorHost, Keeping, NodeHost, NodeHostStatus, ViewsFile},
 };
 use serde_json::{Value, json};
 
@@ -72,23 +72,40 @@ fn coordinator(
     arguments: &Arguments,
     ended_by: EndedBy,
 ) -> Result<(), String> {
-    let host = CoordinatorHost::start(transport, file.coordinator_config(), ViewsFile::of(folder));
+    let host = CoordinatorHost::start(transport, file.coordinator_config(), ViewsFile::of(folder), tell_of_keeping);
     let host = Arc::new(host.map_err(|error| format!("cannot start: {error}"))?);
-    let watched = Arc::downgrade(&host);
-    let why = move || watched.upgrade()?.failure();
     let (ended, ends) = (ended_by.receiver()?, Arc::new(Ends::default()));
-    arguments.serve_until(&ended, host, &ends, (), why, |host| {
-        let status = host.status()?;
-        let told = json!({
-            "epoch": status.core.view.epoch.0,
-            "members": status.core.view.members.len(),
-            "whole": status.core.whole.len(),
-            "hot_set": status.core.hot_set,
-            "hot_keys": status.core.hot_keys,
-            "reporter": status.core.reporter.map(|node| node.0),
-        });
-        Some(with_dropped(told, &[status.wire]))
-    })
+    arguments.serve_until(
+        &ended,
+        host,
+        &ends,
+        (),
+        || None,
+        |host| {
+            let status = host.status()?;
+            let mut told = json!({
+                "epoch": status.core.view.epoch.0,
+                "members": status.core.view.members.len(),
+                "whole": status.core.whole.len(),
+                "hot_set": status.core.hot_set,
+                "hot_keys": status.core.hot_keys,
+                "reporter": status.core.reporter.map(|node| node.0),
+            });
+            if let Some(why) = status.unkept {
+                told["unkept"] = json!(why);
+            }
+            Some(with_dropped(told, &[status.wire]))
+        },
+    )
+}
+
+fn tell_of_keeping(keeping: Keeping<'_>) {
+    match keeping {
+        Keeping::Fails(why) => {
+            eprintln!("guira: who is there cannot be kept, so it stays as it is, and is tried again: {why}");
+        }
+        Keeping::GoesOn => eprintln!("guira: who is there is kept again"),
+    }
 }
 
 fn node(

@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -45,6 +45,11 @@ fn transport(file: &SymmetricFile, node: NodeId) -> Transport {
     Transport::bind(address, Sealer::new(&file.secret(), node), members).expect("a socket")
 }
 
+/// Nothing is said of how views are kept.
+fn never(told: Keeping<'_>) {
+    panic!("{told:?}");
+}
+
 impl Cluster {
     fn start(folder: &Path, node_count: u16) -> Self {
         let listen = ([127, 0, 0, 1], 1).into();
@@ -70,7 +75,8 @@ impl Cluster {
         let members = Arc::new(file.members().expect("members"));
         bound.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));
         let views = ViewsFile::of(folder);
-        let coordinator = CoordinatorHost::start(bound.pop().expect("the last"), file.coordinator_config(), views);
+        let coordinator =
+            CoordinatorHost::start(bound.pop().expect("the last"), file.coordinator_config(), views, never);
         let life = || Life::begin(None).expect("it only looks at clocks");
         let start = |transport: Transport| {
             let config = file.node_config(transport.node(), life());
@@ -98,8 +104,12 @@ impl Cluster {
     }
 
     fn start_coordinator(&mut self, folder: &Path) {
+        self.start_coordinator_that_tells(folder, never);
+    }
+
+    fn start_coordinator_that_tells(&mut self, folder: &Path, told: impl FnMut(Keeping<'_>) + Send + 'static) {
         let transport = transport(&self.file, COORDINATOR);
-        let again = CoordinatorHost::start(transport, self.file.coordinator_config(), ViewsFile::of(folder));
+        let again = CoordinatorHost::start(transport, self.file.coordinator_config(), ViewsFile::of(folder), told);
         self.coordinator = Some(again.expect("a thread"));
     }
 
@@ -198,9 +208,49 @@ fn a_coordinator_goes_on_from_what_it_has_kept() {
     file.stop();
     let any = Sealer::new(&guira_cluster::Secret::derive("guira", b"a secret of this test"), COORDINATOR);
     let bound = Transport::bind(([127, 0, 0, 1], 0).into(), any, Arc::default()).expect("a socket");
-    let told = CoordinatorHost::start(bound, config, ViewsFile::of(folder.path())).expect_err("damaged").to_string();
+    let told =
+        CoordinatorHost::start(bound, config, ViewsFile::of(folder.path()), never).expect_err("damaged").to_string();
     assert!(told.contains("damaged"), "{told}");
     assert_eq!(std::fs::read_to_string(damaged).expect("there"), "guira views 1\n");
+}
+
+/// Its folder is full, say: that ended it, and with it all leases.
+#[test]
+fn a_view_that_cannot_be_kept_is_tried_again_and_leases_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::start(folder.path(), 2);
+    cluster.stop_coordinator();
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&said);
+    let hear = move |told: Keeping<'_>| heard.lock().expect("no panic").push(format!("{told:?}"));
+    cluster.start_coordinator_that_tells(folder.path(), hear);
+    cluster.wait_until_all_serve();
+    // Nothing can be put where a folder is, not even by root.
+    let views = folder.path().join("views");
+    wait_for("a folder is in its place", || {
+        std::fs::remove_file(&views).expect("it is there");
+        std::fs::create_dir(&views).is_ok()
+    });
+    cluster.nodes.pop().expect("two").stop().expect("it ran");
+    let unkept = |cluster: &Cluster| {
+        let coordinator = cluster.coordinator.as_ref().expect("it is there");
+        coordinator.status().expect("it runs").unkept
+    };
+    wait_for("it cannot be kept", || unkept(&cluster).is_some_and(|why| why.contains("views")));
+    let core = |cluster: &Cluster| cluster.nodes[0].status().expect("it runs").core;
+    let since = Instant::now();
+    // Some leases, and some tries.
+    wait_for("time passes", || {
+        assert!(core(&cluster).members == 2 && unkept(&cluster).is_some());
+        since.elapsed() > Duration::from_millis(2_500)
+    });
+    wait_for("it has a lease", || core(&cluster).has_lease);
+    std::fs::remove_dir(&views).expect("it is empty");
+    wait_for("it is kept", || core(&cluster).members == 1);
+    assert_eq!(unkept(&cluster), None);
+    cluster.stop();
+    let said = said.lock().expect("no panic");
+    assert!(said.len() == 2 && said[0].starts_with("Fails") && said[1] == "GoesOn", "once each: {said:?}");
 }
 
 #[test]
