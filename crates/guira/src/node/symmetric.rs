@@ -72,7 +72,8 @@ fn coordinator(
     arguments: &Arguments,
     ended_by: EndedBy,
 ) -> Result<(), String> {
-    let host = CoordinatorHost::start(transport, file.coordinator_config(), ViewsFile::of(folder), tell_of_keeping);
+    let views = ViewsFile::open(folder).map_err(|error| format!("cannot start: {error}"))?;
+    let host = CoordinatorHost::start(transport, file.coordinator_config(), views, tell_of_keeping);
     let host = Arc::new(host.map_err(|error| format!("cannot start: {error}"))?);
     let (ended, ends) = (ended_by.receiver()?, Arc::new(Ends::default()));
     arguments.serve_until(

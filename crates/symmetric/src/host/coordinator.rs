@@ -17,6 +17,7 @@ use guira_routing::NodeId;
 use super::{Symmetric, ViewsFile, ViewsFileError};
 use crate::{
     Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus, Given, Message,
+    ViewsError,
 };
 
 /// A view that could not be written is tried again after so long: room on a disk comes no faster.
@@ -93,8 +94,19 @@ impl CoordinatorHost {
         let invalid =
             |error: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidData, error);
         let kept = file.read().map_err(|error| invalid(error.into()))?;
+        let path = file.path().display().to_string();
+        let cannot = |error| match error {
+            ViewsError::OtherNodes(nodes) => {
+                let nodes: Vec<String> = nodes.iter().map(|node| node.0.to_string()).collect();
+                format!(
+                    "{path}: kept by a coordinator of the nodes {}: name these and no others, or remove it once no node runs that has heard of that coordinator, and all begins anew",
+                    nodes.join(", ")
+                )
+            }
+            other @ ViewsError::Nodes(_) => other.to_string(),
+        };
         let name = format!("guira-r{}", config.me.0);
-        let core = Coordinator::new(boot_now(), config, kept).map_err(|error| invalid(error.into()))?;
+        let core = Coordinator::new(boot_now(), config, kept).map_err(|error| invalid(cannot(error).into()))?;
         let machine = |poster| {
             let keeper = Keeper::start(file, poster)?;
             let (told, out) = (Box::new(told), CoordinatorOutbox::default());

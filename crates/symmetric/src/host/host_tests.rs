@@ -74,7 +74,7 @@ impl Cluster {
         file.check().expect("a cluster");
         let members = Arc::new(file.members().expect("members"));
         bound.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));
-        let views = ViewsFile::of(folder);
+        let views = ViewsFile::open(folder).expect("nobody has it");
         let coordinator =
             CoordinatorHost::start(bound.pop().expect("the last"), file.coordinator_config(), views, never);
         let life = || Life::begin(None).expect("it only looks at clocks");
@@ -109,7 +109,8 @@ impl Cluster {
 
     fn start_coordinator_that_tells(&mut self, folder: &Path, told: impl FnMut(Keeping<'_>) + Send + 'static) {
         let transport = transport(&self.file, COORDINATOR);
-        let again = CoordinatorHost::start(transport, self.file.coordinator_config(), ViewsFile::of(folder), told);
+        let views = ViewsFile::open(folder).expect("nobody has it any more");
+        let again = CoordinatorHost::start(transport, self.file.coordinator_config(), views, told);
         self.coordinator = Some(again.expect("a thread"));
     }
 
@@ -192,24 +193,30 @@ fn a_coordinator_goes_on_from_what_it_has_kept() {
     let epoch = |cluster: &Cluster| cluster.nodes[0].status().expect("it runs").core.epoch;
     let before = epoch(&cluster);
     cluster.coordinator.take().expect("it is there").stop().expect("it ran");
-    let views = ViewsFile::of(folder.path());
+    let views = ViewsFile::open(folder.path()).expect("nobody has it any more");
     let kept = views.read().expect("kept").expect("something");
     assert_eq!(kept.view.members.len(), 2);
+    drop(views);
     cluster.start_coordinator(folder.path());
     cluster.wait_until_all_serve();
     assert!(epoch(&cluster) >= before);
     assert_eq!(get("key", &cluster.caller(1)).as_deref(), Some(&b"value"[..]), "nothing begins anew");
+    let mut config = cluster.file.coordinator_config();
     cluster.stop();
+
+    config.views.nodes.push(NodeId(3));
+    let refused = |config| {
+        let any = Sealer::new(&guira_cluster::Secret::derive("guira", b"a secret of this test"), COORDINATOR);
+        let bound = Transport::bind(([127, 0, 0, 1], 0).into(), any, Arc::default()).expect("a socket");
+        let views = ViewsFile::open(folder.path()).expect("nobody has it any more");
+        CoordinatorHost::start(bound, config, views, never).expect_err("it cannot be").to_string()
+    };
+    let told = refused(config.clone());
+    assert!(told.contains("views: kept by a coordinator of the nodes 1, 2: ") && !told.contains('\n'), "{told}");
 
     let damaged = folder.path().join("views");
     std::fs::write(&damaged, "guira views 1\n").expect("written");
-    let file = Cluster::start(tempfile::tempdir().expect("a folder").path(), 1);
-    let config = file.file.coordinator_config();
-    file.stop();
-    let any = Sealer::new(&guira_cluster::Secret::derive("guira", b"a secret of this test"), COORDINATOR);
-    let bound = Transport::bind(([127, 0, 0, 1], 0).into(), any, Arc::default()).expect("a socket");
-    let told =
-        CoordinatorHost::start(bound, config, ViewsFile::of(folder.path()), never).expect_err("damaged").to_string();
+    let told = refused(config);
     assert!(told.contains("damaged"), "{told}");
     assert_eq!(std::fs::read_to_string(damaged).expect("there"), "guira views 1\n");
 }
