@@ -3,7 +3,7 @@
 use std::{
     io,
     path::Path,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use guira_cluster::{Life, Sealer, Transport};
@@ -119,14 +119,18 @@ fn node(
     let Role::Node { listen, memory_megabytes } = member.role else { return Err("no node".into()) };
     let clients = Clients::at(listen, arguments, file.item_len_max, file.values_len_max())?;
     let items = items(memory_megabytes, file.item_len_max)?;
-    // Once its sockets are bound: then nobody else is this member.
+    let begun: Arc<OnceLock<Weak<NodeHost<Items>>>> = Arc::default();
+    let looked_at = Arc::clone(&begun);
+    let socket = arguments.socket(move || looked_at.get()?.upgrade()?.status().map(|status| told_of(&status)))?;
+    // Once all its sockets are bound: then nobody else is this member, and none that cannot serve costs the others a view.
     let life = Life::begin(arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))?;
     let host = NodeHost::start(transport, file.node_config(NodeId(member.id), life), items);
     let host = host.map_err(|error: io::Error| format!("cannot start: {error}"))?;
     let front = host.front();
     clients.serve(host, front, ended_by, |host, _| {
-        let looked_at: Weak<NodeHost<Items>> = Arc::downgrade(host);
-        arguments.socket(move || looked_at.upgrade()?.status().map(|status| told_of(&status)))
+        // Nobody else sets it.
+        let _ = begun.set(Arc::downgrade(host));
+        Ok(socket)
     })
 }
 

@@ -225,3 +225,21 @@ fn what_a_member_cannot_be_is_said_in_a_line() {
     }
     assert_eq!(std::fs::read_to_string(folder.path().join("views")).expect("it stays"), "something else");
 }
+
+/// Its life had begun by then, so that each try made it a new member.
+#[test]
+fn a_node_whose_port_is_taken_begins_no_life() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("it is bound").port();
+    let text = include_str!("../../../../../docs/examples/symmetric.toml");
+    let text = text.replace("10.0.0.", "127.0.1.").replace("0.0.0.0:11211", &format!("127.0.0.1:{port}"));
+    let (path, life) = (folder.path().join("cluster.toml"), folder.path().join("life"));
+    std::fs::write(&path, text).expect("room for a few lines");
+    let mut command = std::process::Command::new(Program::Guira.path());
+    command.args(["node", "--coordinator", &format!("static:{}", path.display()), "--id", "1", "--life-file"]);
+    let said = command.arg(&life).output().expect("it is run");
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert!(!said.status.success() && told.contains("is taken") && told.lines().count() == 1, "{told}");
+    assert!(!life.exists());
+}
