@@ -95,11 +95,22 @@ pub struct SymmetricFile {
 
 /// Which kind of cluster a file is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Topology {
     /// All nodes are alike.
     #[default]
     Symmetric,
+}
+
+impl TryFrom<String> for Topology {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        match name.as_str() {
+            "symmetric" => Ok(Self::Symmetric),
+            _ => Err(format!("topology {name:?}: \"symmetric\"; a switched cluster's file has none")),
+        }
+    }
 }
 
 /// A [`Consistency`], as a file has it.
@@ -192,6 +203,8 @@ pub enum SymmetricFileError {
     Nodes(usize),
     /// This node has too little memory for an item of the longest, or more than there is.
     Memory(u16),
+    /// Nobody knows where clients find this node.
+    Listen(u16),
 }
 
 impl fmt::Display for SymmetricFileError {
@@ -202,6 +215,7 @@ impl fmt::Display for SymmetricFileError {
             Self::Nodes(count) => {
                 write!(f, "{count} members are nodes: from 1 to {} have to be", ViewsConfig::NODES_MAX)
             }
+            Self::Listen(id) => write!(f, "member {id}: listen: write a port from 1 on"),
             Self::Memory(id) => {
                 write!(f, "member {id}: memory_megabytes: from 8, and four times item_len_max, to 1048576")
             }
@@ -218,12 +232,12 @@ impl From<FileError> for SymmetricFileError {
 }
 
 impl SymmetricFile {
-    /// Whether a text is such a file, right or wrong, as it says itself.
+    /// Whether a text is such a file, right or wrong: it says of which topology it is, as no other does.
     pub fn is_named(text: &str) -> bool {
         #[derive(Deserialize)]
         struct Named {
             #[serde(rename = "topology")]
-            _topology: Topology,
+            _topology: toml::Value,
         }
         toml::from_str::<Named>(text).is_ok()
     }
@@ -260,6 +274,10 @@ impl SymmetricFile {
         }
         check_addresses(self.members.iter().map(|member| (member.id, member.address)))?;
         self.members()?;
+        let has_no_port = |role: &Role| matches!(role, Role::Node { listen, .. } if listen.port() == 0);
+        if let Some(member) = self.members.iter().find(|member| has_no_port(&member.role)) {
+            return Err(SymmetricFileError::Listen(member.id));
+        }
         let least = 8.max(4 * item_len_max.div_ceil(1 << 20));
         let has_memory = |role: &Role| match role {
             Role::Node { memory_megabytes, .. } => (least..=1 << 20).contains(memory_megabytes),
@@ -402,6 +420,7 @@ mod tests {
         };
         for (text, says) in [
             (with("write here something of your own", "short"), "secret: at least 16 bytes"),
+            (with("\"symmetric\"", "\"switched\""), "line "),
             (with("\"lin\"", "\"weak\""), "line "),
             (with("\"coordinator\"", "\"controller\""), "line "),
             (with("lease_ms = 1000", "lease_ms = 5"), "lease_ms: from 100 to 60000"),
@@ -411,6 +430,7 @@ mod tests {
             (with("sample_one_in = 1 ", "sample_one_in = 0 "), "sample_one_in: from 1 to 1000"),
             (with("memory_megabytes = 64", "memory_megabytes = 7"), "member 1: memory_megabytes: from 8"),
             (with("memory_megabytes", "memory"), "line "),
+            (with("0.0.0.0:11211", "0.0.0.0:0"), "member 1: listen: write a port from 1 on"),
             (with("10.0.0.2:7000", "0.0.0.0:7000"), "member 2: its address has to be the one"),
             (with("10.0.0.2:7000", "10.0.0.1:7000"), "members: two nodes have the address"),
             (with("id = 2", "id = 3"), "members: node 3 is named twice"),
@@ -419,6 +439,10 @@ mod tests {
             let told = SymmetricFile::parse(&text).expect_err(says).to_string();
             assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
         }
+        let other = with("\"symmetric\"", "\"switched\"");
+        assert!(SymmetricFile::is_named(&other));
+        let told = SymmetricFile::parse(&other).expect_err("another").to_string();
+        assert!(told.ends_with("topology \"switched\": \"symmetric\"; a switched cluster's file has none"), "{told}");
         let nobody = SymmetricFile {
             secret: "s".repeat(16),
             members: vec![Member {

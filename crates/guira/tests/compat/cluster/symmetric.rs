@@ -181,7 +181,7 @@ fn a_cluster_that_comes_up_again_begins_with_nothing_in_one_process_as_in_many()
     let port = free_ports(NODES).to_string();
     for (other, says) in [
         (&["--topology", "symmetric", "--nodes", "2"][..], "--nodes 2: a cluster of 3 was in"),
-        (&["--backends", "2"], "a symmetric cluster's"),
+        (&["--backends", "2"], "--topology switched: a symmetric cluster was in"),
     ] {
         let said = guira(&[&["up", "--port", &port], other].concat(), folder.path()).output().expect("it is run");
         let told = String::from_utf8_lossy(&said.stderr);
