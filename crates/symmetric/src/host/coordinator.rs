@@ -147,7 +147,9 @@ impl Keeper {
 
     fn keep(&self, given: Given) {
         // It has ended only if it has panicked, which it has said: then this is as a disk that never answers.
-        let _ = self.given.as_ref().map(|to_keep| to_keep.send(given));
+        if let Some(to_keep) = &self.given {
+            let _ = to_keep.send(given);
+        }
     }
 }
 
