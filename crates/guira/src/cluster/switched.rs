@@ -61,6 +61,7 @@ impl Up {
                 under: self.backend_under.as_deref().filter(|_| role.as_backend().is_some()),
                 // So that nobody asks who is gone.
                 ends_first: matches!(role, Role::Gateway { .. }),
+                is_waited_for: false,
             }
         };
         let seats = file.members.iter().map(seat).collect();
