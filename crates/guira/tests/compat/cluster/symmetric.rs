@@ -4,7 +4,7 @@ use std::{net::SocketAddr, thread, time::Duration};
 
 use guira_cluster::ask_line;
 use guira_routing::NodeId;
-use guira_symmetric::SymmetricFile;
+use guira_symmetric::{SymmetricFile, host::ViewsFile};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -216,7 +216,10 @@ fn what_a_member_cannot_be_is_said_in_a_line() {
         ("--id 1 --rest 127.0.0.1:1", "--rest: not of a symmetric cluster's members"),
         ("--id 1 --xdp-mode generic", "--xdp-mode: a router's"),
         ("--id 10000", "views: not what a coordinator keeps, or damaged"),
+        ("--id 10000", "another coordinator runs in this folder"),
     ] {
+        let is_taken = says.starts_with("another");
+        let _other = is_taken.then(|| ViewsFile::open(folder.path()).expect("nobody has it"));
         let mut command = std::process::Command::new(Program::Guira.path());
         command.args(["node", "--coordinator", &format!("static:{}", path.display())]);
         let said = command.args(arguments.split_whitespace()).output().expect("it is run");
