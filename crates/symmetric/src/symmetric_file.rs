@@ -108,7 +108,7 @@ impl TryFrom<String> for Topology {
     fn try_from(name: String) -> Result<Self, String> {
         match name.as_str() {
             "symmetric" => Ok(Self::Symmetric),
-            _ => Err(format!("topology {name:?}: \"symmetric\"; a switched cluster's file has none")),
+            _ => Err(format!("topology {name:?}: there is \"symmetric\"; a switched cluster's file has none")),
         }
     }
 }
@@ -442,7 +442,10 @@ mod tests {
         let other = with("\"symmetric\"", "\"switched\"");
         assert!(SymmetricFile::is_named(&other));
         let told = SymmetricFile::parse(&other).expect_err("another").to_string();
-        assert!(told.ends_with("topology \"switched\": \"symmetric\"; a switched cluster's file has none"), "{told}");
+        assert!(
+            told.ends_with("topology \"switched\": there is \"symmetric\"; a switched cluster's file has none"),
+            "{told}"
+        );
         let nobody = SymmetricFile {
             secret: "s".repeat(16),
             members: vec![Member {
