@@ -78,7 +78,7 @@ impl fmt::Display for Error {
             Self::NotANumber => f.write_str("what is there is not a decimal number of at most 20 digits"),
             Self::Refused => f.write_str("refused: the cluster could not do it, nothing has happened"),
             Self::Busy => f.write_str("busy: too much is under way, nothing has happened"),
-            Self::Away => f.write_str("the backend of this key has not answered in time, nothing has happened"),
+            Self::Away => f.write_str("who has this key has not answered in time, nothing has happened"),
             Self::Unknown => f.write_str("the outcome is unknown, the operation may have taken place"),
             Self::Closed => f.write_str("the client is closed, nothing has happened"),
         }

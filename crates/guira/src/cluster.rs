@@ -6,7 +6,7 @@
 //!        node-N.sock     through which member N is asked
 //!        node-N.life     the number of its life
 //!        backend-N/      its items
-//!        views           of a symmetric cluster: who is there
+//!        views           of a symmetric cluster: who is there (and `views.lock`: its coordinator runs)
 //!        switch/         of the Open vSwitch that routes, if one does
 //! ```
 

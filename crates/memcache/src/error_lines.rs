@@ -15,7 +15,7 @@ pub(crate) const NO_BINARY: &[u8] = b"SERVER_ERROR the binary protocol is not su
 pub(crate) const FAILED: &[u8] = b"SERVER_ERROR the operation failed, nothing was changed\r\n";
 pub(crate) const FAILED_BUSY: &[u8] = b"SERVER_ERROR busy, nothing was changed\r\n";
 pub(crate) const FAILED_AWAY: &[u8] =
-    b"SERVER_ERROR the backend of this key has not answered in time, nothing was changed\r\n";
+    b"SERVER_ERROR who has this key has not answered in time, nothing was changed\r\n";
 pub(crate) const FAILED_UNKNOWN: &[u8] = b"SERVER_ERROR the outcome is unknown, the operation may have taken place\r\n";
 pub(crate) const OK: &[u8] = b"OK\r\n";
 pub(crate) const END: &[u8] = b"END\r\n";

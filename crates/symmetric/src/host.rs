@@ -18,7 +18,7 @@ use guira_routing::Header;
 
 use crate::Message;
 
-pub use coordinator::{CoordinatorHost, CoordinatorHostStatus, CoordinatorMachine, CoordinatorTold};
+pub use coordinator::{CoordinatorHost, CoordinatorHostStatus, CoordinatorMachine, CoordinatorTold, Keeping};
 pub use node::{NodeFront, NodeHost, NodeHostStatus, NodeMachine, NodeService};
 pub use views_file::{ViewsFile, ViewsFileError};
 

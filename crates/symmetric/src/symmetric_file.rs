@@ -30,11 +30,11 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf};
 
 use guira_cluster::{
-    CommonSettings, Drift, Epoch, FileError, ITEM_LEN_DEFAULT, Life, Members, Secret, check_addresses, check_bounds,
-    clients_values_len_max, read_file,
+    CommonSettings, Drift, Epoch, FileError, ITEM_LEN_DEFAULT, LONG_MESSAGE_LEN_MAX, Life, Members, Secret,
+    check_addresses, check_bounds, clients_values_len_max, read_file,
 };
 use guira_consistency::Consistency;
-use guira_item::Span;
+use guira_item::{KEY_LEN_MAX, Span};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +43,16 @@ use crate::{CoordinatorConfig, HotSetConfig, NodeConfig, ViewsConfig};
 /// Who may send something to whom never changes; views of the nodes that serve have epochs of their own.
 const EPOCH: Epoch = Epoch(1);
 
-/// Keys that may be hot at most: each is at all nodes, and their names go in one message.
-const HOT_KEYS_MAX: usize = 100_000;
+/// Keys that may be hot at most: what a node says of them goes in one message, with the longest names.
+const HOT_KEYS_MAX: usize = 29_000;
+const _: () = assert!(hottest_len_max(HOT_KEYS_MAX) <= LONG_MESSAGE_LEN_MAX);
+
+/// Bytes of [`Message::Hottest`](crate::Message::Hottest) at most, where so many keys may be hot: those that are, and the hottest, a quarter more and some, each with its length, and how
+/// often it is asked for.
+const fn hottest_len_max(hot_keys: usize) -> usize {
+    let name_len_max = KEY_LEN_MAX + 2;
+    hot_keys * name_len_max + (hot_keys + hot_keys / 4 + 8) * (name_len_max + size_of::<f64>()) + 64
+}
 
 /// A key comes for another if it is so many times as hot (0038).
 const MARGIN: f64 = 1.25;
@@ -87,11 +95,22 @@ pub struct SymmetricFile {
 
 /// Which kind of cluster a file is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Topology {
     /// All nodes are alike.
     #[default]
     Symmetric,
+}
+
+impl TryFrom<String> for Topology {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        match name.as_str() {
+            "symmetric" => Ok(Self::Symmetric),
+            _ => Err(format!("topology {name:?}: there is \"symmetric\"; a switched cluster's file has none")),
+        }
+    }
 }
 
 /// A [`Consistency`], as a file has it.
@@ -184,6 +203,8 @@ pub enum SymmetricFileError {
     Nodes(usize),
     /// This node has too little memory for an item of the longest, or more than there is.
     Memory(u16),
+    /// Nobody knows where clients find this node.
+    Listen(u16),
 }
 
 impl fmt::Display for SymmetricFileError {
@@ -194,6 +215,7 @@ impl fmt::Display for SymmetricFileError {
             Self::Nodes(count) => {
                 write!(f, "{count} members are nodes: from 1 to {} have to be", ViewsConfig::NODES_MAX)
             }
+            Self::Listen(id) => write!(f, "member {id}: listen: write a port from 1 on"),
             Self::Memory(id) => {
                 write!(f, "member {id}: memory_megabytes: from 8, and four times item_len_max, to 1048576")
             }
@@ -210,12 +232,12 @@ impl From<FileError> for SymmetricFileError {
 }
 
 impl SymmetricFile {
-    /// Whether a text is such a file, right or wrong, as it says itself.
+    /// Whether a text is such a file, right or wrong: it says of which topology it is, as no other does.
     pub fn is_named(text: &str) -> bool {
         #[derive(Deserialize)]
         struct Named {
             #[serde(rename = "topology")]
-            _topology: Topology,
+            _topology: toml::Value,
         }
         toml::from_str::<Named>(text).is_ok()
     }
@@ -239,7 +261,7 @@ impl SymmetricFile {
         let (lease_ms, answer_within_ms, item_len_max) = (*lease_ms, *answer_within_ms, *item_len_max);
         CommonSettings { secret, lease_ms, answer_within_ms, item_len_max }.check()?;
         check_bounds([
-            (self.hot_keys <= HOT_KEYS_MAX, "hot_keys: up to 100000"),
+            (self.hot_keys <= HOT_KEYS_MAX, "hot_keys: up to 29000"),
             ((100..=60_000).contains(&self.epoch_ms), "epoch_ms: from 100 to 60000"),
             ((1..=1_000).contains(&self.sample_one_in), "sample_one_in: from 1 to 1000"),
         ])?;
@@ -252,6 +274,10 @@ impl SymmetricFile {
         }
         check_addresses(self.members.iter().map(|member| (member.id, member.address)))?;
         self.members()?;
+        let has_no_port = |role: &Role| matches!(role, Role::Node { listen, .. } if listen.port() == 0);
+        if let Some(member) = self.members.iter().find(|member| has_no_port(&member.role)) {
+            return Err(SymmetricFileError::Listen(member.id));
+        }
         let least = 8.max(4 * item_len_max.div_ceil(1 << 20));
         let has_memory = |role: &Role| match role {
             Role::Node { memory_megabytes, .. } => (least..=1 << 20).contains(memory_megabytes),
@@ -359,6 +385,7 @@ mod tests {
     use guira_cluster::MembersError;
 
     use super::*;
+    use crate::{HotSet, Message};
 
     const EXAMPLE: &str = include_str!("../../../docs/examples/symmetric.toml");
 
@@ -373,6 +400,19 @@ mod tests {
     }
 
     #[test]
+    fn what_a_node_says_of_as_many_hot_keys_as_may_be_fits_into_a_message() {
+        let keys = |len: usize| {
+            let key = |at: usize| [&at.to_le_bytes()[..], &[b'k'; KEY_LEN_MAX - 8]].concat();
+            (0..len).map(move |at| guira_consistency::Key::from(&key(at)[..]))
+        };
+        let hottest = keys(HOT_KEYS_MAX + HOT_KEYS_MAX / 4 + 8).map(|key| (key, f64::MAX)).collect();
+        let set = HotSet { number: u64::MAX, keys: keys(HOT_KEYS_MAX).collect() };
+        let mut bytes = Vec::new();
+        Message::Hottest { keys: hottest, set }.encode(&mut bytes);
+        assert!(bytes.len() <= hottest_len_max(HOT_KEYS_MAX), "{}", bytes.len());
+    }
+
+    #[test]
     fn what_is_no_cluster_is_said_in_a_line() {
         let with = |from: &str, to: &str| {
             assert!(EXAMPLE.contains(from), "{from}");
@@ -380,15 +420,17 @@ mod tests {
         };
         for (text, says) in [
             (with("write here something of your own", "short"), "secret: at least 16 bytes"),
+            (with("\"symmetric\"", "\"switched\""), "line "),
             (with("\"lin\"", "\"weak\""), "line "),
             (with("\"coordinator\"", "\"controller\""), "line "),
             (with("lease_ms = 1000", "lease_ms = 5"), "lease_ms: from 100 to 60000"),
             (with("lease_ms", "lease"), "line "),
-            (with("hot_keys = 1000", "hot_keys = 100001"), "hot_keys: up to 100000"),
+            (with("hot_keys = 1000", "hot_keys = 29001"), "hot_keys: up to 29000"),
             (with("epoch_ms = 1000", "epoch_ms = 1"), "epoch_ms: from 100 to 60000"),
             (with("sample_one_in = 1 ", "sample_one_in = 0 "), "sample_one_in: from 1 to 1000"),
             (with("memory_megabytes = 64", "memory_megabytes = 7"), "member 1: memory_megabytes: from 8"),
             (with("memory_megabytes", "memory"), "line "),
+            (with("0.0.0.0:11211", "0.0.0.0:0"), "member 1: listen: write a port from 1 on"),
             (with("10.0.0.2:7000", "0.0.0.0:7000"), "member 2: its address has to be the one"),
             (with("10.0.0.2:7000", "10.0.0.1:7000"), "members: two nodes have the address"),
             (with("id = 2", "id = 3"), "members: node 3 is named twice"),
@@ -397,6 +439,13 @@ mod tests {
             let told = SymmetricFile::parse(&text).expect_err(says).to_string();
             assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
         }
+        let other = with("\"symmetric\"", "\"switched\"");
+        assert!(SymmetricFile::is_named(&other));
+        let told = SymmetricFile::parse(&other).expect_err("another").to_string();
+        assert!(
+            told.ends_with("topology \"switched\": there is \"symmetric\"; a switched cluster's file has none"),
+            "{told}"
+        );
         let nobody = SymmetricFile {
             secret: "s".repeat(16),
             members: vec![Member {

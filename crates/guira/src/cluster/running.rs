@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::{network::Hosts, tell};
 use crate::node::{self, EndedBy};
 
-/// A member that has ended is started again after so long.
+/// A member that has ended is started again after so long: one that cannot start would end all the time.
 pub(super) const START_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// How long members may take to end: the gateways, and then all others.
@@ -135,6 +135,8 @@ pub(super) struct Seat<'h> {
     pub(super) under: Option<&'h str>,
     /// It ends before those of which that is not said.
     pub(super) ends_first: bool,
+    /// The first time that it ends it is started again at once: others cannot go on for long without it.
+    pub(super) is_waited_for: bool,
 }
 
 /// How members are started.
@@ -209,9 +211,13 @@ impl RunningMembers {
                 let Some(why) = runs.ended() else { continue };
                 tell(&format!("{} {} has ended ({why}), and is started again", seat.role, seat.id));
                 (running.runs, running.ended_at) = (None, Instant::now());
-            } else if running.ended_at.elapsed() >= START_AGAIN_AFTER
-                && let Err(told) = self.start(seat, how)
-            {
+                if !seat.is_waited_for || running.restarts > 0 {
+                    continue;
+                }
+            } else if running.ended_at.elapsed() < START_AGAIN_AFTER {
+                continue;
+            }
+            if let Err(told) = self.start(seat, how) {
                 tell(&told);
             }
         }

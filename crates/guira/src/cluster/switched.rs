@@ -17,7 +17,7 @@ use super::{
     running::{How, Seat},
     up::{Plan, Up},
 };
-use crate::node;
+use crate::node::{self, ClusterFile};
 
 /// As many as there are to compare, with room for some twice.
 const GATEWAYS_MAX: usize = 16;
@@ -61,6 +61,7 @@ impl Up {
                 under: self.backend_under.as_deref().filter(|_| role.as_backend().is_some()),
                 // So that nobody asks who is gone.
                 ends_first: matches!(role, Role::Gateway { .. }),
+                is_waited_for: false,
             }
         };
         let seats = file.members.iter().map(seat).collect();
@@ -171,7 +172,16 @@ impl Up {
 
     /// The cluster as it is to be: with the secret of the one that was here before, if that had the same backends.
     fn file(&self, at: &At) -> Result<StaticFile, String> {
-        let earlier = at.file().exists().then(|| node::read(&at.file())).transpose()?;
+        let earlier = match at.file().exists().then(|| ClusterFile::read(&at.file())).transpose()? {
+            None => None,
+            Some(ClusterFile::Switched(earlier)) => Some(*earlier),
+            Some(ClusterFile::Symmetric(_)) => {
+                return Err(format!(
+                    "--topology switched: a symmetric cluster was in {}: give another --folder",
+                    at.folder.display()
+                ));
+            }
+        };
         if let Some(earlier) = &earlier
             && earlier.backends().len() != usize::from(self.backends)
         {

@@ -144,7 +144,7 @@ impl Up {
             } else {
                 at.arguments(id, role, node::THREADS as u16)
             };
-            Seat { id, role, arguments, under: None, ends_first: is_node }
+            Seat { id, role, arguments, under: None, ends_first: is_node, is_waited_for: !is_node }
         };
         let seats = file.members.iter().map(seat).collect();
         How { in_one_process: self.one_process, store_files: None, hosts: None, seats }

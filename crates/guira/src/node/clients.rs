@@ -1,6 +1,6 @@
 //! A member that speaks with clients: its host, and memcached's server before it, until both end.
 //!
-//! Always true: who is not asked to end ends when its host does; clients are gone before the host is.
+//! Always true: their sockets are bound before the host begins; who is not asked to end ends when its host does; clients are gone before the host is.
 
 use std::{
     net::SocketAddr,
@@ -19,9 +19,10 @@ use guira_server::{ListenAddress, Listeners, Server, Settings, allow_open_files}
 use super::{Arguments, ENDED_BY_ITSELF, EndedBy, Ends, LOOK_EVERY, stopped};
 use crate::serve::files_of_the_server;
 
-/// What clients may say, and where they say it.
+/// What clients may say, and the sockets on which they say it: bound, and not served yet.
 pub(super) struct Clients {
     settings: Settings,
+    listeners: Listeners,
     item_len_max: usize,
     values_len_max: usize,
 }
@@ -61,7 +62,8 @@ impl Clients {
             ..listening_at(listen, threads, conn_limit)
         };
         allow_open_files(conn_limit, files_of_clients(&settings)).map_err(|error| error.to_string())?;
-        Ok(Self { settings, item_len_max, values_len_max })
+        let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
+        Ok(Self { settings, listeners, item_len_max, values_len_max })
     }
 
     /// Serves them by a host until it is ended; `begun` has what is to be there meanwhile.
@@ -72,12 +74,11 @@ impl Clients {
         ended_by: EndedBy,
         begun: impl FnOnce(&Arc<H>, &Arc<Ends>) -> Result<K, String>,
     ) -> Result<(), String> {
-        let Self { settings, item_len_max, values_len_max } = self;
+        let Self { settings, listeners, item_len_max, values_len_max } = self;
         let cannot = |error: std::io::Error| format!("cannot start: {error}");
         let watch = settings.watch;
         let clock = Arc::new(move || -> Clock { watch.clock_by_now() });
         let service = FrontService::before(ServiceConfig { clock, item_len_max, values_len_max }, [front]);
-        let listeners = Listeners::bind(&settings).map_err(|error| error.to_string())?;
         let server = Server::start(settings, listeners, service).map_err(|error| format!("cannot start: {error}"))?;
         // Where signals end it nothing comes here: the sender is held until this returns.
         let (_nobody, never) = mpsc::channel();

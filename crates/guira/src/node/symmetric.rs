@@ -3,7 +3,7 @@
 use std::{
     io,
     path::Path,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use guira_cluster::{Life, Sealer, Transport};
@@ -11,7 +11,7 @@ use guira_memc3::{Config, Memc3};
 use guira_routing::NodeId;
 use guira_symmetric::{
     EngineItems, Member, Role, SymmetricFile,
-    host::{CoordinatorHost, NodeHost, NodeHostStatus, ViewsFile},
+    host::{CoordinatorHost, Keeping, NodeHost, NodeHostStatus, ViewsFile},
 };
 use serde_json::{Value, json};
 
@@ -72,23 +72,41 @@ fn coordinator(
     arguments: &Arguments,
     ended_by: EndedBy,
 ) -> Result<(), String> {
-    let host = CoordinatorHost::start(transport, file.coordinator_config(), ViewsFile::of(folder));
+    let views = ViewsFile::open(folder).map_err(|error| format!("cannot start: {error}"))?;
+    let host = CoordinatorHost::start(transport, file.coordinator_config(), views, tell_of_keeping);
     let host = Arc::new(host.map_err(|error| format!("cannot start: {error}"))?);
-    let watched = Arc::downgrade(&host);
-    let why = move || watched.upgrade()?.failure();
     let (ended, ends) = (ended_by.receiver()?, Arc::new(Ends::default()));
-    arguments.serve_until(&ended, host, &ends, (), why, |host| {
-        let status = host.status()?;
-        let told = json!({
-            "epoch": status.core.view.epoch.0,
-            "members": status.core.view.members.len(),
-            "whole": status.core.whole.len(),
-            "hot_set": status.core.hot_set,
-            "hot_keys": status.core.hot_keys,
-            "reporter": status.core.reporter.map(|node| node.0),
-        });
-        Some(with_dropped(told, &[status.wire]))
-    })
+    arguments.serve_until(
+        &ended,
+        host,
+        &ends,
+        (),
+        || None,
+        |host| {
+            let status = host.status()?;
+            let mut told = json!({
+                "epoch": status.core.view.epoch.0,
+                "members": status.core.view.members.len(),
+                "whole": status.core.whole.len(),
+                "hot_set": status.core.hot_set,
+                "hot_keys": status.core.hot_keys,
+                "reporter": status.core.reporter.map(|node| node.0),
+            });
+            if let Some(why) = status.unkept {
+                told["unkept"] = json!(why);
+            }
+            Some(with_dropped(told, &[status.wire]))
+        },
+    )
+}
+
+fn tell_of_keeping(keeping: Keeping<'_>) {
+    match keeping {
+        Keeping::Fails(why) => {
+            eprintln!("guira: who is there cannot be kept, so it stays as it is, and is tried again: {why}");
+        }
+        Keeping::GoesOn => eprintln!("guira: who is there is kept again"),
+    }
 }
 
 fn node(
@@ -101,14 +119,18 @@ fn node(
     let Role::Node { listen, memory_megabytes } = member.role else { return Err("no node".into()) };
     let clients = Clients::at(listen, arguments, file.item_len_max, file.values_len_max())?;
     let items = items(memory_megabytes, file.item_len_max)?;
-    // Once its sockets are bound: then nobody else is this member.
+    let begun: Arc<OnceLock<Weak<NodeHost<Items>>>> = Arc::default();
+    let looked_at = Arc::clone(&begun);
+    let socket = arguments.socket(move || looked_at.get()?.upgrade()?.status().map(|status| told_of(&status)))?;
+    // Once all its sockets are bound: then nobody else is this member, and none that cannot serve costs the others a view.
     let life = Life::begin(arguments.life_file.as_deref()).map_err(|error| format!("--life-file: {error}"))?;
     let host = NodeHost::start(transport, file.node_config(NodeId(member.id), life), items);
     let host = host.map_err(|error: io::Error| format!("cannot start: {error}"))?;
     let front = host.front();
     clients.serve(host, front, ended_by, |host, _| {
-        let looked_at: Weak<NodeHost<Items>> = Arc::downgrade(host);
-        arguments.socket(move || looked_at.upgrade()?.status().map(|status| told_of(&status)))
+        // Nobody else sets it.
+        let _ = begun.set(Arc::downgrade(host));
+        Ok(socket)
     })
 }
 

@@ -301,7 +301,7 @@ fn refusal(answer: &str) -> Option<bool> {
     match answer.strip_prefix("SERVER_ERROR ")? {
         "the operation failed, nothing was changed\r\n"
         | "busy, nothing was changed\r\n"
-        | "the backend of this key has not answered in time, nothing was changed\r\n" => Some(false),
+        | "who has this key has not answered in time, nothing was changed\r\n" => Some(false),
         "the outcome is unknown, the operation may have taken place\r\n" => Some(true),
         other => panic!("refused with {other:?}"),
     }

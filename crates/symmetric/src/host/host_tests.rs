@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -45,6 +45,11 @@ fn transport(file: &SymmetricFile, node: NodeId) -> Transport {
     Transport::bind(address, Sealer::new(&file.secret(), node), members).expect("a socket")
 }
 
+/// Nothing is said of how views are kept.
+fn never(told: Keeping<'_>) {
+    panic!("{told:?}");
+}
+
 impl Cluster {
     fn start(folder: &Path, node_count: u16) -> Self {
         let listen = ([127, 0, 0, 1], 1).into();
@@ -69,8 +74,9 @@ impl Cluster {
         file.check().expect("a cluster");
         let members = Arc::new(file.members().expect("members"));
         bound.iter_mut().for_each(|transport| transport.set_members(Arc::clone(&members)));
-        let views = ViewsFile::of(folder);
-        let coordinator = CoordinatorHost::start(bound.pop().expect("the last"), file.coordinator_config(), views);
+        let views = ViewsFile::open(folder).expect("nobody has it");
+        let coordinator =
+            CoordinatorHost::start(bound.pop().expect("the last"), file.coordinator_config(), views, never);
         let life = || Life::begin(None).expect("it only looks at clocks");
         let start = |transport: Transport| {
             let config = file.node_config(transport.node(), life());
@@ -88,6 +94,24 @@ impl Cluster {
             core.has_lease && core.is_whole && core.members == self.nodes.len() && core.shards == 1
         };
         wait_for("all serve", || self.nodes.iter().all(serves));
+    }
+
+    /// And waits until no node has a lease.
+    fn stop_coordinator(&mut self) {
+        self.coordinator.take().expect("it is there").stop().expect("it ran");
+        let has_lease = |node: &NodeHost<Items>| node.status().expect("it runs").core.has_lease;
+        wait_for("leases are over", || !self.nodes.iter().any(has_lease));
+    }
+
+    fn start_coordinator(&mut self, folder: &Path) {
+        self.start_coordinator_that_tells(folder, never);
+    }
+
+    fn start_coordinator_that_tells(&mut self, folder: &Path, told: impl FnMut(Keeping<'_>) + Send + 'static) {
+        let transport = transport(&self.file, COORDINATOR);
+        let views = ViewsFile::open(folder).expect("nobody has it any more");
+        let again = CoordinatorHost::start(transport, self.file.coordinator_config(), views, told);
+        self.coordinator = Some(again.expect("a thread"));
     }
 
     fn caller(&self, node: usize) -> Caller<NodeFront<Items>> {
@@ -169,27 +193,71 @@ fn a_coordinator_goes_on_from_what_it_has_kept() {
     let epoch = |cluster: &Cluster| cluster.nodes[0].status().expect("it runs").core.epoch;
     let before = epoch(&cluster);
     cluster.coordinator.take().expect("it is there").stop().expect("it ran");
-    let views = ViewsFile::of(folder.path());
+    let views = ViewsFile::open(folder.path()).expect("nobody has it any more");
     let kept = views.read().expect("kept").expect("something");
     assert_eq!(kept.view.members.len(), 2);
-    let config = cluster.file.coordinator_config();
-    let again = CoordinatorHost::start(transport(&cluster.file, COORDINATOR), config, views).expect("a thread");
-    cluster.coordinator = Some(again);
+    drop(views);
+    cluster.start_coordinator(folder.path());
     cluster.wait_until_all_serve();
     assert!(epoch(&cluster) >= before);
     assert_eq!(get("key", &cluster.caller(1)).as_deref(), Some(&b"value"[..]), "nothing begins anew");
+    let mut config = cluster.file.coordinator_config();
     cluster.stop();
+
+    config.views.nodes.push(NodeId(3));
+    let refused = |config| {
+        let any = Sealer::new(&guira_cluster::Secret::derive("guira", b"a secret of this test"), COORDINATOR);
+        let bound = Transport::bind(([127, 0, 0, 1], 0).into(), any, Arc::default()).expect("a socket");
+        let views = ViewsFile::open(folder.path()).expect("nobody has it any more");
+        CoordinatorHost::start(bound, config, views, never).expect_err("it cannot be").to_string()
+    };
+    let told = refused(config.clone());
+    assert!(told.contains("views: kept by a coordinator of the nodes 1, 2: ") && !told.contains('\n'), "{told}");
 
     let damaged = folder.path().join("views");
     std::fs::write(&damaged, "guira views 1\n").expect("written");
-    let file = Cluster::start(tempfile::tempdir().expect("a folder").path(), 1);
-    let config = file.file.coordinator_config();
-    file.stop();
-    let any = Sealer::new(&guira_cluster::Secret::derive("guira", b"a secret of this test"), COORDINATOR);
-    let bound = Transport::bind(([127, 0, 0, 1], 0).into(), any, Arc::default()).expect("a socket");
-    let told = CoordinatorHost::start(bound, config, ViewsFile::of(folder.path())).expect_err("damaged").to_string();
+    let told = refused(config);
     assert!(told.contains("damaged"), "{told}");
     assert_eq!(std::fs::read_to_string(damaged).expect("there"), "guira views 1\n");
+}
+
+/// Its folder is full, say: that ended it, and with it all leases.
+#[test]
+fn a_view_that_cannot_be_kept_is_tried_again_and_leases_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::start(folder.path(), 2);
+    cluster.stop_coordinator();
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&said);
+    let hear = move |told: Keeping<'_>| heard.lock().expect("no panic").push(format!("{told:?}"));
+    cluster.start_coordinator_that_tells(folder.path(), hear);
+    cluster.wait_until_all_serve();
+    // Nothing can be put where a folder is, not even by root.
+    let views = folder.path().join("views");
+    wait_for("a folder is in its place", || {
+        std::fs::remove_file(&views).expect("it is there");
+        std::fs::create_dir(&views).is_ok()
+    });
+    cluster.nodes.pop().expect("two").stop().expect("it ran");
+    let unkept = |cluster: &Cluster| {
+        let coordinator = cluster.coordinator.as_ref().expect("it is there");
+        coordinator.status().expect("it runs").unkept
+    };
+    wait_for("it cannot be kept", || unkept(&cluster).is_some_and(|why| why.contains("views")));
+    let core = |cluster: &Cluster| cluster.nodes[0].status().expect("it runs").core;
+    let since = Instant::now();
+    // Some leases, and some tries.
+    wait_for("time passes", || {
+        assert!(core(&cluster).members == 2 && unkept(&cluster).is_some());
+        since.elapsed() > Duration::from_millis(2_500)
+    });
+    wait_for("it has a lease", || core(&cluster).has_lease);
+    std::fs::remove_dir(&views).expect("it is empty");
+    wait_for("it is kept", || core(&cluster).members == 1);
+    assert_eq!(unkept(&cluster), None);
+    cluster.stop();
+    let said = said.lock().expect("no panic");
+    assert!(said.len() == 2 && said[0].starts_with("Fails") && said[1] == "GoesOn", "once each: {said:?}");
 }
 
 #[test]
@@ -210,13 +278,40 @@ fn everything_is_gone_at_once_or_when_it_is_to_be() {
     cluster.stop();
 }
 
+/// The core says of nearly all that fails that it does not know: one that was to come was given up for that.
+#[test]
+fn a_flush_that_cannot_take_place_when_it_is_to_does_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::start(folder.path(), 1);
+    let caller = cluster.caller(0);
+    set("key", b"value", &caller);
+    let due_s = unix_now().as_secs() + 2;
+    assert!(matches!(caller.flush_all(CLOCK.from_unix_s(due_s)), Reply::Answer(Answer::Deleted, _)));
+    cluster.stop_coordinator();
+    wait_for("it was due", || unix_now().as_secs() > due_s);
+    cluster.start_coordinator(folder.path());
+    cluster.wait_until_all_serve();
+    wait_for("it is gone", || get("key", &caller).is_none());
+    cluster.stop();
+}
+
 #[test]
 fn who_waits_is_told_also_when_the_host_ends() {
     let folder = tempfile::tempdir().expect("a folder");
-    let cluster = Cluster::start(folder.path(), 1);
+    let mut cluster = Cluster::start(folder.path(), 1);
     let caller = cluster.caller(0);
     set("key", b"value", &caller);
-    cluster.stop();
-    let told = caller.ask(&[Request { key: Key::new(b"key").expect("a key"), operation: Operation::Get(Get::PLAIN) }]);
+    cluster.stop_coordinator();
+    let node = cluster.nodes.pop().expect("the one");
+    let ask =
+        || caller.ask(&[Request { key: Key::new(b"key").expect("a key"), operation: Operation::Get(Get::PLAIN) }]);
+    let told = std::thread::scope(|scope| {
+        let asking = scope.spawn(ask);
+        wait_for("it waits", || node.status().expect("it runs").pending == 1);
+        node.stop().expect("it ran");
+        asking.join().expect("no panic")
+    });
+    assert!(matches!(told[..], [Reply::Answer(Answer::Failed(_), None)]), "{told:?}");
+    let told = ask();
     assert!(matches!(told[..], [Reply::Answer(Answer::Failed(_), None)]), "{told:?}");
 }

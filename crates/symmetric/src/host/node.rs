@@ -1,13 +1,14 @@
 //! A node on its socket, with those who wait for its answers.
 //!
-//! Always true: a flush that is to come is told to be done when it is asked for, and takes place then, if this life lasts so long; a later one takes its place.
+//! Always true: a flush that is to come is told to be done when it is asked for, and takes place then or as soon after as it can, if this life lasts so long; a later one takes its
+//! place.
 
 use std::{convert::Infallible, io};
 
 use guira_chain::Reply;
 use guira_cluster::{Host, HostOf, Local, Machine, NodeClock, Poster, Transport, Wire, boot_now, look_by};
 use guira_front::{Ask, AskNumber, Desk, Front, FrontService, Wanted};
-use guira_item::{Answer, EngineStats, Failure, Moment, Span, Time};
+use guira_item::{Answer, EngineStats, Moment, Span, Time};
 use guira_routing::NodeId;
 
 use super::Symmetric;
@@ -26,7 +27,7 @@ pub type NodeService<I> = FrontService<NodeFront<I>>;
 /// What a flush that was to come has as its number: nobody waits for it, and desks begin behind it.
 const FLUSH_TO_COME: AskId = AskId(0);
 
-/// A flush that was to come and was refused is asked for again after so long.
+/// A flush that was to come and may not have taken place is asked for again after so long.
 const FLUSH_AGAIN_AFTER: Span = Span::from_s(1);
 
 /// A node, and what it owes.
@@ -39,11 +40,55 @@ pub struct NodeMachine<I> {
 struct Stepped<I> {
     node: Node<I>,
     clock: NodeClock,
-    /// When everything is to be gone.
-    flush_at: Option<Moment>,
+    to_flush: ToFlush,
     out: NodeOutbox,
     /// Of a message that is being written.
     bytes: Vec<u8>,
+}
+
+/// That everything is to be gone at some time, until it is.
+#[derive(Default)]
+struct ToFlush {
+    /// When.
+    at: Option<Moment>,
+    /// The core is asked for the flush of this time, and has not answered.
+    asked_for: Option<Moment>,
+    /// A flush at once, which was wanted later: it takes its place if it takes place.
+    instead: Option<AskId>,
+}
+
+impl ToFlush {
+    /// When the core is to be asked.
+    fn due_at(&self) -> Option<Moment> {
+        self.at.filter(|_| self.asked_for.is_none())
+    }
+
+    /// Takes the place of what was to come.
+    fn set(&mut self, at: Moment) {
+        (self.at, self.instead) = (Some(at), None);
+    }
+
+    /// Whether the core is to be asked now.
+    fn begin(&mut self, now: Moment) -> bool {
+        let is_due = self.due_at().is_some_and(|at| at <= now);
+        if is_due {
+            self.asked_for = self.at;
+        }
+        is_due
+    }
+
+    /// The core has answered what it was asked.
+    fn hear(&mut self, now: Moment, id: AskId, reply: &Reply) {
+        let is_done = matches!(reply, Reply::Answer(Answer::Deleted, _));
+        if id == FLUSH_TO_COME {
+            // If it was for another time, that one is to come yet.
+            if self.asked_for.take() == self.at {
+                self.at = (!is_done).then(|| now + FLUSH_AGAIN_AFTER);
+            }
+        } else if self.instead.take_if(|instead| *instead == id).is_some() && is_done {
+            self.at = None;
+        }
+    }
 }
 
 /// How a node is.
@@ -67,7 +112,8 @@ impl<I: Items + Send + 'static> NodeHost<I> {
         let clock = config.life.clock;
         let machine = |_| {
             let node = Node::new(boot_now(), config, items);
-            let stepped = Stepped { node, clock, flush_at: None, out: NodeOutbox::default(), bytes: Vec::new() };
+            let stepped =
+                Stepped { node, clock, to_flush: ToFlush::default(), out: NodeOutbox::default(), bytes: Vec::new() };
             NodeMachine { stepped, desk: Desk::new(answer_within) }
         };
         Host::start(&name, transport, machine).map(Self)
@@ -163,18 +209,17 @@ impl<I: Items> Stepped<I> {
     /// Has everything gone at a time of the cluster's.
     fn flush(&mut self, now: Moment, AskNumber(id): AskNumber, at: Time, transport: &mut Transport) {
         if at <= self.clock.time(now) {
-            self.flush_at = None;
+            self.to_flush.instead = self.to_flush.at.map(|_| AskId(id));
             self.step(now, NodeHappened::Flush(AskId(id)), transport);
         } else {
-            self.flush_at = Some(self.clock.when(at));
+            self.to_flush.set(self.clock.when(at));
             self.out.answers.push((AskId(id), Reply::Answer(Answer::Deleted, None)));
         }
     }
 
     /// Time has passed.
     fn tick(&mut self, now: Moment, transport: &mut Transport) {
-        if self.flush_at.is_some_and(|at| at <= now) {
-            self.flush_at = None;
+        if self.to_flush.begin(now) {
             self.step(now, NodeHappened::Flush(FLUSH_TO_COME), transport);
         }
         self.step(now, NodeHappened::Tick, transport);
@@ -182,22 +227,12 @@ impl<I: Items> Stepped<I> {
 
     /// What the steps before have answered.
     fn answers(&mut self, now: Moment) -> impl Iterator<Item = (AskNumber, Reply)> {
-        let Self { out, flush_at, .. } = self;
+        let Self { out, to_flush, .. } = self;
         out.answers.drain(..).filter_map(move |(id, reply)| {
-            if id == FLUSH_TO_COME {
-                if is_refused(&reply) && flush_at.is_none() {
-                    *flush_at = Some(now + FLUSH_AGAIN_AFTER);
-                }
-                return None;
-            }
-            Some((AskNumber(id.0), reply))
+            to_flush.hear(now, id, &reply);
+            (id != FLUSH_TO_COME).then_some((AskNumber(id.0), reply))
         })
     }
-}
-
-/// Whether nothing has been done.
-fn is_refused(reply: &Reply) -> bool {
-    matches!(reply, Reply::Answer(Answer::Failed(Failure::Busy | Failure::Away | Failure::Refused), _))
 }
 
 impl<I: Items> NodeMachine<I> {
@@ -233,6 +268,44 @@ impl<I: Items + Send + 'static> Machine for NodeMachine<I> {
     }
 
     fn wake_at(&self, now: Moment) -> Option<Moment> {
-        self.stepped.node.wake_at(now).into_iter().chain(self.stepped.flush_at).min()
+        self.stepped.node.wake_at(now).into_iter().chain(self.stepped.to_flush.due_at()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_item::Failure;
+
+    use super::*;
+
+    const DONE: Reply = Reply::Answer(Answer::Deleted, None);
+    const NOT_DONE: Reply = Reply::Answer(Answer::Failed(Failure::Unknown), None);
+
+    #[test]
+    fn a_flush_is_to_come_until_it_or_a_later_one_has_taken_place() {
+        let at = |s| Moment::default() + Span::from_s(s);
+        let mut to_flush = ToFlush::default();
+        to_flush.set(at(5));
+        assert!(!to_flush.begin(at(4)) && to_flush.begin(at(5)) && !to_flush.begin(at(6)), "asked for once at a time");
+        to_flush.hear(at(7), FLUSH_TO_COME, &NOT_DONE);
+        assert_eq!(to_flush.due_at(), Some(at(8)), "it is asked for again");
+
+        to_flush.instead = Some(AskId(3));
+        to_flush.hear(at(7), AskId(2), &DONE);
+        to_flush.hear(at(7), AskId(3), &NOT_DONE);
+        to_flush.hear(at(7), AskId(3), &DONE);
+        assert_eq!(to_flush.due_at(), Some(at(8)), "no later one has taken place");
+        assert!(to_flush.begin(at(8)));
+        to_flush.set(at(9));
+        to_flush.hear(at(10), FLUSH_TO_COME, &DONE);
+        assert_eq!(to_flush.due_at(), Some(at(9)), "it was another that took place");
+
+        to_flush.instead = Some(AskId(4));
+        to_flush.hear(at(10), AskId(4), &DONE);
+        assert_eq!(to_flush.due_at(), None);
+        to_flush.set(at(11));
+        assert!(to_flush.begin(at(11)));
+        to_flush.hear(at(11), FLUSH_TO_COME, &DONE);
+        assert_eq!((to_flush.due_at(), to_flush.begin(at(99))), (None, false));
     }
 }

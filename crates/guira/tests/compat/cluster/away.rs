@@ -23,7 +23,7 @@ fn what_is_asked_of_a_backend_that_is_away_is_refused_at_once_until_it_is_back()
     let of = |line: &str| said.iter().filter(|said| *said == line).count();
     // The first has waited, and may have come.
     assert_eq!(of("SERVER_ERROR the outcome is unknown, the operation may have taken place\r\n"), 1, "{said:?}");
-    let away = of("SERVER_ERROR the backend of this key has not answered in time, nothing was changed\r\n");
+    let away = of("SERVER_ERROR who has this key has not answered in time, nothing was changed\r\n");
     assert!(away > 0 && of("STORED\r\n") == KEYS - 1 - away, "{said:?}");
     assert_eq!(number(&mut client, "cluster_away"), away as u64, "nobody has waited for these");
     send(stopped, Signal::CONT);

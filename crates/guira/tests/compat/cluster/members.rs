@@ -286,7 +286,7 @@ pub fn victim(members: &Members<impl Place>) -> u16 {
 /// Whether a key, which is not there, is answered, and not with an error.
 pub fn is_answered(client: &mut Connection, key: &str) -> bool {
     let answer = client.ask(format!("get {key}\r\n").as_bytes(), b"\r\n");
-    let is_away = answer == b"SERVER_ERROR the backend of this key has not answered in time, nothing was changed\r\n";
+    let is_away = answer == b"SERVER_ERROR who has this key has not answered in time, nothing was changed\r\n";
     assert!(is_away || answer == b"END\r\n", "{}", answer.escape_ascii());
     !is_away
 }

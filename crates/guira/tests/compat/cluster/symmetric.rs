@@ -4,7 +4,7 @@ use std::{net::SocketAddr, thread, time::Duration};
 
 use guira_cluster::ask_line;
 use guira_routing::NodeId;
-use guira_symmetric::SymmetricFile;
+use guira_symmetric::{SymmetricFile, host::ViewsFile};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -181,7 +181,7 @@ fn a_cluster_that_comes_up_again_begins_with_nothing_in_one_process_as_in_many()
     let port = free_ports(NODES).to_string();
     for (other, says) in [
         (&["--topology", "symmetric", "--nodes", "2"][..], "--nodes 2: a cluster of 3 was in"),
-        (&["--backends", "2"], "a symmetric cluster's"),
+        (&["--backends", "2"], "--topology switched: a symmetric cluster was in"),
     ] {
         let said = guira(&[&["up", "--port", &port], other].concat(), folder.path()).output().expect("it is run");
         let told = String::from_utf8_lossy(&said.stderr);
@@ -216,7 +216,10 @@ fn what_a_member_cannot_be_is_said_in_a_line() {
         ("--id 1 --rest 127.0.0.1:1", "--rest: not of a symmetric cluster's members"),
         ("--id 1 --xdp-mode generic", "--xdp-mode: a router's"),
         ("--id 10000", "views: not what a coordinator keeps, or damaged"),
+        ("--id 10000", "another coordinator runs in this folder"),
     ] {
+        let is_taken = says.starts_with("another");
+        let _other = is_taken.then(|| ViewsFile::open(folder.path()).expect("nobody has it"));
         let mut command = std::process::Command::new(Program::Guira.path());
         command.args(["node", "--coordinator", &format!("static:{}", path.display())]);
         let said = command.args(arguments.split_whitespace()).output().expect("it is run");
@@ -224,4 +227,22 @@ fn what_a_member_cannot_be_is_said_in_a_line() {
         assert!(!said.status.success() && told.contains(says) && told.lines().count() == 1, "{arguments}: {told}");
     }
     assert_eq!(std::fs::read_to_string(folder.path().join("views")).expect("it stays"), "something else");
+}
+
+/// Its life had begun by then, so that each try made it a new member.
+#[test]
+fn a_node_whose_port_is_taken_begins_no_life() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("it is bound").port();
+    let text = include_str!("../../../../../docs/examples/symmetric.toml");
+    let text = text.replace("10.0.0.", "127.0.1.").replace("0.0.0.0:11211", &format!("127.0.0.1:{port}"));
+    let (path, life) = (folder.path().join("cluster.toml"), folder.path().join("life"));
+    std::fs::write(&path, text).expect("room for a few lines");
+    let mut command = std::process::Command::new(Program::Guira.path());
+    command.args(["node", "--coordinator", &format!("static:{}", path.display()), "--id", "1", "--life-file"]);
+    let said = command.arg(&life).output().expect("it is run");
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert!(!said.status.success() && told.contains("is taken") && told.lines().count() == 1, "{told}");
+    assert!(!life.exists());
 }
