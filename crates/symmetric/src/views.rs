@@ -9,7 +9,7 @@
 //! that comes is a member at once: who has not heard of it has no hot write of the others pass it by, since they wait for him; and who comes to be home of a shard waits until
 //! nobody has a lease of a view before.
 //!
-//! There is one such process at a time, which is for whoever starts it to see to; and one that finds that it cannot keep a view ends.
+//! There is one such process at a time, which is for whoever starts it to see to.
 //!
 //! Always true:
 //! - no view without a life is given out while that life has a lease, in whatever epoch;
