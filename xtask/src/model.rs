@@ -7,8 +7,10 @@ use crate::{
 };
 
 /// The checkers, each the name of a `cfg`, of a word in its tests' names, and of a folder; and the packages that it checks.
-const CHECKERS: [(&str, &[&str]); 2] =
-    [("loom", &["guira-sync", "guira-cuckoo"]), ("shuttle", &["guira-cuckoo", "guira-cphash"])];
+const CHECKERS: [(&str, &[&str]); 2] = [
+    ("loom", &["guira-sync", "guira-cuckoo", "guira-symmetric-cache"]),
+    ("shuttle", &["guira-cuckoo", "guira-cphash"]),
+];
 
 /// Runs every test named `loom`, then every test named `shuttle`, then `guira model`.
 ///
