@@ -6,14 +6,12 @@
 //! - no eviction ends in the view of who joins, since who joins answers none; one that has ended in the view before may have left somebody with what
 //!   he has not forgotten yet: that is copied as what it is, and the home says what becomes of it.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use guira_item::Moment;
 use guira_routing::NodeId;
 
 use crate::{
     Key, Message, Mutant, Outbox,
+    entries::Entries,
     entry::{Entry, Stage},
     ground::Ground,
     message::Copied,
@@ -78,13 +76,7 @@ impl Joining {
 }
 
 /// Takes what is newer of what was copied.
-pub(crate) fn merge(
-    ground: &mut Ground,
-    entries: &mut BTreeMap<Key, Entry>,
-    now: Moment,
-    copied: Copied,
-    out: &mut Outbox,
-) {
+pub(crate) fn merge(ground: &mut Ground, entries: &mut Entries, now: Moment, copied: Copied, out: &mut Outbox) {
     let Copied { key, generation, of, version, done, is_valid, is_hot, is_leaving, is_doubtful } = copied;
     let stage = match (is_leaving && !ground.has(Mutant::JoinerRevives), is_hot || is_leaving) {
         (true, _) => Stage::Leaving,
@@ -92,7 +84,7 @@ pub(crate) fn merge(
         (false, false) => Stage::Unconfirmed,
     };
     let new = || Entry { is_doubtful: true, of, ..Entry::new(generation, version.clone(), done.clone(), stage, now) };
-    let entry = entries.entry(key).or_insert_with(new);
+    let entry = entries.get_or_insert_with(&key, new);
     entry.is_doubtful &= is_doubtful;
     entry.done.merge(&done);
     // A later time in the hot set is another; within one a key goes its way and not back.
@@ -106,9 +98,8 @@ pub(crate) fn merge(
 }
 
 /// What a whole member tells who joins.
-pub(crate) fn page(ground: &Ground, entries: &BTreeMap<Key, Entry>, number: u32, after: Option<Key>) -> Message {
-    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut behind = entries.range::<Key, _>((from, Bound::Unbounded));
+pub(crate) fn page(ground: &Ground, entries: &Entries, number: u32, after: Option<Key>) -> Message {
+    let mut behind = entries.behind(after);
     let copied = |(key, entry): (&Key, &Entry)| Copied {
         key: key.clone(),
         generation: entry.generation,

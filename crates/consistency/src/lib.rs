@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod entries;
 mod entry;
 mod ground;
 mod happened;

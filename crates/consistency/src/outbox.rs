@@ -29,6 +29,8 @@ pub struct Outbox {
     pub answers: Vec<(Ticket, Outcome)>,
     /// For the shard.
     pub write_backs: Vec<WriteBack>,
+    /// Keys that may be something else than they were to who looks on ([`Replica::seen`](crate::Replica::seen)); some more than once.
+    pub touched: Vec<Key>,
     /// The replica is whole: from here on it serves.
     pub is_whole: bool,
 }
@@ -36,10 +38,11 @@ pub struct Outbox {
 impl Outbox {
     /// Everything is done.
     pub fn clear(&mut self) {
-        let Self { sends, answers, write_backs, is_whole } = self;
+        let Self { sends, answers, write_backs, touched, is_whole } = self;
         sends.clear();
         answers.clear();
         write_backs.clear();
+        touched.clear();
         *is_whole = false;
     }
 }

@@ -14,6 +14,7 @@ use guira_routing::NodeId;
 use crate::{
     Config, Consistency, Counts, Epoch, Generation, Happened, Key, Message, Mutant, Operation, Outbox, Outcome,
     Timestamp, Version, View, Window,
+    entries::Entries,
     entry::{Entry, Stage, Told},
     ground::Ground,
     hot_set::Held,
@@ -24,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Replica {
     ground: Ground,
-    entries: BTreeMap<Key, Entry>,
+    entries: Entries,
     joining: Option<Joining>,
     /// The last promotion that was heard of, by home.
     promoted: BTreeMap<NodeId, Generation>,
@@ -61,7 +62,7 @@ impl Replica {
         };
         Self {
             ground,
-            entries: BTreeMap::new(),
+            entries: Entries::default(),
             joining: None,
             promoted: BTreeMap::new(),
             promoting: None,
@@ -105,6 +106,7 @@ impl Replica {
             Happened::Tick => self.on_tick(now, out),
         }
         self.look_at_promotions(now, out);
+        out.touched.extend(self.entries.settle());
     }
 
     /// Whether a key can be promoted here, and now.
@@ -174,11 +176,7 @@ impl Replica {
 
     /// Whether nothing is under way, and nothing waits.
     pub fn is_quiet(&self) -> bool {
-        let is_quiet = |entry: &Entry| {
-            let is_done = entry.round.is_none() && entry.eviction.is_none() && entry.waiting.is_empty();
-            is_done && entry.stage == Stage::Hot && entry.is_valid
-        };
-        self.ground.is_whole && self.entries.values().all(is_quiet) && self.to_promote.is_empty()
+        self.ground.is_whole && self.entries.busy().next().is_none() && self.to_promote.is_empty()
     }
 
     fn on_asked(&mut self, now: Moment, key: &Key, operation: Operation, out: &mut Outbox) {
@@ -340,8 +338,7 @@ impl Replica {
             return None;
         }
         let new = || Entry::new(told.generation, told.version.clone(), Window::default(), stage, now);
-        let entry = entries.entry(key.clone()).or_insert_with(new);
-        Some((ground, entry))
+        Some((ground, entries.get_or_insert_with(key, new)))
     }
 
     fn on_promote(&mut self, now: Moment, key: Key, version: Version, done: Window, out: &mut Outbox) {
@@ -365,9 +362,8 @@ impl Replica {
     }
 
     fn on_tick(&mut self, now: Moment, out: &mut Outbox) {
-        for (key, entry) in &mut self.entries {
-            entry.on_tick(&mut self.ground, key, now, out);
-        }
+        let ground = &mut self.ground;
+        self.entries.for_busy(|key, entry| entry.on_tick(ground, key, now, out));
         if let Some(joining) = &mut self.joining {
             joining.on_tick(&self.ground, now, out);
         }
@@ -396,13 +392,14 @@ impl Replica {
         if !self.ground.is_whole {
             self.joining = Some(Joining::begin(self.joining.as_ref(), &self.ground, now, out));
         }
-        for (key, entry) in &mut self.entries {
-            entry.look_at_doubt(&self.ground, key, last);
-            entry.on_view(&mut self.ground, key, now, out);
+        let Self { ground, entries, promoting, .. } = self;
+        entries.for_all(|key, entry| {
+            entry.look_at_doubt(ground, key, last);
+            entry.on_view(ground, key, now, out);
             if entry.round.as_ref().is_some_and(|round| round.creates) {
-                self.promoting = Some(key.clone());
+                *promoting = Some(key.clone());
             }
-        }
+        });
         self.take_over();
     }
 
@@ -411,10 +408,11 @@ impl Replica {
         self.ground.is_whole = true;
         out.is_whole = true;
         self.take_over();
-        for (key, entry) in &mut self.entries {
-            entry.look_at_home(&mut self.ground, key, now, out);
-            entry.go_on(&mut self.ground, key, now, out);
-        }
+        let ground = &mut self.ground;
+        self.entries.for_all(|key, entry| {
+            entry.look_at_home(ground, key, now, out);
+            entry.go_on(ground, key, now, out);
+        });
     }
 
     /// Promotions that a home which is gone has begun are this one's.
@@ -449,7 +447,7 @@ impl Replica {
 
     /// What it has is worth nothing any more.
     fn end_life(&mut self, out: &mut Outbox) {
-        for (_, mut entry) in std::mem::take(&mut self.entries) {
+        for (_, mut entry) in self.entries.take_all() {
             entry.turn_away(&Outcome::NotServing, out);
             if let Some((operation, _)) = entry.round.and_then(|round| round.asked) {
                 out.answers.push((operation.ticket, Outcome::Unknown));

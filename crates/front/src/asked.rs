@@ -3,10 +3,16 @@
 use guira_chain::Owned;
 use guira_item::{EngineStats, Time};
 
-use crate::owed::Owed;
+use crate::{Direct, owed::Owed};
 
 /// Through which a core is asked, from any thread.
 pub trait Front: Clone + Send + Sync + 'static {
+    /// What a thread knows without asking it.
+    type Direct: Direct;
+
+    /// For one thread.
+    fn direct(&self) -> Self::Direct;
+
     /// Has the core's desk told. If that has ended it is dropped, and what is owed for it with that: it is answered with failures.
     fn tell(&self, wanted: Wanted);
 

@@ -1,4 +1,4 @@
-//! Cores as a server's [`Service`]: every answer comes later, from a core's host.
+//! Cores as a server's [`Service`]: what a worker does not know by itself ([`Direct`]) is answered later, from a core's host.
 //!
 //! Always true: a batch goes to one core, in order; a worker keeps to the core that it has asked first; expiries are the server's
 //! seconds on this side, and the cluster's on the other.
@@ -21,6 +21,7 @@ use guira_item::{
 use crate::{
     Front, Wanted,
     asked::{Asked, What},
+    direct::Looked,
     owed::{Mailbox, Owed, Weight},
 };
 
@@ -63,18 +64,30 @@ pub struct FrontService<F> {
 }
 
 /// What a server's thread needs to ask a core.
-#[derive(Debug)]
-pub struct FrontWorker<F> {
+pub struct FrontWorker<F: Front> {
     mailbox: Arc<Mailbox>,
     late: Late,
     mail: Vec<(Place, Reply)>,
     /// Chosen when it first asks: the janitor never does.
-    front: Option<F>,
+    front: Option<Chosen<F>>,
+    looked: Looked,
     /// Operations under way, those of abandoned batches included.
     open: usize,
 }
 
-impl<F> Drop for FrontWorker<F> {
+/// A front, and what is known without asking it.
+struct Chosen<F: Front> {
+    front: F,
+    direct: F::Direct,
+}
+
+impl<F: Front> fmt::Debug for FrontWorker<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrontWorker").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl<F: Front> Drop for FrontWorker<F> {
     fn drop(&mut self) {
         // Nobody waits for what is left.
         drop(self.mailbox.close());
@@ -88,13 +101,17 @@ impl<F: Front> FrontService<F> {
         Self { config, fronts, chosen: AtomicUsize::new(0), late_len: Arc::default(), asked_len: Arc::default() }
     }
 
+    /// The worker's core.
+    fn front<'w>(&self, front: &'w mut Option<Chosen<F>>) -> &'w mut Chosen<F> {
+        front.get_or_insert_with(|| {
+            let front = self.fronts[self.chosen.fetch_add(1, Relaxed) % self.fronts.len()].clone();
+            Chosen { direct: front.direct(), front }
+        })
+    }
+
     /// Has the worker's core told.
     fn tell(&self, worker: &mut FrontWorker<F>, what: What) {
-        let front = worker.front.get_or_insert_with(|| {
-            let at = self.chosen.fetch_add(1, Relaxed) % self.fronts.len();
-            self.fronts[at].clone()
-        });
-        front.tell(Wanted(what));
+        self.front(&mut worker.front).front.tell(Wanted(what));
     }
 
     /// What a request that is passed on weighs, or why it is not.
@@ -122,6 +139,7 @@ impl<F: Front> Service for FrontService<F> {
             late: Late::new(Arc::clone(&self.late_len), self.config.values_len_max),
             mail: Vec::new(),
             front: None,
+            looked: Looked::default(),
             open: 0,
         }
     }
@@ -134,11 +152,22 @@ impl<F: Front> Service for FrontService<F> {
         requests: &[Request<'_>],
         sink: &mut S,
     ) -> usize {
+        let Chosen { direct, .. } = self.front(&mut worker.front);
+        worker.looked.at(requests, direct);
+        let first = worker.looked.prefix();
+        (0..first).for_each(|index| worker.looked.tell(index, sink));
+        if first == requests.len() {
+            return first;
+        }
         let clock = (self.config.clock)();
         let serial = worker.late.serial();
-        let mut replies = Vec::with_capacity(requests.len());
-        let mut asked = Vec::with_capacity(requests.len());
-        for (request, at) in requests.iter().zip(0..) {
+        let mut replies = Vec::with_capacity(requests.len() - first);
+        let mut asked = Vec::with_capacity(requests.len() - first);
+        for ((index, request), at) in requests.iter().enumerate().skip(first).zip(0..) {
+            if let Some(reply) = worker.looked.reply(index) {
+                replies.push(Some(reply));
+                continue;
+            }
             let refusal = match self.admit(worker, request) {
                 Err(reply) => Some(reply),
                 Ok(weight) => {
@@ -154,13 +183,13 @@ impl<F: Front> Service for FrontService<F> {
             replies.push(refusal);
         }
         if asked.is_empty() {
-            let replies = replies.into_iter().flatten().enumerate();
+            let replies = (first..).zip(replies.into_iter().flatten());
             replies.for_each(|(index, reply)| give(reply, index, sink));
             return requests.len();
         }
-        worker.late.open(ticket, serial, 0, replies);
+        worker.late.open(ticket, serial, first, replies);
         self.tell(worker, What::Asked(asked));
-        0
+        first
     }
 
     fn next_ready(&self, worker: &mut FrontWorker<F>) -> Option<Ticket> {

@@ -6,7 +6,7 @@ use guira_sim::{
     Failure, run,
     symmetric::{Mutant, Report, SCENARIOS, Scenario},
 };
-use guira_symmetric::ViewsMutant as Views;
+use guira_symmetric::{ShownMutant as Shown, ViewsMutant as Views};
 
 /// Three rounds.
 const RUN: Span = Span::from_s(900);
@@ -50,7 +50,7 @@ fn the_same_seed_is_the_same_run() {
 
 /// Faults that show here within some runs, and where they do soonest. Others need what hardly ever comes about by chance, or what a simulated cluster does not do (SC, a home that comes back): the
 /// models of `guira-consistency` and the tests of `Views` find each of all.
-const SHOWS: [(Mutant, &str); 18] = [
+const SHOWS: [(Mutant, &str); 21] = [
     (Mutant::HotKeys(HotKeys::AckForgotten), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::TieIgnored), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::ValidateAny), "symmetric-hot"),
@@ -69,6 +69,9 @@ const SHOWS: [(Mutant, &str); 18] = [
     (Mutant::Views(Views::GoneEarly), "symmetric-stormy"),
     (Mutant::Views(Views::GrantsTheGone), "symmetric-stormy"),
     (Mutant::Views(Views::ToldUnkept), "symmetric-stormy"),
+    (Mutant::Shown(Shown::ServesInvalid), "symmetric-hot"),
+    (Mutant::Shown(Shown::LeaseUnseen), "symmetric-hot"),
+    (Mutant::Shown(Shown::HomesKept), "symmetric"),
 ];
 
 #[test]

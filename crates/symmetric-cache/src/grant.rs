@@ -12,6 +12,7 @@ const CHANGING: u64 = 1;
 pub(crate) struct Grant {
     stamp: AtomicU64,
     until_ns: AtomicU64,
+    shards: AtomicU64,
     /// A bit each.
     homes: Box<[AtomicU64]>,
 }
@@ -27,7 +28,7 @@ impl Grant {
     /// None.
     pub(crate) fn new(shards_max: usize) -> Self {
         let homes = (0..shards_max.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { stamp: AtomicU64::new(0), until_ns: AtomicU64::new(0), homes }
+        Self { stamp: AtomicU64::new(0), until_ns: AtomicU64::new(0), shards: AtomicU64::new(0), homes }
     }
 
     /// What a reader begins with. While it is being changed nothing is granted.
@@ -46,10 +47,12 @@ impl Grant {
         self.stamp.load(Ordering::Relaxed) == granted.stamp
     }
 
-    /// Whether the node answers for what is cold in a shard, if all is granted still.
+    /// Whether the node answers for what is cold of a hash, if all is granted still.
     #[inline]
-    pub(crate) fn is_home_of(&self, shard: usize) -> bool {
-        self.homes.get(shard / 64).is_some_and(|homes| homes.load(Ordering::Relaxed) >> (shard % 64) & 1 != 0)
+    pub(crate) fn is_home_of(&self, hash: u64) -> bool {
+        let Some(shard) = hash.checked_rem(self.shards.load(Ordering::Relaxed)) else { return false };
+        let homes = self.homes.get((shard / 64) as usize);
+        homes.is_some_and(|homes| homes.load(Ordering::Relaxed) >> (shard % 64) & 1 != 0)
     }
 
     /// The writer's: nothing is granted until [`set`](Self::set). What is done after it is seen by nobody for whom something is granted still.
@@ -61,10 +64,12 @@ impl Grant {
     }
 
     /// The writer's, after [`close`](Self::close).
-    pub(crate) fn set(&self, until: Moment, is_home_of: impl Fn(usize) -> bool) {
+    pub(crate) fn set(&self, until: Moment, shards: usize, is_home_of: impl Fn(usize) -> bool) {
         self.until_ns.store(until.ns(), Ordering::Relaxed);
+        self.shards.store(shards as u64, Ordering::Relaxed);
         for (number, homes) in self.homes.iter().enumerate() {
-            let bit = |bit: usize| u64::from(is_home_of(number * 64 + bit)) << bit;
+            let is_home = |shard: usize| shard < shards && is_home_of(shard);
+            let bit = |bit: usize| u64::from(is_home(number * 64 + bit)) << bit;
             homes.store((0..64).map(bit).sum(), Ordering::Relaxed);
         }
         let stamp = self.stamp.load(Ordering::Relaxed);

@@ -83,7 +83,7 @@ fn loom_what_is_done_after_a_grant_is_over_is_told_under_none() {
     model(|| {
         let shard = Arc::new(AtomicU64::new(1));
         let (mut writer, reader) = new(&CONFIG);
-        writer.grant(Moment::from_ns(10), |_| true);
+        writer.grant(Moment::from_ns(10), 1, |_| true);
         let seen = Arc::clone(&shard);
         let thread = thread::spawn(move || {
             let visit = reader.visit();
@@ -93,7 +93,7 @@ fn loom_what_is_done_after_a_grant_is_over_is_told_under_none() {
         });
         writer.close();
         shard.store(0, Ordering::Relaxed);
-        writer.grant(Moment::from_ns(10), |_| false);
+        writer.grant(Moment::from_ns(10), 1, |_| false);
         assert!(thread.join().unwrap(), "it was told what is nobody's");
     });
 }

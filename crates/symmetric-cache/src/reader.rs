@@ -116,10 +116,10 @@ impl Reader {
         Read::Cold(Absence { bucket: number, stamp })
     }
 
-    /// Whether what is cold in a shard is answered for here, as long as the visit [holds](Self::holds).
+    /// Whether what is cold of a hash is answered for here, as long as the visit [holds](Self::holds).
     #[inline]
-    pub fn is_home_of(&self, shard: usize) -> bool {
-        self.shared.grant.is_home_of(shard)
+    pub fn is_home_of(&self, hash: u64) -> bool {
+        self.shared.grant.is_home_of(hash)
     }
 
     /// Whether a key that was not here has not been here since: to be asked after its shard was read.

@@ -112,9 +112,10 @@ impl Writer {
         }
     }
 
-    /// The keys that are here, in no order.
-    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys.keys().map(|key| &**key)
+    /// No key is here any longer.
+    pub fn clear(&mut self) {
+        let keys: Vec<Box<[u8]>> = self.keys.keys().cloned().collect();
+        keys.iter().for_each(|key| self.remove(key));
     }
 
     /// Nothing is served from here on, until [`grant`](Self::grant): to be said before who is home of what changes, and what belongs to it.
@@ -123,11 +124,11 @@ impl Writer {
         self.shared.grant.close();
     }
 
-    /// What is here is served until then, and what is cold in the shards whose numbers `is_home_of` names.
-    pub fn grant(&mut self, until: Moment, is_home_of: impl Fn(usize) -> bool) {
+    /// What is here is served until then, and what is cold in those of so many shards that `is_home_of` names. A hash's shard is its remainder.
+    pub fn grant(&mut self, until: Moment, shards: usize, is_home_of: impl Fn(usize) -> bool) {
         self.close();
         self.is_closed = false;
-        self.shared.grant.set(until, is_home_of);
+        self.shared.grant.set(until, shards, is_home_of);
     }
 
     /// The lease goes on, of the same member with the same shards. Nothing, if nothing is granted.

@@ -3,14 +3,17 @@
 //! The engine is not asked to carry anything out: what a write makes of an item is said by whoever has the key ([`Items`]), and what clients know an item by has more bits than an
 //! engine's versions. So it stands before the value: eight bytes, little endian.
 //!
-//! Always true: one thread's; expiries are in the cluster's seconds, by which the engine is told the time, too.
+//! Always true: one thread changes it, others read ([`SharedEngine`]) what it had at one moment, never half of a change; expiries are in the cluster's seconds, by which the engine is told the time, too.
 
-use std::fmt;
+use std::{fmt, ops::Range, sync::Arc};
 
 use guira_consistency::{Key, Value};
-use guira_item::{Answer, Delete, Engine, Get, Hit, Operation, Request, Restore, ScanCursor, Single, Time};
+use guira_item::{
+    Answer, Death, Delete, Engine, Get, Hit, Operation, PinnedValue, Request, Restore, ScanCursor, Single, Sink, Time,
+    VALUE_SLACK_LEN, gathered,
+};
 
-use crate::Items;
+use crate::{Items, SharedItems, SharedRead};
 
 /// Bytes of what clients know an item by.
 const CAS_LEN: usize = size_of::<u64>();
@@ -23,7 +26,7 @@ const SCAN_LIMIT: usize = 4_096;
 
 /// Items in an engine.
 pub struct EngineItems<E: Engine> {
-    engine: E,
+    engine: Arc<E>,
     worker: E::Worker,
     sink: Single,
 }
@@ -38,10 +41,10 @@ impl<E: Engine> EngineItems<E> {
     /// Bytes that an item takes beside its key and its value: an engine's longest item is to be so much longer.
     pub const BESIDE_LEN: usize = CAS_LEN;
 
-    /// In an engine that nobody else uses.
+    /// In an engine that nobody else changes.
     pub fn new(engine: E) -> Self {
         let worker = engine.worker();
-        Self { engine, worker, sink: Single::default() }
+        Self { engine: Arc::new(engine), worker, sink: Single::default() }
     }
 
     fn remove(&mut self, key: &[u8], now: Time) {
@@ -57,7 +60,93 @@ impl<E: Engine> EngineItems<E> {
     }
 }
 
+/// The items for other threads.
+pub struct SharedEngine<E>(Arc<E>);
+
+impl<E> Clone for SharedEngine<E> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<E> fmt::Debug for SharedEngine<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedEngine")
+    }
+}
+
+impl<E: Engine> SharedItems for SharedEngine<E> {
+    type Reads = E::Worker;
+
+    fn reads(&self) -> E::Worker {
+        self.0.worker()
+    }
+
+    fn read(&self, worker: &mut E::Worker, key: &[u8], now: Time, values: &mut Vec<u8>) -> SharedRead {
+        let Ok(key) = guira_item::Key::new(key) else { return SharedRead::Nothing };
+        let begin = values.len();
+        let mut sink = Appended { values, found: None, is_over: false };
+        let operation = Operation::Get(Get { tells: true, ..Get::PLAIN });
+        self.0.execute(worker, now, &[Request { key, operation }], &mut sink);
+        let Appended { found, is_over, .. } = sink;
+        let cas = found.as_ref().and_then(|(_, value)| values[value.clone()].first_chunk());
+        let read = match (&found, cas) {
+            (Some((flags, value)), Some(cas)) => {
+                let (flags, cas) = (*flags, u64::from_le_bytes(*cas));
+                SharedRead::Hit { flags, cas, value: value.start + CAS_LEN..value.end }
+            }
+            _ if is_over => SharedRead::Over,
+            _ => SharedRead::Nothing,
+        };
+        if !matches!(read, SharedRead::Hit { .. }) {
+            values.truncate(begin);
+        }
+        read
+    }
+}
+
+/// A sink for one read, which appends the value.
+struct Appended<'v> {
+    values: &'v mut Vec<u8>,
+    found: Option<(u32, Range<usize>)>,
+    is_over: bool,
+}
+
+impl Sink for Appended<'_> {
+    fn reserve(&mut self, _: usize, hit: &Hit) -> &mut [u8] {
+        // A read that is repeated takes other room.
+        let begin = self.values.len();
+        self.values.resize(begin + VALUE_SLACK_LEN + hit.value_len + VALUE_SLACK_LEN, 0);
+        &mut self.values[begin..]
+    }
+
+    fn commit(&mut self, _: usize, hit: &Hit) {
+        let end = self.values.len() - VALUE_SLACK_LEN;
+        self.found = Some((hit.flags, end - hit.value_len..end));
+    }
+
+    fn pinned(&mut self, _: usize, hit: &Hit, value: Box<dyn PinnedValue>) {
+        let begin = self.values.len();
+        self.values.extend_from_slice(&gathered(&*value));
+        self.found = Some((hit.flags, begin..self.values.len()));
+    }
+
+    fn metadata(&mut self, _: usize, _: &Hit) {}
+
+    fn answer(&mut self, _: usize, _: Answer) {}
+
+    fn found_dead(&mut self, _: usize, _: Death) {
+        self.is_over = true;
+    }
+}
+
 impl<E: Engine> Items for EngineItems<E> {
+    type Shared = SharedEngine<E>;
+
+    fn shared(&self) -> Option<SharedEngine<E>> {
+        Some(SharedEngine(Arc::clone(&self.engine)))
+    }
+
     fn get(&mut self, key: &Key, now: Time) -> Option<Value> {
         self.execute(key, Operation::Get(Get { tells: true, ..Get::PLAIN }), now);
         if self.sink.death.is_some() {

@@ -2,13 +2,35 @@
 //!
 //! Always true: an item that was put is what is got, or nothing, if it had to make room or is over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
+    ops::Range,
+};
 
 use guira_consistency::{Key, Value};
 use guira_item::Time;
+use serde::{Deserialize, Serialize};
 
-/// Items of a shard, one thread's.
+/// Who looks into a shard (ccKVS, EuroSys 2018, section 6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardAccess {
+    /// Any thread of its node reads it while one writes (the paper's concurrent read, concurrent write).
+    #[default]
+    Crcw,
+    /// The one thread whose it is, for comparison (exclusive read, exclusive write).
+    Erew,
+}
+
+/// Items of a shard, one thread's to change.
 pub trait Items {
+    /// Through which other threads read them.
+    type Shared: SharedItems;
+
+    /// For other threads, if they can read them.
+    fn shared(&self) -> Option<Self::Shared>;
+
     /// What a key has. What is over may be there still.
     fn get(&mut self, key: &Key, now: Time) -> Option<Value>;
 
@@ -31,6 +53,52 @@ pub trait Items {
 
     /// A slice of what is done beside: whether more of it waits.
     fn maintain(&mut self, now: Time) -> bool;
+}
+
+/// Items that any thread reads, while one changes them.
+pub trait SharedItems: Clone + Send + Sync + 'static {
+    /// What a thread needs for it.
+    type Reads: Send;
+
+    /// For one thread.
+    fn reads(&self) -> Self::Reads;
+
+    /// What a key had at one moment of this call; the value is appended.
+    fn read(&self, reads: &mut Self::Reads, key: &[u8], now: Time, values: &mut Vec<u8>) -> SharedRead;
+}
+
+/// What a key has, to a thread that changes nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SharedRead {
+    /// A value.
+    Hit {
+        /// The client's flags.
+        flags: u32,
+        /// What clients know it by.
+        cas: u64,
+        /// Where its bytes are, of those that were appended.
+        value: Range<usize>,
+    },
+    /// Nothing.
+    Nothing,
+    /// What is over, by this clock: it is to be removed before anybody is told so.
+    Over,
+}
+
+/// Items that are one thread's.
+#[derive(Clone, Copy, Debug)]
+pub enum NotShared {}
+
+impl SharedItems for NotShared {
+    type Reads = Infallible;
+
+    fn reads(&self) -> Infallible {
+        match *self {}
+    }
+
+    fn read(&self, _: &mut Infallible, _: &[u8], _: Time, _: &mut Vec<u8>) -> SharedRead {
+        match *self {}
+    }
 }
 
 /// Items in a map, those put first going first when there is no room: for tests, and for who embeds a node.
@@ -57,6 +125,12 @@ impl MemoryItems {
 }
 
 impl Items for MemoryItems {
+    type Shared = NotShared;
+
+    fn shared(&self) -> Option<NotShared> {
+        None
+    }
+
     fn get(&mut self, key: &Key, _: Time) -> Option<Value> {
         self.items.get(key).cloned()
     }

@@ -6,6 +6,7 @@
 //! Holder   at each node: how long it may serve, by what it was told
 //! HotSetChooser  one for all: which keys are to be hot
 //! Coordinator  the two that are one for all     Node   a shard, all hot keys, and what is asked of them
+//! DirectReads  at each thread of a node: what it answers without the core
 //! ```
 //! Cores without I/O, clock or randomness. What keeps a hot key the same on all nodes is `guira-consistency` (`docs/design/0037`, `0038`).
 //!
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod coordinator;
+mod direct;
 mod engine_items;
 mod holder;
 pub mod host;
@@ -27,12 +29,13 @@ mod symmetric_file;
 mod views;
 
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
-pub use engine_items::EngineItems;
+pub use direct::{DirectCounts, DirectReads};
+pub use engine_items::{EngineItems, SharedEngine};
 pub use holder::{Heard, Holder, HolderConfig};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
-pub use items::{Items, MemoryItems};
+pub use items::{Items, MemoryItems, NotShared, ShardAccess, SharedItems, SharedRead};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
-pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, slot_of};
+pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, ShownMutant, slot_of};
 pub use symmetric_file::{Member, Role, SymmetricFile, SymmetricFileError};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};

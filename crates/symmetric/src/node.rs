@@ -7,7 +7,7 @@
 //!                  \--- cold: its home's? -> Shard          another's: a lane: Request -> home -> Replied
 //! ```
 //! - `asked`: what is asked, from the first try until somebody is told. `requests`: of other nodes' keys, and by other nodes.
-//! - `views`: who is there, and what that changes. `hot_keys`: which are to be hot. `flushes`: everything is to be gone.
+//! - `views`: who is there, and what that changes. `hot_keys`: which are to be hot. `flushes`: everything is to be gone. `shown`: what other threads answer by themselves.
 //!
 //! Always true: a key is answered for by the replica if it has an entry there, and by its home's shard otherwise; what a step of the replica says is done before the next one;
 //! each client is told once; everything that waits has an end.
@@ -16,10 +16,14 @@ mod asked;
 mod flushes;
 mod hot_keys;
 mod requests;
+mod shown;
 mod status;
 mod views;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+};
 
 use guira_chain::{Owned, Reply};
 use guira_cluster::{Drift, Life};
@@ -30,15 +34,17 @@ use guira_item::{Moment, Span, Time};
 use guira_routing::NodeId;
 
 use crate::{
-    Has, Holder, HolderConfig, Items, Message,
+    Has, Holder, HolderConfig, Items, Message, ShardAccess,
     lanes::Lanes,
     node::{
         asked::{Pending, Who},
         flushes::{Flush, FlushNumber},
         hot_keys::HotKeys,
+        shown::Shown,
     },
     shard::Shard,
 };
+pub use shown::ShownMutant;
 pub use status::{NodeCounts, NodeStatus};
 
 /// How often what is under way is looked after.
@@ -74,6 +80,10 @@ pub struct NodeConfig {
     pub consistency: Consistency,
     /// Bytes of a key and its value at most.
     pub item_len_max: usize,
+    /// Bytes of keys and values that its items take, at most.
+    pub items_len_max: usize,
+    /// Who looks into its shards.
+    pub shard_access: ShardAccess,
     /// Keys that are hot at most.
     pub hot_keys_max: usize,
     /// How long an answer is waited for.
@@ -82,6 +92,8 @@ pub struct NodeConfig {
     pub sample_one_in: u32,
     /// A fault put into what keeps hot keys, for the tests of the checkers.
     pub mutant: Option<Mutant>,
+    /// One put into what is shown to other threads.
+    pub shown_mutant: Option<ShownMutant>,
 }
 
 /// What has happened to a node.
@@ -92,6 +104,8 @@ pub enum NodeHappened<'h> {
     Message(NodeId, Message),
     /// A client wants something of a key; expiries are in the cluster's seconds.
     Ask(AskId, guira_item::Key<'h>, &'h Owned),
+    /// Other threads have answered reads of these keys, of one in so many ([`NodeConfig::sample_one_in`]).
+    Seen(&'h [Box<[u8]>]),
     /// A client wants everything to be gone.
     Flush(AskId),
     /// Time has passed: at [`Node::wake_at`], at the latest.
@@ -117,7 +131,6 @@ impl NodeOutbox {
 }
 
 /// A node.
-#[derive(Clone, Debug)]
 pub struct Node<I> {
     config: NodeConfig,
     holder: Holder,
@@ -142,8 +155,15 @@ pub struct Node<I> {
     hot: HotKeys,
     /// SC: the newest that clients here have been told of a key by its home: nothing older is served to them (R12).
     floors: BTreeMap<Key, Timestamp>,
+    shown: Shown,
     ticked_at: Moment,
     counts: NodeCounts,
+}
+
+impl<I> fmt::Debug for Node<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("me", &self.config.me).finish_non_exhaustive()
+    }
 }
 
 impl<I: Items> Node<I> {
@@ -166,6 +186,7 @@ impl<I: Items> Node<I> {
             last_flush: FlushNumber(0),
             hot: HotKeys::new(now, &config),
             floors: BTreeMap::new(),
+            shown: Shown::new(&config),
             ticked_at: now,
             counts: NodeCounts::default(),
             config,
@@ -177,6 +198,7 @@ impl<I: Items> Node<I> {
         match happened {
             NodeHappened::Message(from, message) => self.on_message(now, from, message, out),
             NodeHappened::Ask(id, key, operation) => self.on_ask(now, id, key, operation, out),
+            NodeHappened::Seen(keys) => keys.iter().for_each(|key| self.hot.count(key)),
             NodeHappened::Flush(id) => self.on_flush(now, id, out),
             NodeHappened::Tick => {}
         }
@@ -219,7 +241,7 @@ impl<I: Items> Node<I> {
             }
             Message::Protocol(envelope) => self.step_replica(now, Happened::Message(from, envelope), out),
             Message::Request(request) => self.on_request(now, from, request, out),
-            Message::Replied { request, told } => self.on_replied(from, request, told, out),
+            Message::Replied { request, told } => self.on_replied(now, from, request, told, out),
             // Not for a node, or by nobody who may say so.
             Message::Told(_)
             | Message::AskHottest
@@ -256,6 +278,10 @@ impl<I: Items> Node<I> {
 
     /// What is to be told.
     fn carry_out(&mut self, now: Moment, wants: &mut Outbox, out: &mut NodeOutbox) {
+        wants.touched.drain(..).for_each(|key| self.show(now, &key));
+        if std::mem::take(&mut wants.is_whole) {
+            self.show_grant();
+        }
         out.sends.extend(wants.sends.drain(..).map(|(to, envelope)| (to, Message::Protocol(envelope))));
         wants.answers.drain(..).for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
     }
@@ -294,7 +320,7 @@ pub fn slot_of(key: &[u8], shards: usize) -> Option<usize> {
 }
 
 /// By which a key's home is found.
-fn hash_of(key: &[u8]) -> u64 {
+pub(crate) fn hash_of(key: &[u8]) -> u64 {
     guira_routing::KeyHash::of(key, guira_routing::HashSeed(0x6775_6972_6122)).0
 }
 

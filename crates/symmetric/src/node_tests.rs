@@ -14,7 +14,7 @@ use guira_routing::NodeId;
 
 use crate::{
     AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, HotSetConfig, MemoryItems, Message,
-    Node, NodeConfig, NodeHappened, NodeOutbox, ViewsConfig, slot_of,
+    Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig, slot_of,
 };
 
 const COORDINATOR: NodeId = NodeId(9);
@@ -73,10 +73,13 @@ impl Cluster {
             drift: Drift::default(),
             consistency: self.consistency,
             item_len_max: 1_000,
+            items_len_max: 1 << 20,
+            shard_access: ShardAccess::Crcw,
             hot_keys_max: 8,
             answer_within: ANSWER_WITHIN,
             sample_one_in: 1,
             mutant: None,
+            shown_mutant: None,
         };
         self.nodes.insert(me, Node::new(self.now, config, MemoryItems::new(1 << 20)));
     }

@@ -17,7 +17,7 @@ use guira_consistency::{
 };
 use guira_item::Time;
 
-use crate::{Items, Replied};
+use crate::{Items, Replied, SharedRead};
 
 /// Versions that an epoch is apart from the next.
 const EPOCH_BITS: u32 = 20;
@@ -58,6 +58,19 @@ impl<I: Items> Shard<I> {
 
     pub(crate) fn items(&self) -> &I {
         &self.items
+    }
+
+    /// What a key has, as another thread would read it; the value is appended.
+    pub(crate) fn read(&mut self, key: &Key, now: Time, values: &mut Vec<u8>) -> SharedRead {
+        let Some(Value { flags, cas, expiry, bytes, .. }) = self.items.get(key, now) else {
+            return SharedRead::Nothing;
+        };
+        if expiry.is_past(now) {
+            return SharedRead::Over;
+        }
+        let begin = values.len();
+        values.extend_from_slice(&bytes);
+        SharedRead::Hit { flags, cas, value: begin..values.len() }
     }
 
     pub(crate) fn maintain(&mut self, now: Time) -> bool {

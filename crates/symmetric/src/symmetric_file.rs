@@ -7,6 +7,7 @@
 //! consistency = "lin"            # of hot keys: linearizable, or sc
 //! lease_ms = 1000                # so long nobody writes what a node has that has fallen silent
 //! hot_keys = 1000                # that all nodes have, at most
+//! shard = "crcw"                # each thread of a node looks into its shards; or "erew", for comparison: one thread only
 //! epoch_ms = 1000                # how often these are chosen
 //! sample_one_in = 1              # of whose requests one in so many is counted for that
 //! item_len_max = 1048576         # bytes of key and value together, up to 16 MiB
@@ -38,7 +39,7 @@ use guira_item::{KEY_LEN_MAX, Span};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::{CoordinatorConfig, HotSetConfig, NodeConfig, ViewsConfig};
+use crate::{CoordinatorConfig, HotSetConfig, NodeConfig, ShardAccess, ViewsConfig};
 
 /// Who may send something to whom never changes; views of the nodes that serve have epochs of their own.
 const EPOCH: Epoch = Epoch(1);
@@ -84,6 +85,8 @@ pub struct SymmetricFile {
     pub item_len_max: usize,
     /// Keys that all nodes have, at most; 0: none, to compare.
     pub hot_keys: usize,
+    /// Who looks into a node's shards.
+    pub shard: ShardAccess,
     /// How often these are chosen.
     pub epoch_ms: u64,
     /// Of a node's requests one in so many is counted for that.
@@ -185,6 +188,7 @@ impl Default for SymmetricFile {
             answer_within_ms: 5_000,
             item_len_max: ITEM_LEN_DEFAULT,
             hot_keys: 1_000,
+            shard: ShardAccess::Crcw,
             epoch_ms: 1_000,
             sample_one_in: 1,
             members: Vec::new(),
@@ -325,6 +329,14 @@ impl SymmetricFile {
         clients_values_len_max(self.item_len_max)
     }
 
+    /// Bytes that a node's items take at most.
+    fn items_len_max(&self, me: NodeId) -> usize {
+        match self.member(me).map(|member| &member.role) {
+            Some(Role::Node { memory_megabytes, .. }) => memory_megabytes << 20,
+            Some(Role::Coordinator { .. }) | None => 0,
+        }
+    }
+
     fn lease(&self) -> Span {
         Span::from_ms(self.lease_ms)
     }
@@ -339,10 +351,13 @@ impl SymmetricFile {
             drift: Drift::default(),
             consistency: self.consistency,
             item_len_max: self.item_len_max,
+            items_len_max: self.items_len_max(me),
+            shard_access: self.shard,
             hot_keys_max: self.hot_keys,
             answer_within: Span::from_ms(self.answer_within_ms),
             sample_one_in: self.sample_one_in,
             mutant: None,
+            shown_mutant: None,
         }
     }
 

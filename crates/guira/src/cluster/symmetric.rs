@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use guira_consistency::Consistency;
-use guira_symmetric::{Member, Role, SymmetricFile};
+use guira_symmetric::{Member, Role, ShardAccess, SymmetricFile};
 
 use super::{
     At, COORDINATOR, draw_secret,
@@ -28,6 +28,9 @@ pub(super) struct SymmetricArguments {
     /// Of a symmetric cluster: keys that all nodes have, the hottest; 0: none, to compare
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     hot_keys: usize,
+    /// Of a symmetric cluster: who looks into a node's own items: crcw, all its threads; or erew, one, for comparison
+    #[arg(long, default_value = "crcw", value_parser = ["crcw", "erew"])]
+    shard: String,
     /// Of a symmetric cluster: memory of each node's items, in bytes or with k, m or g
     #[arg(long, default_value = "64m", value_name = "SIZE")]
     memory_per_node: String,
@@ -106,6 +109,7 @@ impl Up {
             lease_ms: self.lease_ms,
             item_len_max: self.item_len_max()?,
             hot_keys: self.symmetric.hot_keys,
+            shard: if self.symmetric.shard == "erew" { ShardAccess::Erew } else { ShardAccess::Crcw },
             epoch_ms: self.symmetric.epoch_ms,
             sample_one_in: self.sample_one_in,
             members,

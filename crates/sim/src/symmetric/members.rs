@@ -6,7 +6,7 @@ use guira_item::{Key, Moment};
 use guira_routing::NodeId;
 use guira_symmetric::{
     AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, Given, MemoryItems, Message, Node,
-    NodeConfig, NodeHappened, NodeOutbox, ViewsConfig,
+    NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig,
 };
 
 use super::{coming::Input, scenario::Scenario};
@@ -86,11 +86,14 @@ impl Scenario {
             drift: Drift::default(),
             consistency: Consistency::Lin,
             item_len_max: ITEM_LEN_MAX,
+            items_len_max: ITEMS_LEN_MAX,
+            shard_access: ShardAccess::Crcw,
             // Some go while others come.
             hot_keys_max: self.hot.len_max + self.hot.changes_max,
             answer_within: self.answer_within,
             sample_one_in: 1,
             mutant: self.mutant.and_then(super::Mutant::of_hot_keys),
+            shown_mutant: self.mutant.and_then(super::Mutant::of_shown),
         }
     }
 }
@@ -137,8 +140,12 @@ fn ask(node: &mut Node<MemoryItems>, now: Moment, id: AskId, wish: &Wish, out: &
         Wish::Operation { key, operation, value } => {
             let name = key.name();
             let key = Key::new(&name).expect("a short name");
-            let owned = guira_chain::Owned::of(&Wish::operation(operation, value));
-            node.step(now, NodeHappened::Ask(id, key, &owned), out);
+            let operation = Wish::operation(operation, value);
+            // As a thread of the node would: who can answer by himself does.
+            match node.read_directly(now, &name, &operation) {
+                Some(reply) => out.answers.push((id, reply)),
+                None => node.step(now, NodeHappened::Ask(id, key, &guira_chain::Owned::of(&operation)), out),
+            }
         }
         Wish::Flush => node.step(now, NodeHappened::Flush(id), out),
         Wish::FlushLater(..) => unreachable!("clients of this world want nothing later"),

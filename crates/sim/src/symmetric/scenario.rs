@@ -1,7 +1,7 @@
 //! What is simulated.
 
 use guira_item::Span;
-use guira_symmetric::{HotSetConfig, ViewsMutant};
+use guira_symmetric::{HotSetConfig, ShownMutant, ViewsMutant};
 
 use super::{report::Report, world::World};
 use crate::simulation::{Failure, Simulation, in_rounds};
@@ -46,13 +46,16 @@ pub enum Mutant {
     HotKeys(guira_consistency::Mutant),
     /// In what gives out views and leases.
     Views(ViewsMutant),
+    /// In what a node shows to its other threads.
+    Shown(ShownMutant),
 }
 
 impl Mutant {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_hot_keys = guira_consistency::Mutant::ALL.into_iter().map(Self::HotKeys);
-        of_hot_keys.chain(ViewsMutant::ALL.into_iter().map(Self::Views))
+        let of_views = ViewsMutant::ALL.into_iter().map(Self::Views);
+        of_hot_keys.chain(of_views).chain(ShownMutant::ALL.into_iter().map(Self::Shown))
     }
 
     /// Its name.
@@ -60,6 +63,7 @@ impl Mutant {
         match self {
             Self::HotKeys(mutant) => mutant.name(),
             Self::Views(mutant) => mutant.name(),
+            Self::Shown(mutant) => mutant.name(),
         }
     }
 
@@ -70,6 +74,10 @@ impl Mutant {
 
     pub(super) fn of_hot_keys(self) -> Option<guira_consistency::Mutant> {
         if let Self::HotKeys(mutant) = self { Some(mutant) } else { None }
+    }
+
+    pub(super) fn of_shown(self) -> Option<ShownMutant> {
+        if let Self::Shown(mutant) = self { Some(mutant) } else { None }
     }
 
     pub(super) fn of_views(self) -> Option<ViewsMutant> {

@@ -4,7 +4,7 @@ use std::io;
 
 use guira_chain::Reply;
 use guira_cluster::{Host, HostOf, Local, Machine, Poster, Transport, Wire, boot_now, look_by};
-use guira_front::{Ask, AskNumber, Desk, Front, FrontService, FrontWorker, Wanted};
+use guira_front::{Ask, AskNumber, AsksAlways, Desk, Front, FrontService, FrontWorker, Wanted};
 use guira_item::{ClusterStats, EngineStats, Moment, store::StoreStats};
 use guira_routing::NodeId;
 
@@ -119,6 +119,12 @@ impl GatewayFront {
 }
 
 impl Front for GatewayFront {
+    type Direct = AsksAlways;
+
+    fn direct(&self) -> AsksAlways {
+        AsksAlways
+    }
+
     fn tell(&self, wanted: Wanted) {
         drop(self.0.post(Local::Told(wanted)));
     }

@@ -3,7 +3,7 @@
 //! Always true: a flush that is to come is told to be done when it is asked for, and takes place then or as soon after as it can, if this life lasts so long; a later one takes its
 //! place.
 
-use std::{convert::Infallible, io};
+use std::{convert::Infallible, fmt, io, sync::Arc};
 
 use guira_chain::Reply;
 use guira_cluster::{Host, HostOf, Local, Machine, NodeClock, Poster, Transport, Wire, boot_now, look_by};
@@ -12,14 +12,30 @@ use guira_item::{Answer, EngineStats, Moment, Span, Time};
 use guira_routing::NodeId;
 
 use super::Symmetric;
-use crate::{AskId, Items, Message, Node, NodeConfig, NodeHappened, NodeOutbox, NodeStatus};
+use crate::{
+    AskId, DirectReads, Items, Message, Node, NodeConfig, NodeHappened, NodeOutbox, NodeStatus, ShardAccess,
+    direct::{DirectParts, Picked, TellsPicked},
+};
 
 /// A [`Node`] on its host.
-#[derive(Debug)]
-pub struct NodeHost<I: Items + Send + 'static>(Host<NodeMachine<I>>);
+pub struct NodeHost<I: Items + Send + 'static> {
+    host: Host<NodeMachine<I>>,
+    direct: DirectParts<I::Shared>,
+}
 
 /// Through which a node is asked.
-pub struct NodeFront<I: Items + Send + 'static>(Poster<Local<NodeMachine<I>>>);
+pub struct NodeFront<I: Items + Send + 'static> {
+    poster: Poster<Local<NodeMachine<I>>>,
+    direct: DirectParts<I::Shared>,
+}
+
+/// What a node is told by other threads of its process.
+pub enum NodeTold {
+    /// Somebody wants something.
+    Wanted(Wanted),
+    /// These keys are among those that other threads have answered for.
+    Picked(Picked),
+}
 
 /// A node as a server's service.
 pub type NodeService<I> = FrontService<NodeFront<I>>;
@@ -109,14 +125,15 @@ impl<I: Items + Send + 'static> NodeHost<I> {
     /// The system gives no thread, or no descriptors.
     pub fn start(transport: Transport, config: NodeConfig, items: I) -> io::Result<Self> {
         let (name, answer_within) = (format!("guira-n{}", config.me.0), config.answer_within);
-        let clock = config.life.clock;
-        let machine = |_| {
-            let node = Node::new(boot_now(), config, items);
-            let stepped =
-                Stepped { node, clock, to_flush: ToFlush::default(), out: NodeOutbox::default(), bytes: Vec::new() };
-            NodeMachine { stepped, desk: Desk::new(answer_within) }
-        };
-        Host::start(&name, transport, machine).map(Self)
+        let (clock, seed, sample_one_in) = (config.life.clock, config.life.seed, config.sample_one_in);
+        let shard = items.shared().filter(|_| config.shard_access == ShardAccess::Crcw);
+        let node = Node::new(boot_now(), config, items);
+        let (reader, counts) = (node.reader(), Arc::default());
+        let direct = DirectParts { reader, shard, clock, sample_one_in, seed, counts };
+        let (to_flush, out) = (ToFlush::default(), NodeOutbox::default());
+        let stepped = Stepped { node, clock, to_flush, out, bytes: Vec::new() };
+        let host = Host::start(&name, transport, |_| NodeMachine { stepped, desk: Desk::new(answer_within) })?;
+        Ok(Self { host, direct })
     }
 
     /// How it is; `None` if it has ended.
@@ -126,7 +143,13 @@ impl<I: Items + Send + 'static> NodeHost<I> {
 
     /// Through which it is asked.
     pub fn front(&self) -> NodeFront<I> {
-        NodeFront(self.0.poster())
+        NodeFront { poster: self.host.poster(), direct: self.direct.clone() }
+    }
+}
+
+impl<I: Items + Send + 'static> fmt::Debug for NodeHost<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeHost").field("host", &self.host).finish_non_exhaustive()
     }
 }
 
@@ -134,39 +157,49 @@ impl<I: Items + Send + 'static> HostOf for NodeHost<I> {
     type Machine = NodeMachine<I>;
 
     fn host(&self) -> &Host<NodeMachine<I>> {
-        &self.0
+        &self.host
     }
 
     fn into_host(self) -> Host<NodeMachine<I>> {
-        self.0
+        self.host
     }
 }
 
 impl<I: Items + Send + 'static> Clone for NodeFront<I> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { poster: self.poster.clone(), direct: self.direct.clone() }
     }
 }
 
-impl<I: Items + Send + 'static> std::fmt::Debug for NodeFront<I> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<I: Items + Send + 'static> fmt::Debug for NodeFront<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NodeFront")
     }
 }
 
 impl<I: Items + Send + 'static> NodeFront<I> {
     fn status(&self) -> Option<NodeHostStatus> {
-        look_by(&self.0, |NodeMachine { stepped, desk }, wire| {
+        let seen = look_by(&self.poster, |NodeMachine { stepped, desk }, wire| {
             let core = stepped.node.status(boot_now());
             let pending = core.pending + desk.behind();
             NodeHostStatus { core, pending, wire }
+        });
+        seen.map(|mut status| {
+            self.direct.counts.add_to(&mut status.core.counts);
+            status
         })
     }
 }
 
 impl<I: Items + Send + 'static> Front for NodeFront<I> {
+    type Direct = DirectReads<I::Shared, PickedTo<I>>;
+
+    fn direct(&self) -> Self::Direct {
+        DirectReads::new(&self.direct, PickedTo(self.poster.clone()))
+    }
+
     fn tell(&self, wanted: Wanted) {
-        drop(self.0.post(Local::Told(wanted)));
+        drop(self.poster.post(Local::Told(NodeTold::Wanted(wanted))));
     }
 
     /// What each node has of its shards; waits for its thread, which waits for nobody.
@@ -180,6 +213,15 @@ impl<I: Items + Send + 'static> Front for NodeFront<I> {
             bytes: sum(|core| core.bytes),
             ..EngineStats::default()
         }
+    }
+}
+
+/// Where keys that were picked are counted.
+pub struct PickedTo<I: Items + Send + 'static>(Poster<Local<NodeMachine<I>>>);
+
+impl<I: Items + Send + 'static> TellsPicked for PickedTo<I> {
+    fn tell(&self, picked: Picked) {
+        drop(self.0.post(Local::Told(NodeTold::Picked(picked))));
     }
 }
 
@@ -246,16 +288,21 @@ impl<I: Items> NodeMachine<I> {
 
 impl<I: Items + Send + 'static> Machine for NodeMachine<I> {
     type Protocol = Symmetric;
-    type Told = Wanted;
+    type Told = NodeTold;
 
     fn on_message(&mut self, now: Moment, from: NodeId, message: Message, transport: &mut Transport) {
         self.stepped.step(now, NodeHappened::Message(from, message), transport);
         self.go_on(now, transport);
     }
 
-    fn on_told(&mut self, now: Moment, wanted: Wanted, transport: &mut Transport) {
+    fn on_told(&mut self, now: Moment, told: NodeTold, transport: &mut Transport) {
         let Self { stepped, desk } = self;
-        desk.want(now, wanted, |ask, answers| stepped.ask(now, ask, answers, transport));
+        match told {
+            NodeTold::Wanted(wanted) => {
+                desk.want(now, wanted, |ask, answers| stepped.ask(now, ask, answers, transport));
+            }
+            NodeTold::Picked(picked) => stepped.step(now, NodeHappened::Seen(&picked.keys), transport),
+        }
     }
 
     fn on_view(&mut self, _: Moment, view: &Infallible, _: &mut Transport) {

@@ -202,12 +202,13 @@ impl<I: Items> Node<I> {
     }
 
     /// SC: a client here has seen this.
-    pub(super) fn note_floor(&mut self, key: &Key, at: guira_consistency::Timestamp) {
+    pub(super) fn note_floor(&mut self, now: Moment, key: &Key, at: guira_consistency::Timestamp) {
         if self.config.consistency == Consistency::Sc && self.replica.has(key) {
             let floor = self.floors.entry(key.clone()).or_insert(at);
             if at.is_newer_than(*floor) {
                 *floor = at;
             }
+            self.show(now, key);
         }
     }
 }

@@ -49,8 +49,13 @@ impl HotKeys {
     /// Something is asked of a key.
     pub(super) fn see(&mut self, key: &[u8]) {
         if self.sampler.picks() {
-            self.tracker.see(key);
+            self.count(key);
         }
+    }
+
+    /// A read that was picked.
+    pub(super) fn count(&mut self, key: &[u8]) {
+        self.tracker.see(key);
     }
 
     /// The hottest keys of late, and the set.
@@ -120,6 +125,8 @@ impl<I: Items> Node<I> {
                 break;
             }
             let Some(key) = self.hot.to_promote.pop_front() else { break };
+            // Before it leaves the shard, which other threads read.
+            self.shown.cache.withhold(&key, super::hash_of(&key));
             let (version, done) = self.shard.take(&key, self.writer(), self.time(now));
             self.counts.promotions += 1;
             self.step_replica(now, Happened::Promote(key, Box::new(version), done), out);

@@ -65,7 +65,14 @@ impl<I: Items> Node<I> {
     }
 
     /// A home has answered.
-    pub(super) fn on_replied(&mut self, from: NodeId, request: RequestId, told: Replied, out: &mut NodeOutbox) {
+    pub(super) fn on_replied(
+        &mut self,
+        now: Moment,
+        from: NodeId,
+        request: RequestId,
+        told: Replied,
+        out: &mut NodeOutbox,
+    ) {
         let Some(lane) = self.lanes.waits_for(request) else { return };
         if self.lanes.get(lane).is_none_or(|open| open.home.0 != from) {
             return;
@@ -76,7 +83,7 @@ impl<I: Items> Node<I> {
         }
         if let (Replied::Answer(answer), Some(Open { asked: Asked::Key(key, _), .. })) = (&told, self.lanes.get(lane)) {
             let (key, at) = (key.clone(), answer.at);
-            self.note_floor(&key, at);
+            self.note_floor(now, &key, at);
         }
         self.close_lane(lane, told, out);
     }

@@ -71,7 +71,7 @@ impl<I: Items> Node<I> {
             has_lease: now < self.holder.serves_until(),
             is_whole: self.replica.is_whole(),
             hot_keys: self.replica.len(),
-            shards: (0..view.homes.len()).filter(|shard| self.holder.is_home_of(*shard)).count(),
+            shards: self.served_shards().len(),
             items: self.shard.items().len(),
             bytes: self.shard.items().bytes(),
             pending: self.tickets.len() + self.parked.len() + self.lanes.len(),

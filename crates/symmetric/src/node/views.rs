@@ -11,7 +11,11 @@ use crate::{Heard, Items, Told};
 impl<I: Items> Node<I> {
     pub(super) fn on_told(&mut self, now: Moment, told: Told, out: &mut NodeOutbox) {
         let (before, until_before) = (self.homes(), self.holder.serves_until());
+        let homes_before = self.served_shards();
         let heard = self.holder.heed(told);
+        if heard.is_some() || self.served_shards() != homes_before {
+            self.shown.cache.close();
+        }
         let (epoch, until) = (self.holder.view().epoch, self.holder.serves_until());
         match heard {
             None if until > until_before => self.step_replica(now, Happened::Lease(epoch, until), out),
@@ -37,7 +41,17 @@ impl<I: Items> Node<I> {
                 self.tend_hot_keys(now, out);
             }
         }
+        if heard.is_some() || self.served_shards() != homes_before {
+            self.show_grant();
+        } else {
+            self.renew_grant(until);
+        }
         self.to_try.append(&mut self.parked);
+    }
+
+    /// The shards that this node answers for.
+    pub(super) fn served_shards(&self) -> Vec<usize> {
+        (0..self.holder.view().homes.len()).filter(|shard| self.holder.is_home_of(*shard)).collect()
     }
 
     /// Of which shards this node is home, and since when.
@@ -73,6 +87,7 @@ impl<I: Items> Node<I> {
         self.is_founder = is_first;
         if is_first {
             self.replica = Replica::new(replica_config(&self.config), true);
+            self.shown.cache.clear();
             let tickets: Vec<Ticket> = self.tickets.keys().copied().collect();
             tickets.into_iter().for_each(|ticket| self.resolve(now, ticket, Outcome::Unknown, out));
         }
