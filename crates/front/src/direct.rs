@@ -60,7 +60,8 @@ impl Looked {
     /// Looks at a batch.
     pub(crate) fn at(&mut self, requests: &[Request<'_>], direct: &mut impl Direct) {
         let Self { known, values } = self;
-        (values.clear(), known.clear());
+        values.clear();
+        known.clear();
         let mut asked = KeySet::default();
         if !direct.begin() {
             return;

@@ -16,7 +16,7 @@ const CONFIG: Config = Config { keys_max: 64, records_len_max: 4 << 20, item_len
 /// Some have one tag, or one bucket.
 fn hash_of(key: &[u8]) -> u64 {
     let sum: u64 = key.iter().map(|byte| u64::from(*byte)).sum();
-    sum % 3 | (sum % 5) << 32
+    (sum % 3) | ((sum % 5) << 32)
 }
 
 fn at(version: u32) -> At {
