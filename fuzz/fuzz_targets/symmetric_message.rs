@@ -10,8 +10,8 @@ use guira_consistency::{Consistency, Epoch, View, Writer};
 use guira_item::{Get, Key, Moment, Operation, Span};
 use guira_routing::NodeId;
 use guira_symmetric::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, Given, HotSetConfig, MemoryItems,
-    Message, Node, NodeConfig, NodeHappened, NodeOutbox, Told, ViewsConfig,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HotSetConfig,
+    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, Told, ViewsConfig,
 };
 
 const COORDINATOR: NodeId = NodeId(1);
@@ -67,6 +67,7 @@ fn node(now: Moment, is_sequential: bool) -> Node<MemoryItems> {
         hot_keys_max: 4,
         answer_within: Span::from_s(5),
         sample_one_in: 1,
+        flow: FlowConfig::default(),
         mutant: None,
     };
     Node::new(now, config, MemoryItems::new(10_000))

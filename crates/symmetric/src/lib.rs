@@ -5,6 +5,7 @@
 //!   Here, Told    what members say to it, and hear
 //! Holder   at each node: how long it may serve, by what it was told
 //! HotSetChooser  one for all: which keys are to be hot
+//! Flow     how much a node has under way to each of the others, by credits
 //! Coordinator  the two that are one for all     Node   a shard, all hot keys, and what is asked of them
 //! ```
 //! Cores without I/O, clock or randomness. What keeps a hot key the same on all nodes is `guira-consistency` (`docs/design/0037`, `0038`).
@@ -14,6 +15,7 @@
 
 mod coordinator;
 mod engine_items;
+mod flow;
 mod holder;
 pub mod host;
 mod hot_set;
@@ -22,17 +24,20 @@ mod kept;
 mod lanes;
 mod message;
 mod node;
+mod sent;
 mod shard;
 mod symmetric_file;
 mod views;
 
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
 pub use engine_items::EngineItems;
+pub use flow::{FlowConfig, FlowCounts, FlowMutant, MessageNumber};
 pub use holder::{Heard, Holder, HolderConfig};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
 pub use items::{Items, MemoryItems};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
 pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, slot_of};
+pub use sent::SentCounts;
 pub use symmetric_file::{Member, Role, SymmetricFile, SymmetricFileError};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};
