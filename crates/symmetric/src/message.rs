@@ -141,3 +141,39 @@ fn is_sound(message: &Message) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use guira_consistency::{Message as OfHotKeys, Timestamp, Writer};
+
+    use super::*;
+
+    fn protocol(key: &[u8], number: u64) -> Message {
+        let at = Timestamp { version: 1, writer: Writer(2) };
+        let envelope = Envelope { epoch: Epoch(3), message: OfHotKeys::Question { key: Key::from(key), at } };
+        Message::Protocol { number: MessageNumber(number), seen: MessageNumber(u64::MAX), envelope }
+    }
+
+    fn encoded(message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_gives_and_takes_credits_is_read_as_it_was_written_and_short() {
+        for message in [
+            protocol(b"key", 1),
+            protocol(b"key", u64::MAX),
+            Message::Credits { epoch: Epoch(7), seen: MessageNumber(1_000) },
+            Message::AskCredits { epoch: Epoch(u64::MAX), sent: MessageNumber(0) },
+        ] {
+            let bytes = encoded(&message);
+            assert_eq!(Message::decode(&bytes), Ok(message));
+            (0..bytes.len()).for_each(|len| assert_eq!(Message::decode(&bytes[..len]), Err(NoMessage)));
+        }
+        let credits = Message::Credits { epoch: Epoch(100), seen: MessageNumber(10_000) };
+        assert!(encoded(&credits).len() < 8, "what it costs is its header");
+        assert_eq!(Message::decode(&encoded(&protocol(b"", 1))), Err(NoMessage), "that is no key");
+    }
+}

@@ -11,6 +11,7 @@
 //! sample_one_in = 1              # of whose requests one in so many is counted for that
 //! item_len_max = 1048576         # bytes of key and value together, up to 16 MiB
 //! answer_within_ms = 5000
+//! coalesced = true               # messages to one member share datagrams and writes; false: none does, to compare
 //!
 //! [[member]]
 //! id = 1
@@ -88,6 +89,8 @@ pub struct SymmetricFile {
     pub epoch_ms: u64,
     /// Of a node's requests one in so many is counted for that.
     pub sample_one_in: u32,
+    /// Whether messages to one member share datagrams and writes; otherwise each has its own, to compare.
+    pub coalesced: bool,
     /// Everybody.
     #[serde(rename = "member")]
     pub members: Vec<Member>,
@@ -187,6 +190,7 @@ impl Default for SymmetricFile {
             hot_keys: 1_000,
             epoch_ms: 1_000,
             sample_one_in: 1,
+            coalesced: true,
             members: Vec::new(),
         }
     }
@@ -429,6 +433,7 @@ mod tests {
             (with("hot_keys = 1000", "hot_keys = 29001"), "hot_keys: up to 29000"),
             (with("epoch_ms = 1000", "epoch_ms = 1"), "epoch_ms: from 100 to 60000"),
             (with("sample_one_in = 1 ", "sample_one_in = 0 "), "sample_one_in: from 1 to 1000"),
+            (with("coalesced = true", "coalesced = 1"), "line "),
             (with("memory_megabytes = 64", "memory_megabytes = 7"), "member 1: memory_megabytes: from 8"),
             (with("memory_megabytes", "memory"), "line "),
             (with("0.0.0.0:11211", "0.0.0.0:0"), "member 1: listen: write a port from 1 on"),

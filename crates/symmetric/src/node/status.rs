@@ -53,6 +53,10 @@ pub struct NodeStatus {
     pub items: usize,
     /// Their bytes.
     pub bytes: usize,
+    /// Bytes that there is room for.
+    pub bytes_max: usize,
+    /// Items that have made room for others.
+    pub evicted: u64,
     /// What is under way.
     pub pending: usize,
     /// Messages of hot keys that wait for credits.
@@ -80,6 +84,8 @@ impl<I: Items> Node<I> {
             shards: (0..view.homes.len()).filter(|shard| self.holder.is_home_of(*shard)).count(),
             items: self.shard.items().len(),
             bytes: self.shard.items().bytes(),
+            bytes_max: self.shard.items().bytes_max(),
+            evicted: self.shard.items().evicted(),
             pending: self.tickets.len() + self.parked.len() + self.lanes.len(),
             waiting: self.flow.waiting(),
             counts: self.counts,
