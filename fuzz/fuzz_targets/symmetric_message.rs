@@ -1,5 +1,5 @@
 //! What members of a symmetric cluster say: any bytes as messages, to a node that serves and to a coordinator. Nothing ends either, what is read of a
-//! message is written as it was, and what they say can be read. And what a coordinator has kept: any bytes.
+//! message is written as it was, and what they say can be read, also when there are hardly any credits. And what a coordinator has kept: any bytes.
 #![no_main]
 
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn node(now: Moment, is_sequential: bool) -> Node<MemoryItems> {
         hot_keys_max: 4,
         answer_within: Span::from_s(5),
         sample_one_in: 1,
-        flow: FlowConfig::default(),
+        flow: FlowConfig { requests: 2, requests_wait: 2, messages: 2, messages_wait: 2, mutant: None },
         mutant: None,
     };
     Node::new(now, config, MemoryItems::new(10_000))
