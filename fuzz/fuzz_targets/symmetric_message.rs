@@ -1,5 +1,5 @@
 //! What members of a symmetric cluster say: any bytes as messages, to a node that serves and to a coordinator. Nothing ends either, what is read of a
-//! message is written as it was, and what they say can be read. And what a coordinator has kept: any bytes.
+//! message is written as it was, and what they say can be read, also when there are hardly any credits. And what a coordinator has kept: any bytes.
 #![no_main]
 
 use std::time::Duration;
@@ -10,8 +10,8 @@ use guira_consistency::{Consistency, Epoch, View, Writer};
 use guira_item::{Get, Key, Moment, Operation, Span};
 use guira_routing::NodeId;
 use guira_symmetric::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, Given, HotSetConfig, MemoryItems,
-    Message, Node, NodeConfig, NodeHappened, NodeOutbox, Told, ViewsConfig,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HotSetConfig,
+    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, Told, ViewsConfig,
 };
 
 const COORDINATOR: NodeId = NodeId(1);
@@ -67,6 +67,7 @@ fn node(now: Moment, is_sequential: bool) -> Node<MemoryItems> {
         hot_keys_max: 4,
         answer_within: Span::from_s(5),
         sample_one_in: 1,
+        flow: FlowConfig { requests: 2, requests_wait: 2, messages: 2, messages_wait: 2, mutant: None },
         mutant: None,
     };
     Node::new(now, config, MemoryItems::new(10_000))

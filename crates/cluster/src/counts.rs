@@ -11,6 +11,8 @@ pub struct Counts {
     pub datagrams_out: u64,
     /// Their bytes, headers of ours included.
     pub bytes_out: u64,
+    /// Messages that were in them: with those of streams all that have gone.
+    pub messages_out: u64,
 
     /// Datagrams dropped: shorter than a header.
     pub in_too_short: u64,
@@ -56,6 +58,8 @@ pub struct Counts {
     pub long_bytes_in: u64,
     /// Messages that streams took.
     pub long_out: u64,
+    /// Writes in which they took them, or some of one: system calls.
+    pub long_writes: u64,
     /// Their bytes, headers of ours included.
     pub long_bytes_out: u64,
     /// Connections closed: from where no member is, without a greeting, or without one in time.
@@ -66,4 +70,16 @@ pub struct Counts {
     pub out_long_lost: u64,
     /// Messages not queued: the same one waits already.
     pub out_long_same: u64,
+}
+
+impl Counts {
+    /// Messages that have gone, by whichever way.
+    pub fn all_messages_out(&self) -> u64 {
+        self.messages_out + self.long_out
+    }
+
+    /// In so many datagrams and writes.
+    pub fn packets_out(&self) -> u64 {
+        self.datagrams_out + self.long_writes
+    }
 }

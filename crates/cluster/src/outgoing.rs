@@ -5,6 +5,8 @@
 //! [to 3, sealed] [to 1] [to 3] [to 2]
 //!                 open   open   open        the last one to a node that is not sealed takes further messages
 //! ```
+//! A queue may be told to give each message a datagram of its own, to compare.
+//!
 //! Always true: a message keeps the address and the epoch of the view in which it was queued, because it was written under that view and
 //! its receiver judges it by that; messages to a node are sent in the order in which they came; a get that the network routes is alone in its datagram; what waits is
 //! bounded.
@@ -40,7 +42,16 @@ struct Queued {
     epoch: Epoch,
     kind: Kind,
     bundle: Bundle,
+    /// In the bundle.
+    messages: u64,
     is_sealed: bool,
+}
+
+/// A datagram that was taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Popped {
+    pub(crate) len_bytes: usize,
+    pub(crate) messages: u64,
 }
 
 /// The queue.
@@ -54,6 +65,8 @@ pub(crate) struct Outgoing {
     /// Of all that is queued, headers included.
     bytes: usize,
     spare: Vec<Bundle>,
+    /// Each message gets a datagram.
+    is_uncoalesced: bool,
 }
 
 impl Outgoing {
@@ -63,6 +76,11 @@ impl Outgoing {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// Gives each message a datagram of its own from now on.
+    pub(crate) fn uncoalesce(&mut self) {
+        self.is_uncoalesced = true;
     }
 
     /// Queues a message.
@@ -77,13 +95,18 @@ impl Outgoing {
         if message.len() <= MESSAGE_LEN_MAX
             && self.bytes + len <= BYTES_MAX
             && let Some(number) = self.open.get(&to)
-            && self.queue[(number - self.front) as usize].bundle.append(message)
         {
-            self.bytes += len;
-            return Ok(());
+            let queued = &mut self.queue[(number - self.front) as usize];
+            if queued.bundle.append(message) {
+                queued.messages += 1;
+                self.bytes += len;
+                return Ok(());
+            }
         }
         self.push_alone(Kind::Datagram, to, address, epoch, message)?;
-        self.open.insert(to, self.front + self.queue.len() as u64 - 1);
+        if !self.is_uncoalesced {
+            self.open.insert(to, self.front + self.queue.len() as u64 - 1);
+        }
         Ok(())
     }
 
@@ -106,7 +129,7 @@ impl Outgoing {
         let mut bundle = self.spare.pop().unwrap_or_default();
         assert!(bundle.append(message), "an empty bundle has room for any message");
         self.bytes += len;
-        self.queue.push_back(Queued { to, address, epoch, kind, bundle, is_sealed: false });
+        self.queue.push_back(Queued { to, address, epoch, kind, bundle, messages: 1, is_sealed: false });
         Ok(())
     }
 
@@ -129,18 +152,18 @@ impl Outgoing {
         self.queue.iter().take(max).map(|queued| (queued.address, queued.bundle.datagram()))
     }
 
-    /// Takes the first datagram away, which has been sealed; its length in bytes.
-    pub(crate) fn pop(&mut self) -> Option<usize> {
-        let Queued { mut bundle, is_sealed, .. } = self.queue.pop_front()?;
+    /// Takes the first datagram away, which has been sealed.
+    pub(crate) fn pop(&mut self) -> Option<Popped> {
+        let Queued { mut bundle, messages, is_sealed, .. } = self.queue.pop_front()?;
         debug_assert!(is_sealed, "one that may still be open is not taken away");
         self.front += 1;
-        let len = bundle.datagram().len();
-        self.bytes -= len;
+        let len_bytes = bundle.datagram().len();
+        self.bytes -= len_bytes;
         if self.spare.len() < SPARE_MAX {
             bundle.clear();
             self.spare.push(bundle);
         }
-        Some(len)
+        Some(Popped { len_bytes, messages })
     }
 }
 
@@ -192,6 +215,23 @@ mod tests {
         assert_eq!(sealed(&mut outgoing, 9), [second, third, fourth]);
         assert_eq!(std::iter::from_fn(|| outgoing.pop()).count(), 3);
         assert!(outgoing.is_empty() && outgoing.bytes == 0 && outgoing.open.is_empty());
+    }
+
+    #[test]
+    fn each_message_has_a_datagram_of_its_own_if_that_is_wanted() {
+        for is_coalesced in [true, false] {
+            let mut outgoing = Outgoing::default();
+            if !is_coalesced {
+                outgoing.uncoalesce();
+            }
+            for (to, message) in [(A, "1"), (B, "2"), (A, "3"), (A, "4")] {
+                push(&mut outgoing, to, 1, message.as_bytes()).unwrap();
+            }
+            sealed(&mut outgoing, 9);
+            let popped = std::iter::from_fn(|| outgoing.pop()).map(|popped| popped.messages);
+            let messages: Vec<u64> = popped.collect();
+            assert_eq!(messages, if is_coalesced { vec![3, 1] } else { vec![1; 4] });
+        }
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Streams {
         Ok(())
     }
 
+    /// Gives each message a write of its own from now on.
+    pub(crate) fn uncoalesce(&mut self) {
+        self.outward.uncoalesce();
+    }
+
     /// Queues a message.
     pub(crate) fn send(&mut self, now: Moment, to: NodeId, address: SocketAddr, message: &[u8], view: &mut View<'_>) {
         if message.len() > LONG_MESSAGE_LEN_MAX {

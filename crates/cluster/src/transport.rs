@@ -73,6 +73,14 @@ impl Transport {
         Ok(Self { way_out: Some(way_out), ..self })
     }
 
+    /// Gives each message that it sends a datagram or a write of its own, to compare.
+    #[must_use]
+    pub fn uncoalesced(mut self) -> Self {
+        self.datagrams.uncoalesce();
+        self.streams.uncoalesce();
+        self
+    }
+
     /// Takes gets that the network has routed here.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use socket2::SockRef;
 use crate::bundle::messages;
 use crate::counts::Counts;
 use crate::members::Members;
-use crate::outgoing::{Outgoing, Refused};
+use crate::outgoing::{Outgoing, Popped, Refused};
 use crate::refusal::{admit, counter, note};
 use crate::seal::{Kind, Opened, Sealer};
 
@@ -89,6 +89,11 @@ impl UdpTransport {
         self.counts
     }
 
+    /// Gives each message a datagram of its own from now on.
+    pub(crate) fn uncoalesce(&mut self) {
+        self.outgoing.uncoalesce();
+    }
+
     /// What streams beside it go by, and where they count.
     pub(crate) fn parts(&mut self) -> (&Sealer, &Members, &mut Counts) {
         (&self.sealer, &self.members, &mut self.counts)
@@ -134,9 +139,10 @@ impl UdpTransport {
             match self.send_batch() {
                 Ok(0) => return,
                 Ok(sent) => {
-                    for len in (0..sent).map_while(|_| self.outgoing.pop()) {
+                    for Popped { len_bytes, messages } in (0..sent).map_while(|_| self.outgoing.pop()) {
                         self.counts.datagrams_out += 1;
-                        self.counts.bytes_out += len as u64;
+                        self.counts.bytes_out += len_bytes as u64;
+                        self.counts.messages_out += messages;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,

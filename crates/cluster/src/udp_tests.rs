@@ -158,6 +158,7 @@ fn a_burst_of_small_messages_needs_few_datagrams() {
     a.flush();
     let datagrams = a.transport.counts().datagrams_out;
     assert_eq!(datagrams, 1, "6 bytes each");
+    assert_eq!(a.transport.counts().messages_out, u64::from(MESSAGES));
     let sent: Vec<_> = (0..MESSAGES).map(|number| (A, number.to_le_bytes().to_vec())).collect();
     assert!(b.receive_until(datagrams) == sent);
 }

@@ -151,6 +151,17 @@ impl Message {
         };
         key.into_iter().chain(page.iter().map(|copied| &copied.key))
     }
+
+    /// Bytes of the values in it.
+    pub fn values_len(&self) -> usize {
+        let len = |version: &Version| version.value.as_ref().map_or(0, |value| value.bytes.len());
+        match self {
+            Self::Invalidate { version, .. } | Self::Update { version, .. } => len(version),
+            Self::Holding { version, .. } => version.as_ref().map_or(0, len),
+            Self::Fetched { page, .. } => page.iter().map(|copied| len(&copied.version)).sum(),
+            _ => 0,
+        }
+    }
 }
 
 /// A hot key, as a member has it.

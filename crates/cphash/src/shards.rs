@@ -255,6 +255,7 @@ pub(crate) trait Shards: Send + Sync {
             }),
             messages: None,
             store: None,
+            own: Vec::new(),
             cluster: None,
             classes,
         }

@@ -194,7 +194,7 @@ fn print(summary: &Summary<Report>) {
 
 fn print_symmetric(summary: &Summary<symmetric::Report>) {
     let Summary { report, runs, repeated } = summary;
-    let symmetric::Report { tally, counts, .. } = report;
+    let symmetric::Report { tally, counts, flow, .. } = report;
     let hours = *runs as f64 * RUN.as_s() / 3_600.0;
     println!(
         "{hours} cluster-hours, {} faults, {} operations ({} answered, {} failed, {} of unknown outcome), all linearizable",
@@ -209,4 +209,8 @@ fn print_symmetric(summary: &Summary<symmetric::Report>) {
         counts.promotions, counts.evictions, report.views, report.may_be_lost
     );
     println!("{} refused, since too much was under way; {} had no answer in time", counts.busy, counts.away);
+    println!(
+        "{} requests and {} messages waited for credits, which were asked for {} times; {} messages found no room to wait",
+        flow.requests_waited, flow.messages_waited, flow.asked, flow.messages_dropped
+    );
 }

@@ -203,8 +203,23 @@ pub struct EngineStats {
     pub store: Option<StoreStats>,
     /// Of the cluster behind a gateway.
     pub cluster: Option<ClusterStats>,
+    /// What a service counts of itself and has no other name.
+    pub own: Vec<OwnNumber>,
     /// Per class: those that have pages, or counts from when they had.
     pub classes: Vec<ClassStats>,
+}
+
+/// A number that only one kind of service has: `stats` shows it by its name, and Prometheus by that behind `guira_`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnNumber {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// Whether it adds up; otherwise it is how something is now.
+    pub adds_up: bool,
+    /// What it stands at.
+    pub value: u64,
 }
 
 /// How a table is split.
@@ -295,6 +310,10 @@ impl EngineStats {
                 *now = now.saturating_sub(before);
             }
         }
+        for number in self.own.iter_mut().filter(|number| number.adds_up) {
+            let before = before.own.iter().find(|before| before.name == number.name);
+            number.value = number.value.saturating_sub(before.map_or(0, |before| before.value));
+        }
         for class in &mut self.classes {
             if let Some(before) = before.classes.iter().find(|before| before.class == class.class) {
                 class.evicted = class.evicted.saturating_sub(before.evicted);
@@ -329,4 +348,23 @@ pub struct ClassStats {
     pub out_of_memory: u64,
     /// Seconds since the eviction hand last passed where it stands now: how old the oldest item is.
     pub age_s: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_adds_up_counts_from_where_it_stood_and_what_is_now_is_as_it_is() {
+        let own = |counted, now| {
+            let number = |name, adds_up, value| OwnNumber { name, help: "", adds_up, value };
+            EngineStats {
+                own: vec![number("counted", true, counted), number("now", false, now)],
+                ..EngineStats::default()
+            }
+        };
+        let since = own(7, 3).since(&own(5, 2));
+        assert_eq!(since.own.iter().map(|number| number.value).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(own(7, 3).since(&EngineStats::default()).own[0].value, 7);
+    }
 }

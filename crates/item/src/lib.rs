@@ -26,7 +26,7 @@ mod time;
 pub use apply::{Change, Current, Decimal, NewValue, apply};
 pub use engine::{
     ClassStats, ClusterStats, Engine, EngineStats, EvictionLog, ItemInfo, Loan, MemoryLimitError, MessageStats,
-    PartitionStats, ReassignError, ScanCursor,
+    OwnNumber, PartitionStats, ReassignError, ScanCursor,
 };
 pub use key::{KEY_LEN_MAX, Key, KeyError};
 pub use moment::{Moment, Span};

@@ -419,6 +419,7 @@ impl Engine for Memc3 {
             partitions: None,
             messages: None,
             store: None,
+            own: Vec::new(),
             cluster: None,
             classes,
         }

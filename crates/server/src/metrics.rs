@@ -74,7 +74,7 @@ const GENERAL: &[(&str, &str, Kind, &str)] = &[
     ("messages_served", "guira_messages_served", Counter, "Messages that server threads have served"),
 ];
 
-/// The same of what only some servers have: one with a store, and a gateway of a cluster.
+/// The same of what only some servers have: one with a store, and a gateway of a cluster. What a service counts of itself beside, it names itself.
 const BESIDES: &[(&str, &str, Kind, &str)] = &[
     ("store_reads_at_once", "guira_store_reads_at_once", Counter, "Reads of the store that did not wait"),
     ("store_reads_waited", "guira_store_reads_waited", Counter, "Reads of the store that waited"),
@@ -250,6 +250,11 @@ impl<S: Service> Collector for Snapshot<S> {
         }
         for (row, metric, kind, help) in BESIDES.iter().filter(|(row, ..)| rows.contains_key(row)) {
             write_one(encoder.encode_descriptor(metric, help, None, metric_type(*kind))?, *kind, value(row))?;
+        }
+        for number in &engine.own {
+            let (metric, kind) = (format!("guira_{}", number.name), if number.adds_up { Counter } else { Gauge });
+            let metric = encoder.encode_descriptor(&metric, number.help, None, metric_type(kind))?;
+            write_one(metric, kind, value(number.name))?;
         }
         let help = "Requests by command and status";
         let mut commands = encoder.encode_descriptor("memcached_commands", help, None, MetricType::Counter)?;

@@ -203,6 +203,9 @@ pub(crate) fn general<S: Service>(shared: &Shared<S>) -> Vec<Row> {
             rows.add(name, number);
         }
     }
+    for number in &engine.own {
+        rows.add(number.name, number.value);
+    }
     rows.0
 }
 

@@ -6,7 +6,7 @@ use guira_sim::{
     Failure, run,
     symmetric::{Mutant, Report, SCENARIOS, Scenario},
 };
-use guira_symmetric::{ShownMutant as Shown, ViewsMutant as Views};
+use guira_symmetric::{FlowMutant as Flow, ShownMutant as Shown, ViewsMutant as Views};
 
 /// Three rounds.
 const RUN: Span = Span::from_s(900);
@@ -28,7 +28,7 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
         for seed in 1..3 {
             let scenario = named(name);
             let report = simulate(&scenario, seed);
-            let Report { tally, counts, .. } = report;
+            let Report { tally, counts, flow, .. } = report;
             assert!(tally.answered > 40_000 && tally.unknown > 5, "{name}: {report:?}");
             // Else hardly anything was served.
             assert!(tally.failed * 2 < tally.answered, "{name}: {report:?}");
@@ -36,6 +36,9 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             let is_hot = scenario.hot.len_max > 0;
             assert!(if is_hot { hot.iter().all(|number| *number > 20) } else { hot == [0; 4] }, "{name}: {report:?}");
             assert!(counts.forwarded > 1_000 && counts.at_home > 200 && counts.resent > 5, "{name}: {report:?}");
+            assert!(flow.requests_waited > 20 && flow.beyond == 0, "{name}: {report:?}");
+            let is_short = flow.messages_waited > 200 && flow.asked > 20;
+            assert!(is_short || !is_hot, "{name}: {report:?}");
             assert!(report.views > 20 && report.may_be_lost > 20 && report.faults > 50, "{name}: {report:?}");
         }
     }
@@ -50,7 +53,7 @@ fn the_same_seed_is_the_same_run() {
 
 /// Faults that show here within some runs, and where they do soonest. Others need what hardly ever comes about by chance, or what a simulated cluster does not do (SC, a home that comes back): the
 /// models of `guira-consistency` and the tests of `Views` find each of all.
-const SHOWS: [(Mutant, &str); 21] = [
+const SHOWS: [(Mutant, &str); 25] = [
     (Mutant::HotKeys(HotKeys::AckForgotten), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::TieIgnored), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::ValidateAny), "symmetric-hot"),
@@ -72,6 +75,10 @@ const SHOWS: [(Mutant, &str); 21] = [
     (Mutant::Shown(Shown::ServesInvalid), "symmetric-hot"),
     (Mutant::Shown(Shown::LeaseUnseen), "symmetric-hot"),
     (Mutant::Shown(Shown::HomesKept), "symmetric"),
+    (Mutant::Flow(Flow::LossLeaks), "symmetric-hot"),
+    (Mutant::Flow(Flow::NeverAsks), "symmetric-hot"),
+    (Mutant::Flow(Flow::FormerCounts), "symmetric-stormy"),
+    (Mutant::Flow(Flow::RequestLeaks), "symmetric-cold"),
 ];
 
 #[test]

@@ -203,6 +203,14 @@ impl<E: Engine> Items for EngineItems<E> {
         self.engine.stats().bytes as usize
     }
 
+    fn bytes_max(&self) -> usize {
+        self.engine.stats().limit_maxbytes as usize
+    }
+
+    fn evicted(&self) -> u64 {
+        self.engine.stats().evictions
+    }
+
     fn maintain(&mut self, now: Time) -> bool {
         self.engine.maintain(&mut self.worker, now)
     }

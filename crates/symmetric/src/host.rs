@@ -9,6 +9,7 @@
 
 mod coordinator;
 mod node;
+mod numbers;
 mod views_file;
 
 use std::convert::Infallible;

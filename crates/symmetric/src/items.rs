@@ -51,6 +51,12 @@ pub trait Items {
     /// Bytes of keys and values, about.
     fn bytes(&self) -> usize;
 
+    /// Bytes that there is room for.
+    fn bytes_max(&self) -> usize;
+
+    /// Items that have made room for others.
+    fn evicted(&self) -> u64;
+
     /// A slice of what is done beside: whether more of it waits.
     fn maintain(&mut self, now: Time) -> bool;
 }
@@ -109,6 +115,7 @@ pub struct MemoryItems {
     order: VecDeque<Key>,
     bytes: usize,
     bytes_max: usize,
+    evicted: u64,
 }
 
 impl MemoryItems {
@@ -146,6 +153,7 @@ impl Items for MemoryItems {
         while self.bytes + len > self.bytes_max
             && let Some(oldest) = self.order.pop_front()
         {
+            self.evicted += u64::from(self.items.contains_key(&oldest));
             self.remove(&oldest);
         }
         self.bytes += len;
@@ -173,6 +181,14 @@ impl Items for MemoryItems {
 
     fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     fn maintain(&mut self, _: Time) -> bool {

@@ -5,6 +5,7 @@
 //!   Here, Told    what members say to it, and hear
 //! Holder   at each node: how long it may serve, by what it was told
 //! HotSetChooser  one for all: which keys are to be hot
+//! Flow     how much a node has under way to each of the others, by credits
 //! Coordinator  the two that are one for all     Node   a shard, all hot keys, and what is asked of them
 //! DirectReads  at each thread of a node: what it answers without the core
 //! ```
@@ -16,6 +17,7 @@
 mod coordinator;
 mod direct;
 mod engine_items;
+mod flow;
 mod holder;
 pub mod host;
 mod hot_set;
@@ -24,6 +26,7 @@ mod kept;
 mod lanes;
 mod message;
 mod node;
+mod sent;
 mod shard;
 mod symmetric_file;
 mod views;
@@ -31,11 +34,13 @@ mod views;
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
 pub use direct::{DirectCounts, DirectReads};
 pub use engine_items::{EngineItems, SharedEngine};
+pub use flow::{FlowConfig, FlowCounts, FlowMutant, MessageNumber};
 pub use holder::{Heard, Holder, HolderConfig};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
 pub use items::{Items, MemoryItems, NotShared, ShardAccess, SharedItems, SharedRead};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
 pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, ShownMutant, slot_of};
+pub use sent::SentCounts;
 pub use symmetric_file::{Member, Role, SymmetricFile, SymmetricFileError};
 pub use views::{Given, Has, Here, Told, Views, ViewsConfig, ViewsError, ViewsHappened, ViewsMutant, ViewsOutbox};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! node --- Here, Hottest ----------------------> coordinator      coordinator --- Told, AskHottest, HotSet --> node
-//! node --- Protocol (0037), Request, Replied --- node
+//! node --- Protocol (0037), Request, Replied --- node      node --- AskCredits --> node --- Credits --> node
 //! ```
 //! Always true: anything else is no message; each may be lost, come twice, or come in any order.
 
@@ -10,7 +10,7 @@ use guira_consistency::{Answer, Envelope, Epoch, Key, RequestId, Wish};
 use guira_item::KEY_LEN_MAX;
 use serde::{Deserialize, Serialize};
 
-use crate::{Here, HotSet, Told};
+use crate::{Here, HotSet, MessageNumber, Told};
 
 /// One message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -35,8 +35,15 @@ pub enum Message {
     },
     /// Which keys are to be hot.
     HotSet(HotSet),
-    /// Of a hot key, to the other nodes' replicas.
-    Protocol(Envelope),
+    /// Of a hot key, to another node's replica. It takes a credit of that node's.
+    Protocol {
+        /// Which it is of those that this node has told that one in this view.
+        number: MessageNumber,
+        /// The last that has come the other way: all up to it give back their credits.
+        seen: MessageNumber,
+        /// What is told.
+        envelope: Envelope,
+    },
     /// Something is asked of a key's home.
     Request(Request),
     /// What came of it.
@@ -45,6 +52,20 @@ pub enum Message {
         request: RequestId,
         /// What is told.
         told: Replied,
+    },
+    /// Credits are given back: nothing else has told so much.
+    Credits {
+        /// Of messages in this view.
+        epoch: Epoch,
+        /// Of what who is told has sent, the last that has come.
+        seen: MessageNumber,
+    },
+    /// Who says this has had none for a while.
+    AskCredits {
+        /// In this view.
+        epoch: Epoch,
+        /// The last that was sent: none of before is under way any more.
+        sent: MessageNumber,
     },
 }
 
@@ -116,7 +137,43 @@ fn is_sound(message: &Message) -> bool {
         Message::Request(Request { asked: Asked::Key(key, _), .. }) => is_key(key),
         Message::Hottest { keys, set } => keys.iter().all(|(key, _)| is_key(key)) && set.keys.iter().all(is_key),
         Message::HotSet(set) => set.keys.iter().all(is_key),
-        Message::Protocol(envelope) => envelope.message.keys().all(is_key),
+        Message::Protocol { envelope, .. } => envelope.message.keys().all(is_key),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guira_consistency::{Message as OfHotKeys, Timestamp, Writer};
+
+    use super::*;
+
+    fn protocol(key: &[u8], number: u64) -> Message {
+        let at = Timestamp { version: 1, writer: Writer(2) };
+        let envelope = Envelope { epoch: Epoch(3), message: OfHotKeys::Question { key: Key::from(key), at } };
+        Message::Protocol { number: MessageNumber(number), seen: MessageNumber(u64::MAX), envelope }
+    }
+
+    fn encoded(message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_gives_and_takes_credits_is_read_as_it_was_written_and_short() {
+        for message in [
+            protocol(b"key", 1),
+            protocol(b"key", u64::MAX),
+            Message::Credits { epoch: Epoch(7), seen: MessageNumber(1_000) },
+            Message::AskCredits { epoch: Epoch(u64::MAX), sent: MessageNumber(0) },
+        ] {
+            let bytes = encoded(&message);
+            assert_eq!(Message::decode(&bytes), Ok(message));
+            (0..bytes.len()).for_each(|len| assert_eq!(Message::decode(&bytes[..len]), Err(NoMessage)));
+        }
+        let credits = Message::Credits { epoch: Epoch(100), seen: MessageNumber(10_000) };
+        assert!(encoded(&credits).len() < 8, "what it costs is its header");
+        assert_eq!(Message::decode(&encoded(&protocol(b"", 1))), Err(NoMessage), "that is no key");
     }
 }

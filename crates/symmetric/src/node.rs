@@ -34,7 +34,8 @@ use guira_item::{Moment, Span, Time};
 use guira_routing::NodeId;
 
 use crate::{
-    Has, Holder, HolderConfig, Items, Message, ShardAccess,
+    FlowConfig, Has, Holder, HolderConfig, Items, Message, ShardAccess,
+    flow::Flow,
     lanes::Lanes,
     node::{
         asked::{Pending, Who},
@@ -42,6 +43,7 @@ use crate::{
         hot_keys::HotKeys,
         shown::Shown,
     },
+    sent::SentCounts,
     shard::Shard,
 };
 pub use shown::ShownMutant;
@@ -90,6 +92,8 @@ pub struct NodeConfig {
     pub answer_within: Span,
     /// Of what is asked here one in so many is counted to find the hottest keys.
     pub sample_one_in: u32,
+    /// How much may be under way to another node; the same for all.
+    pub flow: FlowConfig,
     /// A fault put into what keeps hot keys, for the tests of the checkers.
     pub mutant: Option<Mutant>,
     /// One put into what is shown to other threads.
@@ -148,6 +152,7 @@ pub struct Node<I> {
     /// What waits for a lease, or for a home that may serve.
     parked: VecDeque<Pending>,
     lanes: Lanes<Who>,
+    flow: Flow,
     /// Requests of other nodes that are under way.
     serving: BTreeSet<RequestId>,
     flushes: BTreeMap<FlushNumber, Flush>,
@@ -158,6 +163,7 @@ pub struct Node<I> {
     shown: Shown,
     ticked_at: Moment,
     counts: NodeCounts,
+    sent: SentCounts,
 }
 
 impl<I> fmt::Debug for Node<I> {
@@ -180,7 +186,8 @@ impl<I: Items> Node<I> {
             last_ticket: Ticket(0),
             to_try: VecDeque::new(),
             parked: VecDeque::new(),
-            lanes: Lanes::new(me),
+            lanes: Lanes::new(me, config.flow),
+            flow: Flow::new(config.flow, TELL_AGAIN_AFTER),
             serving: BTreeSet::new(),
             flushes: BTreeMap::new(),
             last_flush: FlushNumber(0),
@@ -189,12 +196,14 @@ impl<I: Items> Node<I> {
             shown: Shown::new(&config),
             ticked_at: now,
             counts: NodeCounts::default(),
+            sent: SentCounts::default(),
             config,
         }
     }
 
     /// Heeds what has happened; `now` was read after it had (R1).
     pub fn step(&mut self, now: Moment, happened: NodeHappened<'_>, out: &mut NodeOutbox) {
+        let sent_before = out.sends.len();
         match happened {
             NodeHappened::Message(from, message) => self.on_message(now, from, message, out),
             NodeHappened::Ask(id, key, operation) => self.on_ask(now, id, key, operation, out),
@@ -208,15 +217,18 @@ impl<I: Items> Node<I> {
         }
         self.promote_next(now, out);
         self.try_all(now, out);
+        self.open_waiting(now, out);
         if let Some(here) = self.holder.ask(now, self.has()) {
             let message = Message::Here { here, hot_set: self.hot.set_number() };
             out.sends.push((self.config.coordinator, message));
         }
+        out.sends[sent_before..].iter().for_each(|(_, message)| self.sent.count(message));
     }
 
     /// When it has to be ticked.
     pub fn wake_at(&self, _now: Moment) -> Option<Moment> {
-        let is_busy = !self.tickets.is_empty() || !self.parked.is_empty() || self.lanes.len() > 0;
+        let is_busy =
+            !self.tickets.is_empty() || !self.parked.is_empty() || self.lanes.len() > 0 || self.flow.waiting() > 0;
         let is_idle = !is_busy && self.replica.is_empty() && self.replica.is_whole();
         let tick_at = (!is_idle).then(|| self.ticked_at + TICK);
         Some(tick_at.into_iter().fold(self.holder.wake_at(), Moment::min))
@@ -239,7 +251,13 @@ impl<I: Items> Node<I> {
                 self.hot.set(set);
                 self.tend_hot_keys(now, out);
             }
-            Message::Protocol(envelope) => self.step_replica(now, Happened::Message(from, envelope), out),
+            Message::Protocol { number, seen, envelope } => {
+                self.flow.hear(now, from, envelope.epoch, (number, seen), &mut out.sends);
+                self.step_replica(now, Happened::Message(from, envelope), out);
+                self.flow.tell(from, &mut out.sends);
+            }
+            Message::Credits { epoch, seen } => self.flow.hear_credits(now, from, epoch, seen, &mut out.sends),
+            Message::AskCredits { epoch, sent } => self.flow.on_asked(from, epoch, sent, &mut out.sends),
             Message::Request(request) => self.on_request(now, from, request, out),
             Message::Replied { request, told } => self.on_replied(now, from, request, told, out),
             // Not for a node, or by nobody who may say so.
@@ -253,6 +271,7 @@ impl<I: Items> Node<I> {
 
     fn on_tick(&mut self, now: Moment, out: &mut NodeOutbox) {
         self.step_replica(now, Happened::Tick, out);
+        self.flow.ask(now, &mut out.sends);
         self.tell_lanes_again(now, out);
         self.end_overdue(now, out);
         self.to_try.append(&mut self.parked);
@@ -282,7 +301,7 @@ impl<I: Items> Node<I> {
         if std::mem::take(&mut wants.is_whole) {
             self.show_grant();
         }
-        out.sends.extend(wants.sends.drain(..).map(|(to, envelope)| (to, Message::Protocol(envelope))));
+        wants.sends.drain(..).for_each(|(to, envelope)| self.flow.send(now, to, envelope, &mut out.sends));
         wants.answers.drain(..).for_each(|(ticket, outcome)| self.resolve(now, ticket, outcome, out));
     }
 

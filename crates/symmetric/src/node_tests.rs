@@ -13,8 +13,8 @@ use guira_item::{
 use guira_routing::NodeId;
 
 use crate::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, HotSetConfig, MemoryItems, Message,
-    Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig, slot_of,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, HotSetConfig,
+    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig, slot_of,
 };
 
 const COORDINATOR: NodeId = NodeId(9);
@@ -37,11 +37,17 @@ struct Cluster {
     asked: u64,
     told: BTreeMap<AskId, Reply>,
     consistency: Consistency,
+    flow: FlowConfig,
 }
 
 impl Cluster {
     /// One that serves, with so many hot keys at most.
     fn new(hot_keys_max: usize, consistency: Consistency) -> Self {
+        Self::with_flow(hot_keys_max, consistency, FlowConfig::default())
+    }
+
+    /// The same, with other bounds of what may be under way.
+    fn with_flow(hot_keys_max: usize, consistency: Consistency, flow: FlowConfig) -> Self {
         let now = Moment::default();
         let drift = Drift::default();
         let views = ViewsConfig {
@@ -55,7 +61,7 @@ impl Cluster {
         let config = CoordinatorConfig { me: COORDINATOR, views, hot, epoch: Span::from_ms(100) };
         let coordinator = Coordinator::new(now, config, None).unwrap();
         let (nodes, under_way, told) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
-        let mut cluster = Self { now, nodes, lives: 0, coordinator, under_way, asked: 0, told, consistency };
+        let mut cluster = Self { now, nodes, lives: 0, coordinator, under_way, asked: 0, told, consistency, flow };
         self::nodes().for_each(|node| cluster.start(node));
         cluster.run_until(|cluster| cluster.all_serve());
         cluster
@@ -78,6 +84,7 @@ impl Cluster {
             hot_keys_max: 8,
             answer_within: ANSWER_WITHIN,
             sample_one_in: 1,
+            flow: self.flow,
             mutant: None,
             shown_mutant: None,
         };
@@ -426,4 +433,76 @@ fn what_ends_ends_for_all() {
         answer(&cluster.reply(1, &key, Operation::Store(store(StoreMode::Add, "c")))),
         Answer::Stored { .. }
     ));
+}
+
+/// As little as there can be.
+const ONE_OF_EACH: FlowConfig =
+    FlowConfig { requests: 1, requests_wait: 3, messages: 1, messages_wait: 100, mutant: None };
+
+#[test]
+fn what_finds_no_credit_waits_for_one_and_is_refused_if_too_much_does() {
+    let mut cluster = Cluster::with_flow(0, Consistency::Lin, ONE_OF_EACH);
+    let key = cluster.key_of(2);
+    let asked: Vec<(AskId, usize)> = (0..5).map(|_| cluster.ask(1, &key, Operation::Get(Get::PLAIN))).collect();
+    assert_eq!(asked.iter().map(|(_, sent)| *sent).collect::<Vec<_>>(), [1, 0, 0, 0, 0]);
+    let elsewhere = cluster.key_of(3);
+    assert_eq!(cluster.ask(1, &elsewhere, Operation::Get(Get::PLAIN)).1, 1, "another's credit");
+    assert_eq!(answer(&cluster.told[&asked[4].0]), Answer::Failed(Failure::Busy));
+    for (id, _) in &asked[..4] {
+        assert_eq!(text(&cluster.wait(*id)), None);
+    }
+    let status = cluster.nodes[&NodeId(1)].status(cluster.now);
+    assert_eq!((status.flow.requests_waited, status.counts.busy, status.pending), (3, 1, 0));
+    assert_eq!((status.sent.requests, status.counts.forwarded), (5, 6));
+}
+
+#[test]
+fn what_has_waited_for_a_credit_of_who_is_gone_is_carried_out_by_its_successor() {
+    let mut cluster = Cluster::with_flow(0, Consistency::Lin, ONE_OF_EACH);
+    let key = cluster.key_of(3);
+    cluster.nodes.remove(&NodeId(3));
+    let adds: Vec<AskId> = ["a", "b", "c"]
+        .into_iter()
+        .map(|value| cluster.ask(1, &key, Operation::Store(store(StoreMode::Set, value))).0)
+        .collect();
+    assert_eq!(answer(&cluster.wait(adds[0])), Answer::Failed(Failure::Unknown), "it was told");
+    for add in &adds[1..] {
+        assert!(matches!(answer(&cluster.wait(*add)), Answer::Stored { .. }), "it was told to nobody");
+    }
+}
+
+#[test]
+fn writes_of_hot_keys_end_however_few_credits_there_are_and_a_hit_costs_no_message() {
+    for consistency in [Consistency::Lin, Consistency::Sc] {
+        let mut cluster = Cluster::with_flow(4, consistency, ONE_OF_EACH);
+        let keys: Vec<String> = (0..4).map(|number| format!("hot{number}")).collect();
+        for key in &keys {
+            cluster.set(1, key, "cold");
+            cluster.heat(key);
+        }
+        let writes: Vec<AskId> = (0..30)
+            .map(|number| {
+                let value = number.to_string();
+                let key = &keys[number % 4];
+                cluster.ask(1 + (number % 3) as u16, key, Operation::Store(store(StoreMode::Set, &value))).0
+            })
+            .collect();
+        for write in writes {
+            assert!(matches!(answer(&cluster.wait(write)), Answer::Stored { .. }));
+        }
+        cluster.run_until(|cluster| cluster.nodes.values().all(|node| node.status(cluster.now).waiting == 0));
+        let before: Vec<_> = cluster.nodes.values().map(|node| node.status(cluster.now)).collect();
+        assert!(before.iter().all(|status| status.flow.messages_waited > 0 && status.flow.beyond == 0), "{before:?}");
+        assert!(before.iter().all(|status| status.flow.messages_dropped == 0), "{before:?}");
+        for key in &keys {
+            let seen: Vec<_> = (1..=3).map(|node| cluster.get(node, key)).collect();
+            assert!(seen[0].is_some() && seen.iter().all(|value| *value == seen[0]), "{seen:?}");
+        }
+        for (node, before) in cluster.nodes.values().zip(&before) {
+            let status = node.status(cluster.now);
+            assert_eq!(status.counts.hot_reads - before.counts.hot_reads, 4);
+            assert_eq!(status.sent.requests, before.sent.requests);
+            assert_eq!(status.sent.of_hot_keys(), before.sent.of_hot_keys());
+        }
+    }
 }

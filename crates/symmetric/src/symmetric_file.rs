@@ -12,6 +12,7 @@
 //! sample_one_in = 1              # of whose requests one in so many is counted for that
 //! item_len_max = 1048576         # bytes of key and value together, up to 16 MiB
 //! answer_within_ms = 5000
+//! coalesced = true               # messages to one member share datagrams and writes; false: none does, to compare
 //!
 //! [[member]]
 //! id = 1
@@ -39,7 +40,7 @@ use guira_item::{KEY_LEN_MAX, Span};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::{CoordinatorConfig, HotSetConfig, NodeConfig, ShardAccess, ViewsConfig};
+use crate::{CoordinatorConfig, FlowConfig, HotSetConfig, NodeConfig, ShardAccess, ViewsConfig};
 
 /// Who may send something to whom never changes; views of the nodes that serve have epochs of their own.
 const EPOCH: Epoch = Epoch(1);
@@ -91,6 +92,8 @@ pub struct SymmetricFile {
     pub epoch_ms: u64,
     /// Of a node's requests one in so many is counted for that.
     pub sample_one_in: u32,
+    /// Whether messages to one member share datagrams and writes; otherwise each has its own, to compare.
+    pub coalesced: bool,
     /// Everybody.
     #[serde(rename = "member")]
     pub members: Vec<Member>,
@@ -191,6 +194,7 @@ impl Default for SymmetricFile {
             shard: ShardAccess::Crcw,
             epoch_ms: 1_000,
             sample_one_in: 1,
+            coalesced: true,
             members: Vec::new(),
         }
     }
@@ -356,6 +360,7 @@ impl SymmetricFile {
             hot_keys_max: self.hot_keys,
             answer_within: Span::from_ms(self.answer_within_ms),
             sample_one_in: self.sample_one_in,
+            flow: FlowConfig::default(),
             mutant: None,
             shown_mutant: None,
         }
@@ -443,6 +448,7 @@ mod tests {
             (with("hot_keys = 1000", "hot_keys = 29001"), "hot_keys: up to 29000"),
             (with("epoch_ms = 1000", "epoch_ms = 1"), "epoch_ms: from 100 to 60000"),
             (with("sample_one_in = 1 ", "sample_one_in = 0 "), "sample_one_in: from 1 to 1000"),
+            (with("coalesced = true", "coalesced = 1"), "line "),
             (with("memory_megabytes = 64", "memory_megabytes = 7"), "member 1: memory_megabytes: from 8"),
             (with("memory_megabytes", "memory"), "line "),
             (with("0.0.0.0:11211", "0.0.0.0:0"), "member 1: listen: write a port from 1 on"),

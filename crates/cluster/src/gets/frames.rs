@@ -122,6 +122,7 @@ impl FrameSender {
                     for frame in self.queue.drain(..sent) {
                         self.bytes -= frame.len();
                         counts.datagrams_out += 1;
+                        counts.messages_out += 1;
                         counts.bytes_out += frame.len() as u64;
                     }
                 }

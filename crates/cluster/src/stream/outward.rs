@@ -3,11 +3,13 @@
 //! ```text
 //! send --> queue --(connect, hello, challenge, proof)--> written, first come first sent
 //! ```
+//! What waits for a node goes in one write, as far as its socket takes it; or, to compare, each message in one of its own.
+//!
 //! Always true: what waits is bounded, for each node and for all; a message that waits here is not queued again; what cannot be sent in time is
 //! dropped with its stream, as a network would drop it; a message that a broken stream has cut is sent again whole on the next one, a few times.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ const AGAIN_AFTER: Span = Span::from_ms(100);
 
 /// Streams that may end in the middle of one message: its receiver does not want it, and others wait behind it.
 const CUTS_MAX: u32 = 3;
+
+/// Messages of a write: those that come here are 64 KiB and more, so a socket takes no more of them at once.
+const MESSAGES_A_WRITE: usize = 64;
 
 /// How far a stream is.
 enum Stage {
@@ -178,11 +183,18 @@ pub(super) struct Outward {
     receivers: BTreeMap<NodeId, Receiver>,
     /// Bytes that wait.
     len: usize,
+    /// Of a write.
+    messages_a_write: usize,
 }
 
 impl Outward {
     pub(super) fn new(host: IpAddr) -> Self {
-        Self { host, receivers: BTreeMap::new(), len: 0 }
+        Self { host, receivers: BTreeMap::new(), len: 0, messages_a_write: MESSAGES_A_WRITE }
+    }
+
+    /// Gives each message a write of its own from now on.
+    pub(super) fn uncoalesce(&mut self) {
+        self.messages_a_write = 1;
     }
 
     /// Queues a message, or drops and counts it.
@@ -225,7 +237,7 @@ impl Outward {
 
     /// Opens what is to be opened, and sends what the streams take.
     pub(super) fn flush(&mut self, now: Moment, view: &mut View<'_>, tokens: &mut Tokens, nonces: &mut Nonces) {
-        let host = self.host;
+        let (host, messages_a_write) = (self.host, self.messages_a_write);
         for (to, receiver) in &mut self.receivers {
             let before = receiver.len;
             if receiver.stream.is_none() && !receiver.queue.is_empty() && receiver.again_at <= now {
@@ -238,7 +250,7 @@ impl Outward {
                     }
                 }
             }
-            if receiver.stream.is_some() && advance(receiver, now, view).is_err() {
+            if receiver.stream.is_some() && advance(receiver, now, messages_a_write, view).is_err() {
                 let was_open = receiver.stream.take().is_some_and(|stream| matches!(stream.stage, Stage::Open));
                 receiver.again_at = now + AGAIN_AFTER;
                 if was_open {
@@ -325,7 +337,7 @@ fn open(host: IpAddr, to: SocketAddr, caller: Caller, tokens: &mut Tokens) -> io
 }
 
 /// Greets and writes, until the stream takes no more.
-fn advance(receiver: &mut Receiver, now: Moment, view: &mut View<'_>) -> Result<(), Ended> {
+fn advance(receiver: &mut Receiver, now: Moment, messages_a_write: usize, view: &mut View<'_>) -> Result<(), Ended> {
     let Receiver { stream: Some(stream), queue, len, written, cuts, moved_at, .. } = receiver else { return Ok(()) };
     if !matches!(stream.stage, Stage::Open) {
         if !stream.greet(view)? {
@@ -335,15 +347,19 @@ fn advance(receiver: &mut Receiver, now: Moment, view: &mut View<'_>) -> Result<
         view.counts.streams_out += 1;
     }
     stream.listen()?;
-    while let Some(first) = queue.front().filter(|_| stream.is_writable) {
-        match stream.socket.write(&first[*written..]) {
+    while !queue.is_empty() && stream.is_writable {
+        let rest = queue.iter().take(messages_a_write).enumerate();
+        let slices: Vec<IoSlice<'_>> =
+            rest.map(|(at, frame)| IoSlice::new(if at == 0 { &frame[*written..] } else { frame })).collect();
+        match stream.socket.write_vectored(&slices) {
             Ok(sent) => {
                 (*written, *moved_at) = (*written + sent, now);
-                if *written == first.len() {
+                view.counts.long_writes += 1;
+                while let Some(first) = queue.front().map(Vec::len).filter(|first| *written >= *first) {
                     view.counts.long_out += 1;
-                    view.counts.long_bytes_out += first.len() as u64;
-                    *len -= first.len();
-                    (*written, *cuts) = (0, 0);
+                    view.counts.long_bytes_out += first as u64;
+                    *len -= first;
+                    (*written, *cuts) = (*written - first, 0);
                     queue.pop_front();
                 }
             }

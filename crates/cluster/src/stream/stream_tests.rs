@@ -183,6 +183,21 @@ fn many_messages_of_many_members_all_come_and_memory_is_bounded_meanwhile() {
     assert!(waited, "six times 16 MiB do not fit");
 }
 
+/// As short as they are here, a socket takes them all.
+#[test]
+fn what_waits_goes_in_one_write_or_each_message_in_its_own() {
+    for is_coalesced in [true, false] {
+        let [mut a, mut b] = pair();
+        if !is_coalesced {
+            a.streams.uncoalesce();
+        }
+        (0..5).for_each(|number| a.send(B, &message(100, number)));
+        until(&mut [&mut a, &mut b], |nodes| nodes[1].got.len() == 5);
+        assert!(b.got.iter().enumerate().all(|(number, (_, got))| *got == message(100, number)));
+        assert_eq!((a.counts.long_out, a.counts.long_writes), (5, if is_coalesced { 1 } else { 5 }));
+    }
+}
+
 #[test]
 fn a_stranger_is_told_nothing_and_closed() {
     let [_a, mut b] = pair();

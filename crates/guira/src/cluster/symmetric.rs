@@ -37,6 +37,9 @@ pub(super) struct SymmetricArguments {
     /// Of a symmetric cluster: how often hot keys are chosen, in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     epoch_ms: u64,
+    /// Of a symmetric cluster: each message between members has a datagram or a write of its own, to compare
+    #[arg(long)]
+    uncoalesced: bool,
 }
 
 impl Up {
@@ -112,6 +115,7 @@ impl Up {
             shard: if self.symmetric.shard == "erew" { ShardAccess::Erew } else { ShardAccess::Crcw },
             epoch_ms: self.symmetric.epoch_ms,
             sample_one_in: self.sample_one_in,
+            coalesced: !self.symmetric.uncoalesced,
             members,
             ..SymmetricFile::default()
         };

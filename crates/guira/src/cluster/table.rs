@@ -43,6 +43,13 @@ pub(super) fn table(rows: &[Row], up: &BTreeMap<String, Value>) -> String {
         let share = 100.0 * hot as f64 / (hot + cold) as f64;
         text += &format!("\n{share:.1} % of {} operations were of keys that are hot at all nodes\n", hot + cold);
     }
+    let (messages, packets) = (sum("node", "messages_out"), sum("node", "packets_out"));
+    if packets > 0 {
+        let each = messages as f64 / packets as f64;
+        text += &format!(
+            "\n{messages} messages from nodes to other members in {packets} datagrams and writes, {each:.1} in each\n"
+        );
+    }
     for Row { id, told, .. } in rows {
         let hottest = told.get("hottest").and_then(Value::as_array).into_iter().flatten();
         for (at, key) in hottest.enumerate() {

@@ -321,7 +321,10 @@ mod tests {
 
     #[test]
     fn flags_of_the_other_topology_are_refused() {
-        for line in ["--backends 2 --lease-ms 500", "--topology symmetric --nodes 2 --lease-ms 500 -p 1 --hot-keys 9"] {
+        for line in [
+            "--backends 2 --lease-ms 500",
+            "--topology symmetric --nodes 2 --lease-ms 500 -p 1 --hot-keys 9 --uncoalesced",
+        ] {
             assert_eq!(told(line), Ok(()));
         }
         let other = "--backends: of --topology switched, and this is to be symmetric";

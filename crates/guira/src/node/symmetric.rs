@@ -30,6 +30,7 @@ pub(super) fn run(file: &SymmetricFile, arguments: &Arguments, ended_by: EndedBy
     let sealer = Sealer::new(&file.secret(), NodeId(member.id));
     let bound = Transport::bind(member.address, sealer, members);
     let transport = bound.map_err(|error| format!("cannot bind {}: {error}", member.address))?;
+    let transport = if file.coalesced { transport } else { transport.uncoalesced() };
     match &member.role {
         Role::Coordinator { folder } => coordinator(file, folder, transport, arguments, ended_by),
         Role::Node { .. } => node(file, member, transport, arguments, ended_by),
@@ -143,6 +144,7 @@ fn items(memory_megabytes: usize, item_len_max: usize) -> Result<Items, String> 
 
 fn told_of(status: &NodeHostStatus) -> Value {
     let (core, counts) = (&status.core, status.core.counts);
+    let (sent, flow) = (core.sent, core.flow);
     let told = json!({
         "epoch": core.epoch.0,
         "members": core.members,
@@ -159,6 +161,29 @@ fn told_of(status: &NodeHostStatus) -> Value {
         "for_others": counts.for_others,
         "resent": counts.resent,
         "pending": status.pending,
+        "messages_out": status.wire.transport.all_messages_out(),
+        "packets_out": status.wire.transport.packets_out(),
+        "sent": {
+            "requests": sent.requests,
+            "answers": sent.answers,
+            "invalidates": sent.invalidates,
+            "acks": sent.acks,
+            "validates": sent.validates,
+            "updates": sent.updates,
+            "questions": sent.questions,
+            "evictions": sent.evictions,
+            "joining": sent.joining,
+            "credits": sent.credits,
+            "to_coordinator": sent.to_coordinator,
+        },
+        "credits": {
+            "requests_waited": flow.requests_waited,
+            "messages_waited": flow.messages_waited,
+            "messages_waiting": core.waiting,
+            "messages_dropped": flow.messages_dropped,
+            "asked": flow.asked,
+            "beyond": flow.beyond,
+        },
         "unheeded": {
             "refused": counts.refused,
             "busy": counts.busy,

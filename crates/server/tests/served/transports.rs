@@ -151,6 +151,8 @@ fn prometheus_finds_the_exporters_names() {
         "memcached_lru_crawler_enabled 1",
         "memcached_lru_crawler_sleep 100",
         "guira_cp_malformed_total 0",
+        "guira_reference_asked_total 5",
+        "guira_reference_waits 3",
     ] {
         let found = text.lines().any(|got| got == line || got == format!("{line}.0"));
         assert!(found, "{line} is missing in\n{text}");

@@ -5,8 +5,8 @@ use guira_consistency::Consistency;
 use guira_item::{Key, Moment};
 use guira_routing::NodeId;
 use guira_symmetric::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, Given, MemoryItems, Message, Node,
-    NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, MemoryItems,
+    Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig,
 };
 
 use super::{coming::Input, scenario::Scenario};
@@ -92,6 +92,7 @@ impl Scenario {
             hot_keys_max: self.hot.len_max + self.hot.changes_max,
             answer_within: self.answer_within,
             sample_one_in: 1,
+            flow: FlowConfig { mutant: self.mutant.and_then(super::Mutant::of_flow), ..self.flow },
             mutant: self.mutant.and_then(super::Mutant::of_hot_keys),
             shown_mutant: self.mutant.and_then(super::Mutant::of_shown),
         }

@@ -1,7 +1,7 @@
 //! What comes of a run.
 
 use guira_item::Moment;
-use guira_symmetric::NodeCounts;
+use guira_symmetric::{FlowCounts, NodeCounts};
 
 use super::members::Core;
 use crate::{
@@ -20,6 +20,8 @@ pub struct Report {
     pub tally: Tally,
     /// What nodes have counted, all of them together.
     pub counts: NodeCounts,
+    /// What has waited for credits at nodes, all of them together.
+    pub flow: FlowCounts,
     /// Views that were given out.
     pub views: u64,
     /// Times that a key may have been lost with its home.
@@ -32,7 +34,9 @@ impl Report {
     /// Adds what a core has counted, which goes with it.
     pub(super) fn count(&mut self, core: &Core, now: Moment) {
         if let Core::Node(node) = core {
-            add_counts(&mut self.counts, &node.status(now).counts);
+            let status = node.status(now);
+            add_counts(&mut self.counts, &status.counts);
+            add_flow(&mut self.flow, &status.flow);
         }
     }
 }
@@ -42,6 +46,7 @@ impl Together for Report {
         self.trace = chained(self.trace, &other.trace.to_le_bytes());
         self.tally.add(&other.tally);
         add_counts(&mut self.counts, &other.counts);
+        add_flow(&mut self.flow, &other.flow);
         for (mine, theirs) in [
             (&mut self.events, other.events),
             (&mut self.views, other.views),
@@ -58,6 +63,18 @@ impl Together for Report {
 
     fn events(&self) -> u64 {
         self.events
+    }
+}
+
+fn add_flow(to: &mut FlowCounts, other: &FlowCounts) {
+    for (mine, theirs) in [
+        (&mut to.requests_waited, other.requests_waited),
+        (&mut to.messages_waited, other.messages_waited),
+        (&mut to.messages_dropped, other.messages_dropped),
+        (&mut to.asked, other.asked),
+        (&mut to.beyond, other.beyond),
+    ] {
+        *mine += theirs;
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is simulated.
 
 use guira_item::Span;
-use guira_symmetric::{HotSetConfig, ShownMutant, ViewsMutant};
+use guira_symmetric::{FlowConfig, FlowMutant, HotSetConfig, ShownMutant, ViewsMutant};
 
 use super::{report::Report, world::World};
 use crate::simulation::{Failure, Simulation, in_rounds};
@@ -27,6 +27,8 @@ pub struct Scenario {
     pub last_copy_waits: Span,
     /// How long a node waits for an answer.
     pub answer_within: Span,
+    /// How much a node may have under way to another: so little that it is waited for again and again.
+    pub flow: FlowConfig,
     /// Something goes wrong about this often.
     pub fault_every: Span,
     /// How far a wall clock may be behind that was set anew. Nodes tell by their own clocks whether a hot item is over, so there is nothing they could do about it.
@@ -48,6 +50,8 @@ pub enum Mutant {
     Views(ViewsMutant),
     /// In what a node shows to its other threads.
     Shown(ShownMutant),
+    /// In what keeps nodes from telling others too much.
+    Flow(FlowMutant),
 }
 
 impl Mutant {
@@ -55,7 +59,8 @@ impl Mutant {
     pub fn all() -> impl Iterator<Item = Self> {
         let of_hot_keys = guira_consistency::Mutant::ALL.into_iter().map(Self::HotKeys);
         let of_views = ViewsMutant::ALL.into_iter().map(Self::Views);
-        of_hot_keys.chain(of_views).chain(ShownMutant::ALL.into_iter().map(Self::Shown))
+        let of_shown = ShownMutant::ALL.into_iter().map(Self::Shown);
+        of_hot_keys.chain(of_views).chain(of_shown).chain(FlowMutant::ALL.into_iter().map(Self::Flow))
     }
 
     /// Its name.
@@ -64,6 +69,7 @@ impl Mutant {
             Self::HotKeys(mutant) => mutant.name(),
             Self::Views(mutant) => mutant.name(),
             Self::Shown(mutant) => mutant.name(),
+            Self::Flow(mutant) => mutant.name(),
         }
     }
 
@@ -83,6 +89,10 @@ impl Mutant {
     pub(super) fn of_views(self) -> Option<ViewsMutant> {
         if let Self::Views(mutant) = self { Some(mutant) } else { None }
     }
+
+    pub(super) fn of_flow(self) -> Option<FlowMutant> {
+        if let Self::Flow(mutant) = self { Some(mutant) } else { None }
+    }
 }
 
 impl Default for Scenario {
@@ -98,6 +108,7 @@ impl Default for Scenario {
             lease: Span::from_s(1),
             last_copy_waits: Span::from_s(8),
             answer_within: Span::from_s(3),
+            flow: FlowConfig { requests: 1, requests_wait: 32, messages: 3, messages_wait: 16, mutant: None },
             fault_every: Span::from_s(10),
             wall_behind_max: Span::default(),
             flushes_per_mille: 2,

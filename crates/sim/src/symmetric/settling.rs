@@ -19,6 +19,9 @@ use crate::{
 /// By then everything that was under way has happened.
 const WITHIN: Span = Span::from_s(30);
 
+/// Hot keys change places also while nobody asks for them: what waits for credits at some moment does not for so long.
+const CREDITS_WITHIN: Span = Span::from_s(1);
+
 /// By then everything is answered.
 const READ_WITHIN: Span = Span::from_s(5);
 
@@ -27,6 +30,7 @@ impl World {
     pub(super) fn settle_down(&mut self) -> Result<Vec<State>, Failure> {
         self.heal()?;
         self.run_on(WITHIN)?;
+        self.wait_for_credits()?;
         if self.clients.waiting() > 0 {
             return Err(Failure::Stuck(format!("{} clients wait for an answer", self.clients.waiting())));
         }
@@ -55,16 +59,31 @@ impl World {
         Ok(())
     }
 
-    /// Every node is whole and may serve, and every shard has one home.
+    /// Until nothing waits for any, or that takes too long.
+    fn wait_for_credits(&mut self) -> Result<(), Failure> {
+        let ends = self.now + CREDITS_WITHIN;
+        while self.now < ends && self.statuses().any(|(_, status)| status.waiting > 0) {
+            self.run_on(Span::from_ms(1))?;
+        }
+        Ok(())
+    }
+
+    /// How all nodes are that are up.
+    fn statuses(&self) -> impl Iterator<Item = (NodeId, NodeStatus)> {
+        self.members.iter().filter_map(|(name, member)| match &member.core {
+            Some(Core::Node(node)) => Some((*name, node.status(member.host.local(self.now)))),
+            _ => None,
+        })
+    }
+
+    /// Every node is whole and may serve, nothing waits for credits, none was told what there was no credit for, and every shard has one home.
     fn expect_all_well(&self) -> Result<(), Failure> {
         let nodes = usize::from(self.scenario.nodes);
         let mut shards = 0;
-        for (name, member) in &self.members {
-            let Some(Core::Node(node)) = &member.core else { continue };
-            let status = node.status(member.host.local(self.now));
+        for (name, status) in self.statuses() {
             shards += status.shards;
-            let NodeStatus { is_whole, has_lease, members, pending, .. } = status;
-            if !is_whole || !has_lease || members != nodes || pending > 0 {
+            let NodeStatus { is_whole, has_lease, members, pending, waiting, flow, .. } = status;
+            if !is_whole || !has_lease || members != nodes || pending > 0 || waiting > 0 || flow.beyond > 0 {
                 return Err(Failure::Stuck(format!("node {} is not well though nothing is wrong: {status:?}", name.0)));
             }
         }

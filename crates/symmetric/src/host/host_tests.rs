@@ -8,7 +8,7 @@ use std::{
 
 use guira_chain::Reply;
 use guira_cluster::{CLOCK, Life, MemberHost, Members, Sealer, Transport, unix_now};
-use guira_front::{Caller, CallerBounds};
+use guira_front::{Caller, CallerBounds, Front};
 use guira_item::{Answer, Expiry, Get, Key, Operation, Request, Store, StoreMode, Time};
 
 use guira_routing::NodeId;
@@ -52,6 +52,11 @@ fn never(told: Keeping<'_>) {
 
 impl Cluster {
     fn start(folder: &Path, node_count: u16) -> Self {
+        Self::start_with(folder, node_count, true)
+    }
+
+    /// The same; messages between members share datagrams, or do not.
+    fn start_with(folder: &Path, node_count: u16, coalesced: bool) -> Self {
         let listen = ([127, 0, 0, 1], 1).into();
         let node = |id| (id, Role::Node { listen, memory_megabytes: 8 });
         let roles = (1..=node_count).map(node).chain([(COORDINATOR.0, Role::Coordinator { folder: folder.into() })]);
@@ -60,6 +65,7 @@ impl Cluster {
             lease_ms: 500,
             epoch_ms: 100,
             hot_keys: 8,
+            coalesced,
             ..SymmetricFile::default()
         };
         // Each is bound to any port, and all are told of each other then.
@@ -68,6 +74,7 @@ impl Cluster {
             let sealer = Sealer::new(&file.secret(), NodeId(id));
             let any = ([127, 0, 0, 1], 0).into();
             let transport = Transport::bind(any, sealer, Arc::new(Members::default())).expect("a socket");
+            let transport = if coalesced { transport } else { transport.uncoalesced() };
             file.members.push(Member { id, address: transport.local_address(), role });
             bound.push(transport);
         }
@@ -183,6 +190,38 @@ fn what_is_asked_for_most_comes_to_be_hot_everywhere() {
     let coordinator = cluster.coordinator.as_ref().and_then(CoordinatorHost::status).expect("it runs").core;
     assert!(coordinator.hot_keys >= 1 && coordinator.whole.len() == 2, "{coordinator:?}");
     cluster.stop();
+}
+
+#[test]
+fn what_is_asked_together_goes_together_or_each_message_by_itself() {
+    for coalesced in [true, false] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cluster = Cluster::start_with(folder.path(), 2, coalesced);
+        let caller = cluster.caller(0);
+        let names: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
+        let keys = names.iter().map(|name| Key::new(name.as_bytes()).expect("a key"));
+        let requests: Vec<Request<'_>> =
+            keys.map(|key| Request { key, operation: Operation::Get(Get::PLAIN) }).collect();
+        assert_eq!(caller.ask(&requests).len(), 60);
+        let status = cluster.nodes[0].status().expect("it runs");
+        let (messages, packets) = (status.wire.transport.all_messages_out(), status.wire.transport.packets_out());
+        // Some are its own; others are asked of the other node, all at once.
+        assert!(status.core.sent.requests > 10, "{status:?}");
+        if coalesced {
+            assert!(packets + 10 <= messages, "{packets} of {messages}");
+        } else {
+            assert_eq!(packets, messages);
+        }
+
+        let told = NodeFront::stats(&[cluster.nodes[0].front(), cluster.nodes[1].front()]);
+        assert_eq!((told.limit_maxbytes, told.evictions), (16 << 20, 0));
+        let own = |name: &str| told.own.iter().find(|number| number.name == name).map(|number| number.value);
+        assert!(own("symmetric_sent_requests") >= Some(status.core.sent.requests));
+        assert!(own("symmetric_messages_out") >= Some(messages) && own("symmetric_credits_beyond") == Some(0));
+        let names: std::collections::BTreeSet<&str> = told.own.iter().map(|number| number.name).collect();
+        assert_eq!(names.len(), told.own.len(), "each once");
+        cluster.stop();
+    }
 }
 
 #[test]

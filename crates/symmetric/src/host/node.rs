@@ -11,7 +11,7 @@ use guira_front::{Ask, AskNumber, Desk, Front, FrontService, Wanted};
 use guira_item::{Answer, EngineStats, Moment, Span, Time};
 use guira_routing::NodeId;
 
-use super::Symmetric;
+use super::{Symmetric, numbers::own_numbers};
 use crate::{
     AskId, DirectReads, Items, Message, Node, NodeConfig, NodeHappened, NodeOutbox, NodeStatus, ShardAccess,
     direct::{DirectParts, Picked, TellsPicked},
@@ -202,7 +202,7 @@ impl<I: Items + Send + 'static> Front for NodeFront<I> {
         drop(self.poster.post(Local::Told(NodeTold::Wanted(wanted))));
     }
 
-    /// What each node has of its shards; waits for its thread, which waits for nobody.
+    /// What each node has of its shards, and counts; waits for its thread, which waits for nobody.
     fn stats(fronts: &[Self]) -> EngineStats {
         let all: Vec<NodeHostStatus> = fronts.iter().filter_map(Self::status).collect();
         let sum = |of: fn(&NodeStatus) -> usize| all.iter().map(|status| of(&status.core) as u64).sum();
@@ -211,6 +211,9 @@ impl<I: Items + Send + 'static> Front for NodeFront<I> {
             eviction: "clock",
             curr_items: sum(|core| core.items),
             bytes: sum(|core| core.bytes),
+            limit_maxbytes: sum(|core| core.bytes_max),
+            evictions: all.iter().map(|status| status.core.evicted).sum(),
+            own: own_numbers(&all),
             ..EngineStats::default()
         }
     }

@@ -20,8 +20,29 @@ impl<I: Items> Node<I> {
     /// Asks another node for something.
     pub(super) fn open_lane(&mut self, now: Moment, open: Open<Who>, out: &mut NodeOutbox) {
         match self.lanes.open(open) {
-            Ok(lane) => self.tell_lane(now, lane, out),
+            Ok(Some(lane)) => self.tell_lane(now, lane, out),
+            Ok(None) => {}
             Err(open) => self.end(*open, Replied::Busy, out),
+        }
+    }
+
+    /// What waits for a credit, and has one now.
+    pub(super) fn open_waiting(&mut self, now: Moment, out: &mut NodeOutbox) {
+        while let Some(lane) = self.lanes.open_next() {
+            self.tell_lane(now, lane, out);
+        }
+    }
+
+    /// What waits was told to nobody: it is tried anew.
+    fn try_waiting(&mut self, out: &mut NodeOutbox) {
+        let waiting: Vec<Open<Who>> = self.lanes.take_waiting().collect();
+        for open in waiting {
+            match open {
+                Open { who, asked: Asked::Key(key, wish), until, .. } => {
+                    self.to_try.push_back(Pending { who, key, wish, until });
+                }
+                Open { asked: Asked::Flush, .. } => self.end(open, Replied::Unknown, out),
+            }
         }
     }
 
@@ -132,6 +153,7 @@ impl<I: Items> Node<I> {
 
     /// In another view requests are told again, to who is still home.
     pub(super) fn tell_view_to_lanes(&mut self, now: Moment, out: &mut NodeOutbox) {
+        self.try_waiting(out);
         for lane in self.lanes.numbers() {
             if matches!(self.lanes.get(lane), Some(Open { asked: Asked::Flush, .. })) {
                 // What it was home of may be another's by now.
@@ -144,6 +166,7 @@ impl<I: Items> Node<I> {
 
     /// This node is another member than it was: what it has asked for is nobody's any more.
     pub(super) fn close_lanes(&mut self, out: &mut NodeOutbox) {
+        self.try_waiting(out);
         for lane in self.lanes.numbers() {
             self.close_lane(lane, Replied::Unknown, out);
         }
@@ -152,6 +175,9 @@ impl<I: Items> Node<I> {
     pub(super) fn end_overdue_lanes(&mut self, now: Moment, out: &mut NodeOutbox) {
         for lane in self.lanes.overdue(now) {
             self.close_lane(lane, Replied::Unknown, out);
+        }
+        for open in self.lanes.take_overdue(now) {
+            self.end(open, Replied::NotServing, out);
         }
     }
 }

@@ -3,7 +3,7 @@
 use guira_consistency::{Counts, Epoch};
 use guira_item::Moment;
 
-use crate::{Items, Node};
+use crate::{FlowCounts, Items, Node, SentCounts};
 
 /// Numbers about a node, since it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,10 +53,20 @@ pub struct NodeStatus {
     pub items: usize,
     /// Their bytes.
     pub bytes: usize,
+    /// Bytes that there is room for.
+    pub bytes_max: usize,
+    /// Items that have made room for others.
+    pub evicted: u64,
     /// What is under way.
     pub pending: usize,
+    /// Messages of hot keys that wait for credits.
+    pub waiting: usize,
     /// Its numbers.
     pub counts: NodeCounts,
+    /// Messages that it has sent.
+    pub sent: SentCounts,
+    /// What has waited for credits.
+    pub flow: FlowCounts,
     /// Those of hot keys.
     pub replica: Counts,
 }
@@ -74,8 +84,13 @@ impl<I: Items> Node<I> {
             shards: self.served_shards().len(),
             items: self.shard.items().len(),
             bytes: self.shard.items().bytes(),
+            bytes_max: self.shard.items().bytes_max(),
+            evicted: self.shard.items().evicted(),
             pending: self.tickets.len() + self.parked.len() + self.lanes.len(),
+            waiting: self.flow.waiting(),
             counts: self.counts,
+            sent: self.sent,
+            flow: FlowCounts { requests_waited: self.lanes.waited(), ..self.flow.counts() },
             replica: self.replica.counts(),
         }
     }

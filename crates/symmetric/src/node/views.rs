@@ -29,6 +29,7 @@ impl<I: Items> Node<I> {
                 self.look_at_homes(now, &before);
                 let view = self.holder.view().clone();
                 self.lanes.set_view(epoch, self.writer());
+                self.flow.set_view(epoch);
                 let lives: Vec<(guira_routing::NodeId, u64)> =
                     view.members.iter().map(|(node, writer)| (*node, u64::from(writer.0))).collect();
                 let is_member = |session: &guira_consistency::Session| lives.contains(&(session.node, session.life));

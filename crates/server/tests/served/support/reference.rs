@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use guira_item::{
     Answer, Change, Current, Death, Engine, EngineStats, EvictionLog, Expiry, Footprint, Footprints, Hit, ItemInfo,
-    Loan, MemoryLimitError, Operation, PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
+    Loan, MemoryLimitError, Operation, OwnNumber, PinnedValue, Request, ScanCursor, Sink, Time, VALUE_SLACK_LEN, apply,
 };
 
 /// Values longer than this are handed out pinned.
@@ -218,6 +218,10 @@ impl Engine for Reference {
             curr_items: items.len() as u64,
             bytes: items.iter().map(|(key, item)| key.len() + item.value.len()).sum::<usize>() as u64,
             limit_maxbytes: 64 << 20,
+            own: vec![
+                OwnNumber { name: "reference_asked", help: "What was asked", adds_up: true, value: 5 },
+                OwnNumber { name: "reference_waits", help: "What waits", adds_up: false, value: 3 },
+            ],
             classes: vec![guira_item::ClassStats {
                 class: 1,
                 chunk_size: 96,
