@@ -77,7 +77,7 @@ fn coordinator(now: Moment) -> Coordinator {
     let nodes = vec![NODE, OTHER];
     let views = ViewsConfig { nodes, lease: LEASE, drift: Drift::default(), last_copy_waits: LEASE, mutant: None };
     let hot = HotSetConfig { len_max: 4, changes_max: 2, margin: 1.25 };
-    let config = CoordinatorConfig { me: COORDINATOR, views, hot, epoch: LEASE };
+    let config = CoordinatorConfig { me: COORDINATOR, views, hot, epoch: LEASE, consistency: Consistency::Lin };
     Coordinator::new(now, config, None).expect("nothing was kept")
 }
 

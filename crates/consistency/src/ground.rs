@@ -4,11 +4,12 @@
 
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
+use serde::{Deserialize, Serialize};
 
 use crate::{Envelope, Epoch, Generation, Message, Mutant, Outbox, Timestamp, View, Writer};
 
 /// What is promised of a hot key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Consistency {
     /// Every answer is linearizable for its key.
     #[default]

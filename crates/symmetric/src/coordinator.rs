@@ -7,11 +7,11 @@
 //! ```
 //! Every node sees the same distribution of requests (ccKVS, section 4), so one is asked. That is whichever asks for most of late: clients may all be at one.
 //!
-//! Always true: hot sets that nodes have are numbered; one that has begun anew chooses none before a node has told it theirs.
+//! Always true: who promises something else than the others is never taken in; hot sets that nodes have are numbered; one that has begun anew chooses none before a node has told it theirs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use guira_consistency::{Epoch, View};
+use guira_consistency::{Consistency, Epoch, View};
 use guira_hotkeys::HotKey;
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
@@ -32,6 +32,8 @@ pub struct CoordinatorConfig {
     pub hot: HotSetConfig,
     /// How often one is.
     pub epoch: Span,
+    /// What is promised; the same for all.
+    pub consistency: Consistency,
 }
 
 /// What has happened to a coordinator.
@@ -53,13 +55,15 @@ pub struct CoordinatorOutbox {
     pub keep: Option<Given>,
     /// For nodes.
     pub sends: Vec<(NodeId, Message)>,
+    /// To be told to who runs it: a node that promises something else, and is not taken in.
+    pub differs: Option<(NodeId, Consistency)>,
 }
 
 impl CoordinatorOutbox {
     /// Everything is done.
     pub fn clear(&mut self) {
-        let Self { keep, sends } = self;
-        *keep = None;
+        let Self { keep, sends, differs } = self;
+        (*keep, *differs) = (None, None);
         sends.clear();
     }
 }
@@ -77,6 +81,8 @@ pub struct CoordinatorStatus {
     pub hot_keys: usize,
     /// Who is asked for the hottest keys.
     pub reporter: Option<NodeId>,
+    /// Nodes that are not taken in, since they promise something else.
+    pub differing: usize,
 }
 
 /// A node, as it was heard of last.
@@ -98,6 +104,8 @@ pub struct Coordinator {
     chooser: Option<HotSetChooser>,
     heard: BTreeMap<NodeId, Heard>,
     reporter: Option<NodeId>,
+    /// Nodes that promise something else, which was told.
+    differing: BTreeSet<NodeId>,
     /// All nodes are asked in turn, so that it is known who has most.
     asked_last: Option<NodeId>,
     asks_at: Moment,
@@ -118,6 +126,7 @@ impl Coordinator {
             chooser: None,
             heard: BTreeMap::new(),
             reporter: None,
+            differing: BTreeSet::new(),
             asked_last: None,
             asks_at,
         })
@@ -126,8 +135,11 @@ impl Coordinator {
     /// Heeds what has happened; `now` was read after it had (R1).
     pub fn step(&mut self, now: Moment, happened: CoordinatorHappened, out: &mut CoordinatorOutbox) {
         match happened {
-            CoordinatorHappened::Message(from, Message::Here { here, hot_set }) => {
-                if self.config.views.nodes.contains(&from) && hot_set <= NUMBER_MAX {
+            CoordinatorHappened::Message(from, Message::Here { here, hot_set, consistency }) => {
+                if self.config.views.nodes.contains(&from)
+                    && self.is_alike(from, consistency, out)
+                    && hot_set <= NUMBER_MAX
+                {
                     self.heard.entry(from).or_default().hot_set = hot_set;
                     self.tell_views(now, ViewsHappened::Here(from, here), out);
                     self.tell_hot_set(from, out);
@@ -149,6 +161,17 @@ impl Coordinator {
         }
     }
 
+    /// Whether a node promises what all do; that one does not is told once.
+    fn is_alike(&mut self, node: NodeId, consistency: Consistency, out: &mut CoordinatorOutbox) -> bool {
+        let is_alike = consistency == self.config.consistency;
+        if is_alike {
+            self.differing.remove(&node);
+        } else if self.differing.insert(node) {
+            out.differs = Some((node, consistency));
+        }
+        is_alike
+    }
+
     /// When it has to be ticked.
     pub fn wake_at(&self) -> Moment {
         self.views.wake_at().min(self.asks_at)
@@ -163,6 +186,7 @@ impl Coordinator {
             hot_set: set.map_or(0, |set| set.number),
             hot_keys: set.map_or(0, |set| set.keys.len()),
             reporter: self.reporter,
+            differing: self.differing.len(),
         }
     }
 

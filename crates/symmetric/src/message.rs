@@ -6,7 +6,7 @@
 //! ```
 //! Always true: anything else is no message; each may be lost, come twice, or come in any order.
 
-use guira_consistency::{Answer, Envelope, Epoch, Key, RequestId, Wish};
+use guira_consistency::{Answer, Consistency, Envelope, Epoch, Key, RequestId, Wish};
 use guira_item::KEY_LEN_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ pub enum Message {
         here: Here,
         /// The number of the hot set that it has.
         hot_set: u64,
+        /// What it promises: by another file than the coordinator's it may be something else.
+        consistency: Consistency,
     },
     /// Who is there, and a lease.
     Told(Box<Told>),

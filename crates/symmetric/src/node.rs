@@ -219,7 +219,8 @@ impl<I: Items> Node<I> {
         self.try_all(now, out);
         self.open_waiting(now, out);
         if let Some(here) = self.holder.ask(now, self.has()) {
-            let message = Message::Here { here, hot_set: self.hot.set_number() };
+            let (hot_set, consistency) = (self.hot.set_number(), self.config.consistency);
+            let message = Message::Here { here, hot_set, consistency };
             out.sends.push((self.config.coordinator, message));
         }
         out.sends[sent_before..].iter().for_each(|(_, message)| self.sent.count(message));

@@ -38,6 +38,8 @@ struct Cluster {
     told: BTreeMap<AskId, Reply>,
     consistency: Consistency,
     flow: FlowConfig,
+    /// What the coordinator has told of nodes that promise something else.
+    differed: Vec<(NodeId, Consistency)>,
 }
 
 impl Cluster {
@@ -58,10 +60,21 @@ impl Cluster {
             mutant: None,
         };
         let hot = HotSetConfig { len_max: hot_keys_max, changes_max: 4, margin: 1.25 };
-        let config = CoordinatorConfig { me: COORDINATOR, views, hot, epoch: Span::from_ms(100) };
+        let config = CoordinatorConfig { me: COORDINATOR, views, hot, epoch: Span::from_ms(100), consistency };
         let coordinator = Coordinator::new(now, config, None).unwrap();
         let (nodes, under_way, told) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
-        let mut cluster = Self { now, nodes, lives: 0, coordinator, under_way, asked: 0, told, consistency, flow };
+        let mut cluster = Self {
+            now,
+            nodes,
+            lives: 0,
+            coordinator,
+            under_way,
+            asked: 0,
+            told,
+            consistency,
+            flow,
+            differed: Vec::new(),
+        };
         self::nodes().for_each(|node| cluster.start(node));
         cluster.run_until(|cluster| cluster.all_serve());
         cluster
@@ -115,6 +128,7 @@ impl Cluster {
         let mut out = CoordinatorOutbox::default();
         self.coordinator.step(self.now, happened, &mut out);
         self.under_way.extend(out.sends.into_iter().map(|(to, message)| (COORDINATOR, to, message)));
+        self.differed.extend(out.differs);
         if let Some(kept) = out.keep {
             self.step_coordinator(CoordinatorHappened::Kept(kept.view.epoch));
         }
@@ -505,4 +519,25 @@ fn writes_of_hot_keys_end_however_few_credits_there_are_and_a_hit_costs_no_messa
             assert_eq!(status.sent.of_hot_keys(), before.sent.of_hot_keys());
         }
     }
+}
+
+/// Its file is another: what the others have told it as linearizable it would not have acknowledged.
+#[test]
+fn who_promises_something_else_is_not_taken_in_which_is_told_once() {
+    let mut cluster = Cluster::new(0, Consistency::Lin);
+    cluster.nodes.remove(&NodeId(3));
+    cluster.run_until(Cluster::all_serve);
+    cluster.consistency = Consistency::Sc;
+    cluster.start(NodeId(3));
+    for _ in 0..3_000 {
+        cluster.pass();
+    }
+    assert_eq!(cluster.differed, [(NodeId(3), Consistency::Sc)]);
+    let (status, coordinator) = (cluster.nodes[&NodeId(3)].status(cluster.now), cluster.coordinator.status());
+    assert!(!status.has_lease && status.members == 0, "{status:?}");
+    assert_eq!((coordinator.view.members.len(), coordinator.differing), (2, 1));
+    cluster.consistency = Consistency::Lin;
+    cluster.start(NodeId(3));
+    cluster.run_until(Cluster::all_serve);
+    assert_eq!((cluster.differed.len(), cluster.coordinator.status().differing), (1, 0));
 }

@@ -379,6 +379,7 @@ impl SymmetricFile {
             },
             hot: HotSetConfig { len_max: self.hot_keys, changes_max: CHANGES_MAX, margin: MARGIN },
             epoch: Span::from_ms(self.epoch_ms),
+            consistency: self.consistency,
         }
     }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use guira_cluster::{Life, Sealer, Transport};
+use guira_consistency::Consistency;
 use guira_memc3::{Config, Memc3};
 use guira_routing::NodeId;
 use guira_symmetric::{
@@ -91,6 +92,7 @@ fn coordinator(
                 "whole": status.core.whole.len(),
                 "hot_set": status.core.hot_set,
                 "hot_keys": status.core.hot_keys,
+                "differing": status.core.differing,
                 "reporter": status.core.reporter.map(|node| node.0),
             });
             if let Some(why) = status.unkept {
@@ -105,6 +107,13 @@ fn tell_of_keeping(keeping: Keeping<'_>) {
     match keeping {
         Keeping::Fails(why) => {
             eprintln!("guira: who is there cannot be kept, so it stays as it is, and is tried again: {why}");
+        }
+        Keeping::Differs(node, consistency) => {
+            let name = if consistency == Consistency::Sc { "sc" } else { "lin" };
+            let node = node.0;
+            eprintln!(
+                "guira: node {node} is not taken in: consistency is \"{name}\" there and not here; give all members one file"
+            );
         }
         Keeping::GoesOn => eprintln!("guira: who is there is kept again"),
     }

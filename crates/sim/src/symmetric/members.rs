@@ -74,6 +74,7 @@ impl Scenario {
             },
             hot: self.hot,
             epoch: self.hot_epoch,
+            consistency: Consistency::Lin,
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use guira_cluster::{Host, HostOf, Local, Machine, Poster, Transport, Wire, boot_now};
-use guira_consistency::Epoch;
+use guira_consistency::{Consistency, Epoch};
 use guira_item::{Moment, Span};
 use guira_routing::NodeId;
 
@@ -60,12 +60,14 @@ pub enum CoordinatorTold {
     NotKept(Box<Given>, ViewsFileError),
 }
 
-/// What is said of how views are kept, once each time that it changes.
+/// What is said of how views are kept, and of who cannot be in one, once each time that it changes.
 #[derive(Debug)]
 pub enum Keeping<'w> {
-    /// One cannot be kept, for this reason, and is tried again and again.
+    /// A node promises this, and the others something else: it is not taken in.
+    Differs(NodeId, Consistency),
+    /// A view cannot be kept, for this reason, and is tried again and again.
     Fails(&'w str),
-    /// It was.
+    /// It was kept after all.
     GoesOn,
 }
 
@@ -180,6 +182,9 @@ impl CoordinatorMachine {
         self.core.step(now, happened, &mut self.out);
         if let Some(given) = self.out.keep.take() {
             self.keeper.keep(given);
+        }
+        if let Some((node, consistency)) = self.out.differs.take() {
+            (self.told)(Keeping::Differs(node, consistency));
         }
         for (to, message) in self.out.sends.drain(..) {
             self.bytes.clear();
