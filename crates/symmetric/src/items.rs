@@ -2,10 +2,17 @@
 //!
 //! Always true: an item that was put is what is got, or nothing, if it had to make room or is over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+};
 
 use guira_consistency::{Key, Value};
 use guira_item::Time;
+
+/// Where a walk through items stands, which only these can read; one begins with the default.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place(pub Box<[u8]>);
 
 /// Items of a shard, one thread's.
 pub trait Items {
@@ -14,6 +21,14 @@ pub trait Items {
 
     /// Has a key have this, or nothing. Whether it does: there may be no room.
     fn put(&mut self, key: &Key, value: Option<Value>, now: Time) -> bool;
+
+    /// What a key has, whether or not that is over by anybody's clock; nothing is removed or counted as used by it.
+    fn peek(&mut self, key: &Key) -> Option<Value>;
+
+    /// Goes through some of what is there: adds such keys to `found`, and says where to go on; `None`: it has been through.
+    ///
+    /// What is there from the first step to the last, and is not put meanwhile, is found, unless items had to make room: then it may be missed as if it were one of those.
+    fn walk(&mut self, from: &Place, wants: &dyn Fn(&[u8]) -> bool, found: &mut Vec<Key>) -> Option<Place>;
 
     /// Removes all items but those with such keys.
     fn retain(&mut self, now: Time, keeps: &dyn Fn(&[u8]) -> bool);
@@ -32,6 +47,9 @@ pub trait Items {
     /// A slice of what is done beside: whether more of it waits.
     fn maintain(&mut self, now: Time) -> bool;
 }
+
+/// Keys that a walk through a map looks at, at a time: few, so that a test's walk takes more than one step.
+const WALK_LIMIT: usize = 4;
 
 /// Items in a map, those put first going first when there is no room: for tests, and for who embeds a node.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +104,18 @@ impl Items for MemoryItems {
             self.order.retain(|key| items.contains_key(key) && seen.insert(key.clone()));
         }
         true
+    }
+
+    fn peek(&mut self, key: &Key) -> Option<Value> {
+        self.items.get(key).cloned()
+    }
+
+    fn walk(&mut self, from: &Place, wants: &dyn Fn(&[u8]) -> bool, found: &mut Vec<Key>) -> Option<Place> {
+        // The place is the last key that was looked at: no key is empty.
+        let behind = self.items.range((Bound::Excluded(Key::from(&from.0[..])), Bound::Unbounded));
+        let keys: Vec<&Key> = behind.map(|(key, _)| key).take(WALK_LIMIT).collect();
+        found.extend(keys.iter().filter(|key| wants(key)).map(|key| Key::clone(key)));
+        keys.last().map(|last| Place(last[..].into()))
     }
 
     fn retain(&mut self, _: Time, keeps: &dyn Fn(&[u8]) -> bool) {

@@ -14,7 +14,9 @@
 
 mod coordinator;
 mod engine_items;
+mod giving;
 mod holder;
+mod homecoming;
 pub mod host;
 mod hot_set;
 mod items;
@@ -24,13 +26,15 @@ mod message;
 mod node;
 mod shard;
 mod symmetric_file;
+mod taking;
 mod views;
 
 pub use coordinator::{Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, CoordinatorStatus};
 pub use engine_items::EngineItems;
 pub use holder::{Heard, Holder, HolderConfig};
+pub use homecoming::{CopyNumber, Fetch, HomecomingConfig, HomecomingMutant, Page, PageNumber, Rest};
 pub use hot_set::{HotSet, HotSetChooser, HotSetConfig};
-pub use items::{Items, MemoryItems};
+pub use items::{Items, MemoryItems, Place};
 pub use kept::NotKept;
 pub use message::{Asked, Message, NoMessage, Replied, Request};
 pub use node::{AskId, Node, NodeConfig, NodeCounts, NodeHappened, NodeOutbox, NodeStatus, slot_of};

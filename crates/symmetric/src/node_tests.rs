@@ -13,8 +13,8 @@ use guira_item::{
 use guira_routing::NodeId;
 
 use crate::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, HotSetConfig, MemoryItems, Message,
-    Node, NodeConfig, NodeHappened, NodeOutbox, ViewsConfig, slot_of,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, HomecomingConfig, HotSetConfig,
+    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ViewsConfig, slot_of,
 };
 
 const COORDINATOR: NodeId = NodeId(9);
@@ -76,6 +76,7 @@ impl Cluster {
             hot_keys_max: 8,
             answer_within: ANSWER_WITHIN,
             sample_one_in: 1,
+            homecoming: HomecomingConfig { page_len_max: 100, ..HomecomingConfig::USUAL },
             mutant: None,
         };
         self.nodes.insert(me, Node::new(self.now, config, MemoryItems::new(1 << 20)));

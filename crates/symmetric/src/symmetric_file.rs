@@ -38,7 +38,7 @@ use guira_item::{KEY_LEN_MAX, Span};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::{CoordinatorConfig, HotSetConfig, NodeConfig, ViewsConfig};
+use crate::{CoordinatorConfig, HomecomingConfig, HotSetConfig, NodeConfig, ViewsConfig};
 
 /// Who may send something to whom never changes; views of the nodes that serve have epochs of their own.
 const EPOCH: Epoch = Epoch(1);
@@ -342,6 +342,7 @@ impl SymmetricFile {
             hot_keys_max: self.hot_keys,
             answer_within: Span::from_ms(self.answer_within_ms),
             sample_one_in: self.sample_one_in,
+            homecoming: HomecomingConfig::USUAL,
             mutant: None,
         }
     }

@@ -1,7 +1,7 @@
 //! What is simulated.
 
 use guira_item::Span;
-use guira_symmetric::{HotSetConfig, ViewsMutant};
+use guira_symmetric::{HomecomingMutant, HotSetConfig, ViewsMutant};
 
 use super::{report::Report, world::World};
 use crate::simulation::{Failure, Simulation, in_rounds};
@@ -46,13 +46,16 @@ pub enum Mutant {
     HotKeys(guira_consistency::Mutant),
     /// In what gives out views and leases.
     Views(ViewsMutant),
+    /// In how shards come back to their nodes.
+    Homecoming(HomecomingMutant),
 }
 
 impl Mutant {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let of_hot_keys = guira_consistency::Mutant::ALL.into_iter().map(Self::HotKeys);
-        of_hot_keys.chain(ViewsMutant::ALL.into_iter().map(Self::Views))
+        let of_homecoming = HomecomingMutant::ALL.into_iter().map(Self::Homecoming);
+        of_hot_keys.chain(ViewsMutant::ALL.into_iter().map(Self::Views)).chain(of_homecoming)
     }
 
     /// Its name.
@@ -60,6 +63,7 @@ impl Mutant {
         match self {
             Self::HotKeys(mutant) => mutant.name(),
             Self::Views(mutant) => mutant.name(),
+            Self::Homecoming(mutant) => mutant.name(),
         }
     }
 
@@ -70,6 +74,10 @@ impl Mutant {
 
     pub(super) fn of_hot_keys(self) -> Option<guira_consistency::Mutant> {
         if let Self::HotKeys(mutant) = self { Some(mutant) } else { None }
+    }
+
+    pub(super) fn of_homecoming(self) -> Option<HomecomingMutant> {
+        if let Self::Homecoming(mutant) = self { Some(mutant) } else { None }
     }
 
     pub(super) fn of_views(self) -> Option<ViewsMutant> {
@@ -100,8 +108,8 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 5] =
-    ["symmetric", "symmetric-stormy", "symmetric-hot", "symmetric-cold", "symmetric-short"];
+pub const SCENARIOS: [&str; 6] =
+    ["symmetric", "symmetric-stormy", "symmetric-hot", "symmetric-cold", "symmetric-short", "symmetric-homes"];
 
 impl Scenario {
     /// The one of a name.
@@ -125,6 +133,15 @@ impl Scenario {
                 keys: 8,
                 clients: 20,
                 operations_per_s: 300,
+                ..usual
+            }),
+            // Many clients at many keys, few of which are hot: copies of shards take long, and much changes meanwhile.
+            "symmetric-homes" => Some(Self {
+                keys: 60,
+                clients: 30,
+                operations_per_s: 600,
+                fault_every: Span::from_s(4),
+                flushes_per_mille: 1,
                 ..usual
             }),
             _ => None,

@@ -55,21 +55,17 @@ impl World {
         Ok(())
     }
 
-    /// Every node is whole and may serve, and every shard has one home.
+    /// Every node is whole and may serve, and has its own shard.
     fn expect_all_well(&self) -> Result<(), Failure> {
         let nodes = usize::from(self.scenario.nodes);
-        let mut shards = 0;
         for (name, member) in &self.members {
             let Some(Core::Node(node)) = &member.core else { continue };
             let status = node.status(member.host.local(self.now));
-            shards += status.shards;
-            let NodeStatus { is_whole, has_lease, members, pending, .. } = status;
-            if !is_whole || !has_lease || members != nodes || pending > 0 {
+            let NodeStatus { is_whole, has_lease, members, pending, shards, copied, .. } = status;
+            let is_home = shards == 1 && copied.is_none();
+            if !is_whole || !has_lease || !is_home || members != nodes || pending > 0 {
                 return Err(Failure::Stuck(format!("node {} is not well though nothing is wrong: {status:?}", name.0)));
             }
-        }
-        if shards != nodes {
-            return Err(Failure::Stuck(format!("{nodes} shards have {shards} homes")));
         }
         Ok(())
     }

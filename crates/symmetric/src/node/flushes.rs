@@ -61,12 +61,15 @@ impl<I: Items> Node<I> {
     /// Removes what is here.
     pub(super) fn begin_flush(&mut self, now: Moment, who: Who, out: &mut NodeOutbox) {
         let view = self.holder.view();
-        let is_settled = |(shard, home): (usize, &NodeId)| *home != self.config.me || self.holder.is_home_of(shard);
+        let is_settled = |(shard, home): (usize, &NodeId)| *home != self.config.me || self.answers_for(shard);
         if !self.serves(now) || !view.homes.iter().enumerate().all(is_settled) {
             self.end_flush(who, Replied::NotServing, out);
             return;
         }
-        self.shard.clear(self.time(now));
+        // What is copied from another home goes when that removes it.
+        let (time, shards, copied) = (self.time(now), view.homes.len(), self.homecoming.copied_shard());
+        self.shard.clear(time, &|key| copied.is_some() && super::slot_of(key, shards) == copied);
+        let view = self.holder.view();
         let me = Some(self.config.me);
         let keys: Vec<Key> = self
             .replica

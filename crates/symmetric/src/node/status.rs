@@ -28,6 +28,14 @@ pub struct NodeCounts {
     pub away: u64,
     /// May have taken effect: nobody knows.
     pub unknown: u64,
+    /// Asked of a home that had given the shard away by then, and asked again of the one it has now.
+    pub elsewhere: u64,
+    /// Copies of its own shard that were begun.
+    pub copies: u64,
+    /// Those that came to an end: it is home of it again.
+    pub homecomings: u64,
+    /// Pages that were given to others.
+    pub pages: u64,
     /// Keys that were promoted here, as home.
     pub promotions: u64,
     /// Keys that were evicted here, as home.
@@ -53,6 +61,8 @@ pub struct NodeStatus {
     pub items: usize,
     /// Their bytes.
     pub bytes: usize,
+    /// Items of its own shard that have been copied so far, while another node is home of it.
+    pub copied: Option<u64>,
     /// What is under way.
     pub pending: usize,
     /// Its numbers.
@@ -72,6 +82,7 @@ impl<I: Items> Node<I> {
             is_whole: self.replica.is_whole(),
             hot_keys: self.replica.len(),
             shards: (0..view.homes.len()).filter(|shard| self.holder.is_home_of(*shard)).count(),
+            copied: self.homecoming.copied(),
             items: self.shard.items().len(),
             bytes: self.shard.items().bytes(),
             pending: self.tickets.len() + self.parked.len() + self.lanes.len(),
