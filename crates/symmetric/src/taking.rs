@@ -52,15 +52,19 @@ impl Taking {
     /// Whether a page is the one that is asked for.
     pub(crate) fn waits_for(&self, from: NodeId, page: &Page, config: &HomecomingConfig) -> bool {
         let Fetch { shard, copy, page: number, .. } = page.fetch;
-        let is_next = number == self.page || (number < self.page && config.has(HomecomingMutant::OldPage));
-        from == self.source.home.0 && shard == self.shard && copy == self.copy && is_next && self.sealed_in.is_none()
+        let is_next = number == self.page && self.sealed_in.is_none();
+        let is_it = is_next || (number < self.page && config.has(HomecomingMutant::OldPage));
+        from == self.source.home.0 && shard == self.shard && copy == self.copy && is_it
     }
 
     /// A page was taken, that says what else there is.
     pub(crate) fn go_on(&mut self, now: Moment, page: &Page, waits_for: Span, config: &HomecomingConfig) {
+        if page.fetch.page < self.page {
+            return;
+        }
         let is_all = config.has(HomecomingMutant::PageIsAll) || page.rest == Rest::Nothing;
         self.items += page.items.len() as u64;
-        self.page = self.page.max(page.fetch.page.next());
+        self.page = page.fetch.page.next();
         self.asks_at = if page.rest == Rest::Waits { now + waits_for } else { now };
         self.sealed_in = is_all.then_some(page.fetch.epoch);
     }

@@ -135,8 +135,10 @@ impl Scenario {
                 operations_per_s: 300,
                 ..usual
             }),
-            // Many clients at many keys, few of which are hot: copies of shards take long, and much changes meanwhile.
+            // Many clients at many keys, few of which are hot, and not for long: copies of shards take long, and much changes meanwhile.
             "symmetric-homes" => Some(Self {
+                hot: HotSetConfig { len_max: 8, changes_max: 4, margin: 1.0 },
+                hot_epoch: Span::from_ms(200),
                 keys: 60,
                 clients: 30,
                 operations_per_s: 600,

@@ -66,10 +66,11 @@ impl<I: Items> Node<I> {
             self.end_flush(who, Replied::NotServing, out);
             return;
         }
-        // What is copied from another home goes when that removes it.
+        // What is copied from another home goes when that removes it; what is hot, or was written back and is not yet forgotten by all, by what is asked of its key below, once.
         let (time, shards, copied) = (self.time(now), view.homes.len(), self.homecoming.copied_shard());
-        self.shard.clear(time, &|key| copied.is_some() && super::slot_of(key, shards) == copied);
-        let view = self.holder.view();
+        let is_copied = |key: &[u8]| copied.is_some() && super::slot_of(key, shards) == copied;
+        let there: BTreeSet<&[u8]> = self.replica.keys().map(|(key, _)| &key[..]).collect();
+        self.shard.clear(time, &|key| is_copied(key) || there.contains(key));
         let me = Some(self.config.me);
         let keys: Vec<Key> = self
             .replica
