@@ -10,8 +10,8 @@ use guira_consistency::{Consistency, Epoch, View, Writer};
 use guira_item::{Get, Key, Moment, Operation, Span};
 use guira_routing::NodeId;
 use guira_symmetric::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HotSetConfig,
-    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, Told, ViewsConfig,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HomecomingConfig, HotSetConfig,
+    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, Told, ViewsConfig,
 };
 
 const COORDINATOR: NodeId = NodeId(1);
@@ -64,11 +64,15 @@ fn node(now: Moment, is_sequential: bool) -> Node<MemoryItems> {
         drift: Drift::default(),
         consistency: if is_sequential { Consistency::Sc } else { Consistency::Lin },
         item_len_max: 1_000,
+        items_len_max: 10_000,
+        shard_access: ShardAccess::Crcw,
         hot_keys_max: 4,
         answer_within: Span::from_s(5),
         sample_one_in: 1,
         flow: FlowConfig { requests: 2, requests_wait: 2, messages: 2, messages_wait: 2, mutant: None },
+        homecoming: HomecomingConfig { page_len_max: 100, mutant: None },
         mutant: None,
+        shown_mutant: None,
     };
     Node::new(now, config, MemoryItems::new(10_000))
 }
@@ -88,7 +92,9 @@ fn begins(asked: Moment) -> Message {
     let (homes, homes_since, homes_before) = (vec![NODE, OTHER], since.clone(), since);
     let view = View { epoch: Epoch(1), members, homes, homes_since, homes_before };
     let began = Some(Epoch(1));
-    Message::Told(Box::new(Told { life: LIFE, asked, view, began, grants: true, lease: LEASE, is_settled: true }))
+    let (own_shard, kept_since) = (0, vec![Epoch(1); 2]);
+    let told = Told { life: LIFE, asked, view, began, grants: true, lease: LEASE, is_settled: true, own_shard, kept_since };
+    Message::Told(Box::new(told))
 }
 
 fn encoded(message: &Message) -> Vec<u8> {

@@ -455,6 +455,8 @@ impl Replica {
         }
         self.ground.is_whole = false;
         self.joining = None;
+        // One that was heard of and is open still is told again to who has nothing of it any more.
+        self.promoted.clear();
     }
 }
 

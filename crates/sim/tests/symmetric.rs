@@ -6,7 +6,7 @@ use guira_sim::{
     Failure, run,
     symmetric::{Mutant, Report, SCENARIOS, Scenario},
 };
-use guira_symmetric::{FlowMutant as Flow, ShownMutant as Shown, ViewsMutant as Views};
+use guira_symmetric::{FlowMutant as Flow, HomecomingMutant as Homecoming, ShownMutant as Shown, ViewsMutant as Views};
 
 /// Three rounds.
 const RUN: Span = Span::from_s(900);
@@ -24,6 +24,7 @@ fn simulate(scenario: &Scenario, seed: u64) -> Report {
 
 #[test]
 fn all_answers_are_linearizable_whatever_goes_wrong() {
+    let (mut elsewhere, mut begun_anew) = (0, 0);
     for name in SCENARIOS {
         for seed in 1..3 {
             let scenario = named(name);
@@ -39,9 +40,14 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             assert!(flow.requests_waited > 20 && flow.beyond == 0, "{name}: {report:?}");
             let is_short = flow.messages_waited > 200 && flow.asked > 20;
             assert!(is_short || !is_hot, "{name}: {report:?}");
+            assert!(counts.homecomings > 20 && counts.pages > counts.homecomings, "{name}: {report:?}");
+            (elsewhere, begun_anew) =
+                (elsewhere + counts.elsewhere, begun_anew + counts.copies.saturating_sub(counts.homecomings));
             assert!(report.views > 20 && report.may_be_lost > 20 && report.faults > 50, "{name}: {report:?}");
         }
     }
+    // Else copies are never broken off, and nobody asks while a shard moves.
+    assert!(elsewhere > 20 && begun_anew > 20, "{elsewhere} asked elsewhere, {begun_anew} copies begun anew");
 }
 
 #[test]
@@ -53,7 +59,7 @@ fn the_same_seed_is_the_same_run() {
 
 /// Faults that show here within some runs, and where they do soonest. Others need what hardly ever comes about by chance, or what a simulated cluster does not do (SC, a home that comes back): the
 /// models of `guira-consistency` and the tests of `Views` find each of all.
-const SHOWS: [(Mutant, &str); 25] = [
+const SHOWS: [(Mutant, &str); 33] = [
     (Mutant::HotKeys(HotKeys::AckForgotten), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::TieIgnored), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::ValidateAny), "symmetric-hot"),
@@ -79,6 +85,14 @@ const SHOWS: [(Mutant, &str); 25] = [
     (Mutant::Flow(Flow::NeverAsks), "symmetric-hot"),
     (Mutant::Flow(Flow::FormerCounts), "symmetric-stormy"),
     (Mutant::Flow(Flow::RequestLeaks), "symmetric-cold"),
+    (Mutant::Homecoming(Homecoming::PageIsAll), "symmetric-cold"),
+    (Mutant::Homecoming(Homecoming::WriteUntold), "symmetric-cold"),
+    (Mutant::Homecoming(Homecoming::Unsealed), "symmetric-cold"),
+    (Mutant::Homecoming(Homecoming::OldPage), "symmetric-cold"),
+    (Mutant::Homecoming(Homecoming::OldCopy), "symmetric-stormy"),
+    (Mutant::Homecoming(Homecoming::SettledForgotten), "symmetric-cold"),
+    (Mutant::Homecoming(Homecoming::HotUnsettled), "symmetric-hot"),
+    (Mutant::Homecoming(Homecoming::OldSeal), "symmetric-stormy"),
 ];
 
 #[test]

@@ -13,7 +13,7 @@ use guira_item::{
     VALUE_SLACK_LEN, gathered,
 };
 
-use crate::{Items, SharedItems, SharedRead};
+use crate::{Items, Place, SharedItems, SharedRead};
 
 /// Bytes of what clients know an item by.
 const CAS_LEN: usize = size_of::<u64>();
@@ -49,6 +49,14 @@ impl<E: Engine> EngineItems<E> {
 
     fn remove(&mut self, key: &[u8], now: Time) {
         self.execute(key, Operation::Delete(Delete { cas: None, invalidate: None }), now);
+    }
+
+    /// What a read has found.
+    fn found(&mut self) -> Option<Value> {
+        let (hit, bytes) = self.sink.found.take()?;
+        let (cas, bytes) = bytes.split_first_chunk()?;
+        let Hit { flags, expiry, stale, win_sent, .. } = hit;
+        Some(Value { flags, cas: u64::from_le_bytes(*cas), expiry, stale, win_sent, bytes: bytes.into() })
     }
 
     fn execute(&mut self, key: &[u8], operation: Operation<'_>, now: Time) {
@@ -153,10 +161,23 @@ impl<E: Engine> Items for EngineItems<E> {
             // It stays over, whoever asks next by whichever clock.
             self.remove(key, now);
         }
-        let (hit, bytes) = self.sink.found.take()?;
-        let (cas, bytes) = bytes.split_first_chunk()?;
-        let Hit { flags, expiry, stale, win_sent, .. } = hit;
-        Some(Value { flags, cas: u64::from_le_bytes(*cas), expiry, stale, win_sent, bytes: bytes.into() })
+        self.found()
+    }
+
+    fn peek(&mut self, key: &Key) -> Option<Value> {
+        self.execute(key, Operation::Get(Get { bump: false, ..Get::PLAIN }), NEVER_OVER);
+        self.found()
+    }
+
+    /// By the engine's own places. It moves items from one to another only when it needs memory for others, and evicts for it.
+    fn walk(&mut self, from: &Place, wants: &dyn Fn(&[u8]) -> bool, found: &mut Vec<Key>) -> Option<Place> {
+        let cursor = from.0.first_chunk().map_or(ScanCursor::default(), |at| ScanCursor(u64::from_le_bytes(*at)));
+        let next = self.engine.scan(cursor, SCAN_LIMIT, NEVER_OVER, &mut |item| {
+            if wants(item.key) {
+                found.push(item.key.into());
+            }
+        });
+        next.map(|ScanCursor(at)| Place(at.to_le_bytes().into()))
     }
 
     fn put(&mut self, key: &Key, value: Option<Value>, now: Time) -> bool {
@@ -218,6 +239,8 @@ impl<E: Engine> Items for EngineItems<E> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use guira_item::Expiry;
     use guira_memc3::{Config, Memc3};
 
@@ -260,6 +283,32 @@ mod tests {
         model.retain(NOW, &keeps);
         (0..200).for_each(|number| assert_eq!(items.get(&key(number), NOW), model.get(&key(number), NOW), "{number}"));
         assert_eq!(items.len(), model.len());
+    }
+
+    #[test]
+    fn a_walk_finds_what_is_there_throughout_and_a_peek_what_is_over() {
+        let (mut items, mut model) = (items(), MemoryItems::new(1 << 20));
+        let all: BTreeSet<Key> = (0..9_000).map(key).collect();
+        let wants = |key: &[u8]| !key.ends_with(b"3");
+        for key in &all {
+            assert!(items.put(key, Some(value(0)), NOW) && model.put(key, Some(value(0)), NOW));
+        }
+        fn walk(items: &mut impl Items, wants: &dyn Fn(&[u8]) -> bool) -> BTreeSet<Key> {
+            let (mut found, mut next, mut steps) = (Vec::new(), Some(Place::default()), 0);
+            while let Some(from) = next {
+                next = items.walk(&from, wants, &mut found);
+                // What is written meanwhile does not disturb it.
+                assert!(items.put(&key(steps), Some(value(1)), NOW) && items.put(&key(9_000 + steps), None, NOW));
+                steps += 1;
+            }
+            assert!(steps > 2);
+            BTreeSet::from_iter(found)
+        }
+        let wanted: BTreeSet<Key> = all.iter().filter(|key| wants(key)).cloned().collect();
+        assert!(walk(&mut items, &wants).is_superset(&wanted));
+        assert_eq!(walk(&mut model, &wants), wanted);
+        assert_eq!(items.peek(&key(8_000)), Some(value(0)), "by no clock over");
+        assert_eq!((items.get(&key(8_000), Time(1_000)), items.peek(&key(8_000))), (None, None));
     }
 
     #[test]

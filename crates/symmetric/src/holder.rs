@@ -48,6 +48,9 @@ pub struct Holder {
     asks_at: Moment,
     said: Option<Has>,
     lease: Span,
+    own_shard: usize,
+    /// Since when nothing of each shard has been lost.
+    kept_since: Vec<Epoch>,
 }
 
 impl Holder {
@@ -61,6 +64,8 @@ impl Holder {
             asks_at: Moment::default(),
             said: None,
             lease: config.lease,
+            own_shard: 0,
+            kept_since: Vec::new(),
         }
     }
 
@@ -77,7 +82,7 @@ impl Holder {
 
     /// Heeds what was told. What it means, if it is another view.
     pub fn heed(&mut self, told: Told) -> Option<Heard> {
-        let Told { life, asked, view, began, grants, lease, is_settled } = told;
+        let Told { life, asked, view, began, grants, lease, is_settled, own_shard, kept_since } = told;
         // An earlier life's answer that comes late says nothing of this one.
         if life != self.config.life || view.epoch < self.view.epoch {
             return None;
@@ -92,6 +97,7 @@ impl Holder {
             self.is_home = (0..view.homes.len()).map(is_home).collect();
             let begins = began.is_some_and(|began| began > self.view.epoch);
             self.view = view;
+            (self.own_shard, self.kept_since) = (own_shard, kept_since);
             self.serves_until = Moment::default();
             // It is told at once that this is here: others wait for that.
             self.said = None;
@@ -129,6 +135,16 @@ impl Holder {
     /// Since which epoch a shard has had the home that it has: one that comes to be home again has to forget what it had when it was it before.
     pub fn home_since(&self, shard: usize) -> Option<Epoch> {
         self.view.homes_since.get(shard).copied()
+    }
+
+    /// Which shard is this node's own, if there are any.
+    pub fn own_shard(&self) -> Option<usize> {
+        Some(self.own_shard).filter(|shard| *shard < self.view.homes.len())
+    }
+
+    /// Since which epoch nothing of a shard has been lost: each home since then has had what the one before had.
+    pub fn kept_since(&self, shard: usize) -> Option<Epoch> {
+        self.kept_since.get(shard).copied()
     }
 
     /// When it is to be asked again what is to be said, if what the node has does not change before.

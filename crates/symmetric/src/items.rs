@@ -5,12 +5,16 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     convert::Infallible,
-    ops::Range,
+    ops::{Bound, Range},
 };
 
 use guira_consistency::{Key, Value};
 use guira_item::Time;
 use serde::{Deserialize, Serialize};
+
+/// Where a walk through items stands, which only these can read; one begins with the default.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Place(pub Box<[u8]>);
 
 /// Who looks into a shard (ccKVS, EuroSys 2018, section 6.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -36,6 +40,14 @@ pub trait Items {
 
     /// Has a key have this, or nothing. Whether it does: there may be no room.
     fn put(&mut self, key: &Key, value: Option<Value>, now: Time) -> bool;
+
+    /// What a key has, whether or not that is over by anybody's clock; nothing is removed or counted as used by it.
+    fn peek(&mut self, key: &Key) -> Option<Value>;
+
+    /// Goes through some of what is there: adds such keys to `found`, and says where to go on; `None`: it has been through.
+    ///
+    /// What is there from the first step to the last, and is not put meanwhile, is found, unless items had to make room: then it may be missed as if it were one of those.
+    fn walk(&mut self, from: &Place, wants: &dyn Fn(&[u8]) -> bool, found: &mut Vec<Key>) -> Option<Place>;
 
     /// Removes all items but those with such keys.
     fn retain(&mut self, now: Time, keeps: &dyn Fn(&[u8]) -> bool);
@@ -106,6 +118,8 @@ impl SharedItems for NotShared {
         match *self {}
     }
 }
+/// Keys that a walk through a map looks at, at a time: few, so that a test's walk takes more than one step.
+const WALK_LIMIT: usize = 4;
 
 /// Items in a map, those put first going first when there is no room: for tests, and for who embeds a node.
 #[derive(Clone, Debug, Default)]
@@ -168,6 +182,18 @@ impl Items for MemoryItems {
             self.order.retain(|key| items.contains_key(key) && seen.insert(key.clone()));
         }
         true
+    }
+
+    fn peek(&mut self, key: &Key) -> Option<Value> {
+        self.items.get(key).cloned()
+    }
+
+    fn walk(&mut self, from: &Place, wants: &dyn Fn(&[u8]) -> bool, found: &mut Vec<Key>) -> Option<Place> {
+        // The place is the last key that was looked at: no key is empty.
+        let behind = self.items.range((Bound::Excluded(Key::from(&from.0[..])), Bound::Unbounded));
+        let keys: Vec<&Key> = behind.map(|(key, _)| key).take(WALK_LIMIT).collect();
+        found.extend(keys.iter().filter(|key| wants(key)).map(|key| Key::clone(key)));
+        keys.last().map(|last| Place(last[..].into()))
     }
 
     fn retain(&mut self, _: Time, keeps: &dyn Fn(&[u8]) -> bool) {

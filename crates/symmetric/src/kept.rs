@@ -1,7 +1,7 @@
 //! What the coordinator keeps on disk, as bytes: who is there, as it was given out last.
 //!
 //! ```text
-//! "guira views 1\n"   CRC-32 of what follows, little endian   the view and the rest, by postcard
+//! "guira views 2\n"   CRC-32 of what follows, little endian   the view and the rest, by postcard
 //! ```
 //! Always true: what was written is read back, or is no such thing.
 
@@ -9,7 +9,7 @@ use std::{error::Error, fmt};
 
 use crate::Given;
 
-const BEGINS: &[u8] = b"guira views 1\n";
+const BEGINS: &[u8] = b"guira views 2\n";
 
 /// Bytes that are no views that were kept: cut off, damaged, or something else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +74,7 @@ mod tests {
             began: Epoch(1),
             founders: [NodeId(1)].into(),
             whole: [NodeId(1)].into(),
+            kept_since: vec![Epoch(1), Epoch(7)],
             lease: guira_item::Span::from_ms(700),
         };
         let bytes = given.encode();

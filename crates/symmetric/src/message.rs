@@ -3,6 +3,7 @@
 //! ```text
 //! node --- Here, Hottest ----------------------> coordinator      coordinator --- Told, AskHottest, HotSet --> node
 //! node --- Protocol (0037), Request, Replied --- node      node --- AskCredits --> node --- Credits --> node
+//! node --- Fetch --> node --- Page --> node
 //! ```
 //! Always true: anything else is no message; each may be lost, come twice, or come in any order.
 
@@ -10,7 +11,7 @@ use guira_consistency::{Answer, Consistency, Envelope, Epoch, Key, RequestId, Wi
 use guira_item::KEY_LEN_MAX;
 use serde::{Deserialize, Serialize};
 
-use crate::{Here, HotSet, MessageNumber, Told};
+use crate::{Fetch, Here, HotSet, MessageNumber, Page, Told};
 
 /// One message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -69,6 +70,10 @@ pub enum Message {
         /// The last that was sent: none of before is under way any more.
         sent: MessageNumber,
     },
+    /// A page of the asking node's own shard, of whoever is home of it.
+    Fetch(Fetch),
+    /// This is that.
+    Page(Box<Page>),
 }
 
 /// Something is asked of a home.
@@ -102,6 +107,8 @@ pub enum Replied {
     Busy,
     /// Not here, or not now. It was not carried out by this telling of it; it may be told again.
     NotServing,
+    /// This is not the key's home any more. It was not carried out, and never will be.
+    Elsewhere,
     /// It may have been carried out, and may yet be.
     Unknown,
 }
@@ -139,6 +146,7 @@ fn is_sound(message: &Message) -> bool {
         Message::Request(Request { asked: Asked::Key(key, _), .. }) => is_key(key),
         Message::Hottest { keys, set } => keys.iter().all(|(key, _)| is_key(key)) && set.keys.iter().all(is_key),
         Message::HotSet(set) => set.keys.iter().all(is_key),
+        Message::Page(page) => page.items.iter().all(|(key, _)| is_key(key)),
         Message::Protocol { envelope, .. } => envelope.message.keys().all(is_key),
         _ => true,
     }

@@ -7,6 +7,7 @@
 //!                  \--- cold: its home's? -> Shard          another's: a lane: Request -> home -> Replied
 //! ```
 //! - `asked`: what is asked, from the first try until somebody is told. `requests`: of other nodes' keys, and by other nodes.
+//! - `homecoming`: how its own shard comes back to it, and those of others to them.
 //! - `views`: who is there, and what that changes. `hot_keys`: which are to be hot. `flushes`: everything is to be gone. `shown`: what other threads answer by themselves.
 //!
 //! Always true: a key is answered for by the replica if it has an entry there, and by its home's shard otherwise; what a step of the replica says is done before the next one;
@@ -14,6 +15,7 @@
 
 mod asked;
 mod flushes;
+mod homecoming;
 mod hot_keys;
 mod requests;
 mod shown;
@@ -34,12 +36,13 @@ use guira_item::{Moment, Span, Time};
 use guira_routing::NodeId;
 
 use crate::{
-    FlowConfig, Has, Holder, HolderConfig, Items, Message, ShardAccess,
+    FlowConfig, Has, Holder, HolderConfig, HomecomingConfig, Items, Message, ShardAccess,
     flow::Flow,
     lanes::Lanes,
     node::{
         asked::{Pending, Who},
         flushes::{Flush, FlushNumber},
+        homecoming::Homecoming,
         hot_keys::HotKeys,
         shown::Shown,
     },
@@ -94,6 +97,8 @@ pub struct NodeConfig {
     pub sample_one_in: u32,
     /// How much may be under way to another node; the same for all.
     pub flow: FlowConfig,
+    /// How shards come back to their nodes.
+    pub homecoming: HomecomingConfig,
     /// A fault put into what keeps hot keys, for the tests of the checkers.
     pub mutant: Option<Mutant>,
     /// One put into what is shown to other threads.
@@ -140,10 +145,9 @@ pub struct Node<I> {
     holder: Holder,
     replica: Replica,
     shard: Shard<I>,
-    /// Shards of which it has been home since it is this member.
-    was_home_of: BTreeSet<usize>,
-    /// It was there when everything began, so it has all that its shard had: nothing.
-    is_founder: bool,
+    /// Shards of which it has been home since it is this member, or has begun to copy what there is.
+    had_of: BTreeSet<usize>,
+    homecoming: Homecoming,
     /// What was given to the replica and is not answered yet.
     tickets: BTreeMap<Ticket, Pending>,
     last_ticket: Ticket,
@@ -179,9 +183,9 @@ impl<I: Items> Node<I> {
         Self {
             holder: Holder::new(HolderConfig { me, life: config.life.incarnation, lease, drift }),
             replica: Replica::new(replica_config(&config), false),
-            shard: Shard::new(items),
-            was_home_of: BTreeSet::new(),
-            is_founder: false,
+            shard: Shard::new(items, config.homecoming),
+            had_of: BTreeSet::new(),
+            homecoming: Homecoming::default(),
             tickets: BTreeMap::new(),
             last_ticket: Ticket(0),
             to_try: VecDeque::new(),
@@ -230,7 +234,7 @@ impl<I: Items> Node<I> {
     pub fn wake_at(&self, _now: Moment) -> Option<Moment> {
         let is_busy =
             !self.tickets.is_empty() || !self.parked.is_empty() || self.lanes.len() > 0 || self.flow.waiting() > 0;
-        let is_idle = !is_busy && self.replica.is_empty() && self.replica.is_whole();
+        let is_idle = !is_busy && !self.is_coming_home() && self.replica.is_empty() && self.replica.is_whole();
         let tick_at = (!is_idle).then(|| self.ticked_at + TICK);
         Some(tick_at.into_iter().fold(self.holder.wake_at(), Moment::min))
     }
@@ -254,12 +258,16 @@ impl<I: Items> Node<I> {
             }
             Message::Protocol { number, seen, envelope } => {
                 self.flow.hear(now, from, envelope.epoch, (number, seen), &mut out.sends);
-                self.step_replica(now, Happened::Message(from, envelope), out);
+                if !self.is_untimely(&envelope) {
+                    self.step_replica(now, Happened::Message(from, envelope), out);
+                }
                 self.flow.tell(from, &mut out.sends);
             }
             Message::Credits { epoch, seen } => self.flow.hear_credits(now, from, epoch, seen, &mut out.sends),
             Message::AskCredits { epoch, sent } => self.flow.on_asked(from, epoch, sent, &mut out.sends),
             Message::Request(request) => self.on_request(now, from, request, out),
+            Message::Fetch(fetch) => self.on_fetch(from, fetch, out),
+            Message::Page(page) => self.on_page(now, from, &page, out),
             Message::Replied { request, told } => self.on_replied(now, from, request, told, out),
             // Not for a node, or by nobody who may say so.
             Message::Told(_)
@@ -278,6 +286,8 @@ impl<I: Items> Node<I> {
         self.to_try.append(&mut self.parked);
         self.tend_hot_keys_again(now, out);
         self.floors.retain(|key, _| self.replica.has(key));
+        self.come_home(now, out);
+        self.sweep(now);
         self.shard.maintain(self.time(now));
     }
 
@@ -313,14 +323,15 @@ impl<I: Items> Node<I> {
 
     /// Whether it answers for a cold key.
     fn is_home_of(&self, key: &[u8]) -> bool {
-        slot_of(key, self.holder.view().homes.len()).is_some_and(|slot| self.holder.is_home_of(slot))
+        slot_of(key, self.holder.view().homes.len()).is_some_and(|slot| self.answers_for(slot))
     }
 
     fn has(&self) -> Has {
-        match (self.replica.is_whole(), self.is_founder) {
-            (false, _) => Has::Nothing,
-            (true, false) => Has::HotKeys,
-            (true, true) => Has::Shard,
+        let own = || self.holder.own_shard().and_then(|own| self.holder.view().homes.get(own));
+        match self.replica.is_whole() {
+            false => Has::Nothing,
+            true if self.homecoming.has_all() || own() == Some(&self.config.me) => Has::Shard,
+            true => Has::HotKeys,
         }
     }
 

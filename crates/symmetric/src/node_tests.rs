@@ -13,8 +13,8 @@ use guira_item::{
 use guira_routing::NodeId;
 
 use crate::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, HotSetConfig,
-    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig, slot_of,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, HomecomingConfig,
+    HotSetConfig, MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig, slot_of,
 };
 
 const COORDINATOR: NodeId = NodeId(9);
@@ -98,6 +98,7 @@ impl Cluster {
             answer_within: ANSWER_WITHIN,
             sample_one_in: 1,
             flow: self.flow,
+            homecoming: HomecomingConfig { page_len_max: 100, ..HomecomingConfig::USUAL },
             mutant: None,
             shown_mutant: None,
         };

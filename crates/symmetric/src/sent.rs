@@ -25,6 +25,8 @@ pub struct SentCounts {
     pub evictions: u64,
     /// Of joining: questions and pages.
     pub joining: u64,
+    /// Of shards that come back to their nodes: questions and pages.
+    pub pages: u64,
     /// Credits, where nothing else has told them, and questions for them.
     pub credits: u64,
     /// To the coordinator.
@@ -53,6 +55,7 @@ impl SentCounts {
                 | OfHotKeys::Forgotten { .. } => &mut self.evictions,
                 OfHotKeys::Fetch { .. } | OfHotKeys::Fetched { .. } => &mut self.joining,
             },
+            Message::Fetch(_) | Message::Page(_) => &mut self.pages,
             Message::Credits { .. } | Message::AskCredits { .. } => &mut self.credits,
             Message::Here { .. }
             | Message::Hottest { .. }

@@ -16,8 +16,12 @@ use guira_consistency::{
     Writer,
 };
 use guira_item::Time;
+use guira_routing::NodeId;
 
-use crate::{Items, Replied, SharedRead};
+use crate::{
+    Fetch, HomecomingConfig, HomecomingMutant, Items, Page, PageNumber, Place, Replied, Rest, SharedRead,
+    giving::{self, Giving},
+};
 
 /// Versions that an epoch is apart from the next.
 const EPOCH_BITS: u32 = 20;
@@ -49,11 +53,14 @@ pub(crate) struct Shard<I> {
     /// The highest version that any key of this home has had.
     highest: u32,
     settled: BTreeMap<Session, Settled>,
+    homecoming: HomecomingConfig,
+    /// Copies of shards that go on.
+    givings: Vec<Giving>,
 }
 
 impl<I: Items> Shard<I> {
-    pub(crate) fn new(items: I) -> Self {
-        Self { items, highest: 0, settled: BTreeMap::new() }
+    pub(crate) fn new(items: I, homecoming: HomecomingConfig) -> Self {
+        Self { items, highest: 0, settled: BTreeMap::new(), homecoming, givings: Vec::new() }
     }
 
     pub(crate) fn items(&self) -> &I {
@@ -87,10 +94,82 @@ impl<I: Items> Shard<I> {
         self.items.retain(now, keeps);
     }
 
-    /// Everything is gone.
-    pub(crate) fn clear(&mut self, now: Time) {
+    /// Everything is gone but what is copied from another home; copies that go on begin anew.
+    pub(crate) fn clear(&mut self, now: Time, is_copied: &dyn Fn(&[u8]) -> bool) {
+        self.givings.clear();
         if !self.items.is_empty() {
-            self.items.retain(now, &|_| false);
+            self.items.retain(now, is_copied);
+        }
+    }
+
+    /// Removes some of what is not kept, if there is any: where to go on.
+    pub(crate) fn sweep(&mut self, now: Time, from: &Place, keeps: &dyn Fn(&[u8]) -> bool) -> Option<Place> {
+        let mut goes = Vec::new();
+        let next = self.items.walk(from, &|key| !keeps(key), &mut goes);
+        goes.iter().for_each(|key| _ = self.items.put(key, None, now));
+        next
+    }
+
+    /// What somebody asks of a copy of a shard of which this is home, one of so many; `is_quiet`: see [`Giving::next`].
+    pub(crate) fn give(
+        &mut self,
+        from: NodeId,
+        fetch: Fetch,
+        shards: usize,
+        is_quiet: &dyn Fn() -> bool,
+    ) -> Option<Page> {
+        let Self { items, highest, homecoming, givings, .. } = self;
+        let going_on = givings.iter().position(|giving| giving.shard == fetch.shard);
+        let asked = going_on.map_or(giving::Asked::Other, |at| givings[at].asked(from, &fetch));
+        let at = match (asked, going_on) {
+            (giving::Asked::Late, _) => return None,
+            (giving::Asked::Last, Some(at)) => return Some(givings[at].again(fetch.epoch)),
+            (giving::Asked::Next, Some(at)) => at,
+            _ if fetch.page != PageNumber::FIRST => {
+                return Some(Page { fetch, items: Vec::new(), highest: *highest, rest: Rest::All });
+            }
+            _ => {
+                givings.retain(|giving| giving.shard != fetch.shard);
+                givings.push(Giving::new(from, fetch, shards));
+                givings.len() - 1
+            }
+        };
+        Some(givings[at].next(items, fetch, *highest, is_quiet, homecoming))
+    }
+
+    /// Copies that cannot go on do not; those that do go on in another view.
+    pub(crate) fn keep_givings(&mut self, goes_on: impl Fn(&Giving) -> bool) {
+        self.givings.retain(goes_on);
+        self.givings.iter_mut().for_each(Giving::unseal);
+    }
+
+    /// All of a shard was given away.
+    pub(crate) fn is_sealed(&self, shard: usize) -> bool {
+        let is_sealed = |giving: &Giving| giving.shard == shard && giving.is_sealed();
+        self.givings.iter().any(is_sealed) && !self.homecoming.has(HomecomingMutant::Unsealed)
+    }
+
+    /// No key of a shard may begin to come to be hot, or to cease to.
+    pub(crate) fn is_closing(&self, shard: usize) -> bool {
+        self.givings.iter().any(|giving| giving.shard == shard && giving.is_closing)
+    }
+
+    /// Takes what another home has of a key.
+    pub(crate) fn accept(&mut self, key: &Key, value: Option<Value>, now: Time) {
+        if !self.items.put(key, value, now) {
+            self.items.put(key, None, now);
+        }
+    }
+
+    /// Another home has had versions up to this.
+    pub(crate) fn accept_highest(&mut self, version: u32) {
+        self.raise(version);
+    }
+
+    /// A key may have something else than it had.
+    fn note(&mut self, key: &Key) {
+        if !self.givings.is_empty() && !self.homecoming.has(HomecomingMutant::WriteUntold) {
+            self.givings.retain_mut(|giving| giving.note(key));
         }
     }
 
@@ -130,12 +209,17 @@ impl<I: Items> Shard<I> {
         item_len_max: usize,
     ) -> Answer {
         let held = self.items.get(key, wish.now());
+        if held.is_none() {
+            // It may have been over, or have had to make room; it is told that there is nothing.
+            self.note(key);
+        }
         let at = Timestamp { version: self.highest, writer };
         let next = at.next(Kind::Modify, writer);
         match wish.apply(held.as_ref(), at, next, key.len(), item_len_max) {
             Err(answer) => answer,
             Ok(Changed { value, answer }) => {
                 self.highest = next.version;
+                self.note(key);
                 let mut answer = answer;
                 if !self.items.put(key, value, wish.now()) {
                     // What was there goes, too, as in memcached: nobody is told of what is older.
@@ -162,6 +246,7 @@ impl<I: Items> Shard<I> {
 
     /// Takes a key out of it, that is to be hot; with what is remembered of requests.
     pub(crate) fn take(&mut self, key: &Key, writer: Writer, now: Time) -> (Version, Window) {
+        self.note(key);
         let value: Option<Value> = self.items.get(key, now);
         self.items.put(key, None, now);
         let base = Timestamp { version: self.highest, writer };
@@ -187,9 +272,8 @@ impl<I: Items> Shard<I> {
         for done in done.iter().chain(&version.by) {
             self.settle_done(done.clone(), &key);
         }
-        if !self.items.put(&key, version.value, now) {
-            self.items.put(&key, None, now);
-        }
+        self.note(&key);
+        self.accept(&key, version.value, now);
     }
 
     fn raise(&mut self, version: u32) {
@@ -210,11 +294,15 @@ mod tests {
     use super::*;
     use crate::MemoryItems;
 
+    fn shard_of(bytes_max: usize) -> Shard<MemoryItems> {
+        Shard::new(MemoryItems::new(bytes_max), HomecomingConfig::USUAL)
+    }
+
     const WRITER: Writer = Writer(3);
     const NOW: Time = Time(10);
 
     fn shard() -> Shard<MemoryItems> {
-        Shard::new(MemoryItems::new(1_000))
+        shard_of(1_000)
     }
 
     fn key() -> Key {
@@ -273,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_takes_what_was_there_with_it() {
-        let mut shard = Shard::new(MemoryItems::new(10));
+        let mut shard = shard_of(10);
         shard.carry_out(&key(), &store(StoreMode::Set, "old"), None, WRITER, 100);
         let answer = shard.carry_out(&key(), &store(StoreMode::Set, "longer than it may be"), None, WRITER, 100);
         assert_eq!(told(&answer), guira_item::Answer::OutOfMemory);

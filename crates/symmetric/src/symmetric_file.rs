@@ -40,7 +40,7 @@ use guira_item::{KEY_LEN_MAX, Span};
 use guira_routing::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::{CoordinatorConfig, FlowConfig, HotSetConfig, NodeConfig, ShardAccess, ViewsConfig};
+use crate::{CoordinatorConfig, FlowConfig, HomecomingConfig, HotSetConfig, NodeConfig, ShardAccess, ViewsConfig};
 
 /// Who may send something to whom never changes; views of the nodes that serve have epochs of their own.
 const EPOCH: Epoch = Epoch(1);
@@ -361,6 +361,7 @@ impl SymmetricFile {
             answer_within: Span::from_ms(self.answer_within_ms),
             sample_one_in: self.sample_one_in,
             flow: FlowConfig::default(),
+            homecoming: HomecomingConfig::USUAL,
             mutant: None,
             shown_mutant: None,
         }

@@ -15,7 +15,8 @@
 //! - no view without a life is given out while that life has a lease, in whatever epoch;
 //! - a lease is granted to members of the view, and of the one that is being kept, in the same life;
 //! - epochs go up, whatever is started again or lost; no two members have the same number, and who becomes a member anew has another than before;
-//! - a shard's home is a member that is whole, and changes only if it has gone or the shard's own node has all.
+//! - a shard's home is a member that is whole, and changes only if it has gone or the shard's own node has all;
+//! - nothing of a shard is lost by a view in which its own node comes to be its home: it has said in the view before, and of that, that it has all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,11 +72,15 @@ pub enum ViewsMutant {
     ToldUnkept,
     /// A member that comes back in the same life has the number that it had.
     NumberKept,
+    /// What a node had of its shard in a view before counts.
+    ShardOfBefore,
+    /// A shard whose home is gone is said to be what it was.
+    LostUntold,
 }
 
 impl ViewsMutant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::GoneEarly,
         Self::NoDrift,
         Self::LifeReplaced,
@@ -84,6 +89,8 @@ impl ViewsMutant {
         Self::HomeAtOnce,
         Self::ToldUnkept,
         Self::NumberKept,
+        Self::ShardOfBefore,
+        Self::LostUntold,
     ];
 
     /// Its name.
@@ -97,6 +104,8 @@ impl ViewsMutant {
             Self::HomeAtOnce => "home-at-once",
             Self::ToldUnkept => "told-unkept",
             Self::NumberKept => "number-kept",
+            Self::ShardOfBefore => "shard-of-before",
+            Self::LostUntold => "lost-untold",
         }
     }
 }
@@ -108,7 +117,7 @@ pub enum Has {
     Nothing,
     /// All hot keys: it is whole.
     HotKeys,
-    /// And its shard, with what was written in that by others.
+    /// And its shard, with what was written in that by others: it is home of it in the view in which it says so, or the home serves nothing of it any more.
     Shard,
 }
 
@@ -145,6 +154,10 @@ pub struct Told {
     pub lease: Span,
     /// Nobody has a lease of a view before.
     pub is_settled: bool,
+    /// Which shard is its own.
+    pub own_shard: usize,
+    /// See [`Given::kept_since`].
+    pub kept_since: Vec<Epoch>,
 }
 
 /// A view, and what is to be known of it by who begins again.
@@ -164,6 +177,9 @@ pub struct Given {
     pub founders: BTreeSet<NodeId>,
     /// The members that are whole, as far as was known.
     pub whole: BTreeSet<NodeId>,
+    /// Since which epoch nothing of each shard has been lost: each home since then has had what the one before had. Beside `homes_since`, since for hot keys that are
+    /// on their way in or out another home is another one, whatever it has.
+    pub kept_since: Vec<Epoch>,
     /// No lease is longer: who begins again may have been told to give shorter ones.
     pub lease: Span,
 }
@@ -357,13 +373,16 @@ impl Views {
         let hears = here.epoch == epoch || now.since(self.given_at) < lasts;
         let is_followed = self.coming.contains_key(&node);
         let grants = (stays && hears && !is_followed) || self.does(ViewsMutant::GrantsTheGone);
+        let shard_of_before = self.does(ViewsMutant::ShardOfBefore);
         let is_it = here.writer == self.given.view.members.get(&node).copied();
         if let Some(known) = self.known.get_mut(&node) {
             if hears {
                 known.heard_at = now;
             }
             if is_it {
-                known.has = known.has.max(here.has);
+                // In another view its home may have changed it.
+                let is_of_before = here.epoch != epoch && !shard_of_before;
+                known.has = known.has.max(if is_of_before { here.has.min(Has::HotKeys) } else { here.has });
                 known.epoch = known.epoch.max(here.epoch);
             }
             if grants {
@@ -377,8 +396,10 @@ impl Views {
     fn told(&self, node: NodeId, life: Incarnation) -> Told {
         let given = &self.given;
         let began = given.founders.contains(&node).then_some(given.began);
-        let view = given.view.clone();
-        Told { life, asked: Moment::default(), view, began, grants: false, lease: self.lease(), is_settled: false }
+        let (view, kept_since) = (given.view.clone(), given.kept_since.clone());
+        let own_shard = self.config.nodes.iter().position(|own| *own == node).unwrap_or(usize::MAX);
+        let (asked, lease) = (Moment::default(), self.lease());
+        Told { life, asked, view, began, grants: false, lease, is_settled: false, own_shard, kept_since }
     }
 
     /// Whether nobody has a lease of a view before.
@@ -390,6 +411,7 @@ impl Views {
 
     fn on_kept(&mut self, now: Moment, kept: Given, out: &mut ViewsOutbox) {
         let begins = kept.began == kept.view.epoch;
+        let shard_of_before = self.does(ViewsMutant::ShardOfBefore);
         let is_same = |node: &NodeId| self.given.view.members.get(node) == kept.view.members.get(node);
         let new = Known {
             heard_at: now,
@@ -401,7 +423,8 @@ impl Views {
             let before = self.known.get(node).copied().filter(|_| self.given.lives.get(node) == kept.lives.get(node));
             // A lease of the membership before is one of this life, still.
             let known = before.map_or(new, |known| if is_same(node) { known } else { Known { has: new.has, ..known } });
-            (*node, known)
+            let has_shard = begins || self.own_home(&kept, *node) == Some(*node) || shard_of_before;
+            (*node, Known { has: if has_shard { known.has } else { known.has.min(Has::HotKeys) }, ..known })
         };
         self.known = kept.lives.keys().map(known).collect();
         self.coming.retain(|node, (life, _)| kept.lives.get(node).is_none_or(|kept| *life > *kept));
@@ -456,6 +479,13 @@ impl Views {
             if is_same { (last(homes_since, at), last(homes_before, at)) } else { (epoch, last(homes_since, at)) }
         };
         (next.view.homes_since, next.view.homes_before) = next.view.homes.iter().enumerate().map(since).unzip();
+        let kept_since = |(at, home): (usize, &NodeId)| {
+            let is_same = stays(home) && self.given.view.homes.get(at) == Some(home);
+            let comes_back = self.config.nodes.get(at) == Some(home) && has(home) == Has::Shard;
+            let is_kept = !begins && (is_same || comes_back || self.does(ViewsMutant::LostUntold));
+            if is_kept { last(&self.given.kept_since, at) } else { epoch }
+        };
+        next.kept_since = next.view.homes.iter().enumerate().map(kept_since).collect();
         out.keep = Some(next.clone());
         if self.does(ViewsMutant::ToldUnkept) {
             self.on_kept(now, next, out);

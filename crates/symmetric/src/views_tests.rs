@@ -456,6 +456,8 @@ fn a_lease_is_counted_from_before_it_was_asked_for_and_ends_with_its_view() {
         grants,
         lease: LEASE,
         is_settled: false,
+        own_shard: 0,
+        kept_since: Vec::new(),
     };
     assert!(holder.heed(told(1, true)).is_some());
     // A tenth less, and a little.

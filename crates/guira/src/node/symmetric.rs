@@ -182,6 +182,7 @@ fn told_of(status: &NodeHostStatus) -> Value {
             "questions": sent.questions,
             "evictions": sent.evictions,
             "joining": sent.joining,
+            "pages": sent.pages,
             "credits": sent.credits,
             "to_coordinator": sent.to_coordinator,
         },

@@ -111,14 +111,15 @@ impl World {
         epoch
     }
 
-    /// Whether a key may be gone with its home: it has another one, and nobody who is left has it as hot.
+    /// Whether a key may be gone with its home: that is gone, and nobody who is left has it as hot.
     fn may_have_lost(&self, key: &[u8], given: &Given) -> bool {
         let Some(slot) = slot_of(key, given.view.homes.len()) else { return false };
         if given.began == given.view.epoch {
             return true;
         }
-        let has_moved = self.given.view.homes_since.get(slot) != given.view.homes_since.get(slot);
-        has_moved && !given.whole.iter().any(|name| self.has_hot(*name, key, given))
+        // A home that gives its shard back to its own node loses nothing.
+        let is_lost = self.given.kept_since.get(slot) != given.kept_since.get(slot);
+        is_lost && !given.whole.iter().any(|name| self.has_hot(*name, key, given))
     }
 
     /// Whether a member is up, in the life that the view has, and has a key as hot.

@@ -5,8 +5,8 @@ use guira_consistency::Consistency;
 use guira_item::{Key, Moment};
 use guira_routing::NodeId;
 use guira_symmetric::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, MemoryItems,
-    Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HomecomingConfig,
+    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, ViewsConfig,
 };
 
 use super::{coming::Input, scenario::Scenario};
@@ -20,6 +20,9 @@ const ITEM_LEN_MAX: usize = 1 << 20;
 
 /// More than all items together: none makes room for another.
 const ITEMS_LEN_MAX: usize = 1 << 24;
+
+/// Two items or so: a copy of a shard takes some pages, and what is told of keys meanwhile comes between.
+const PAGE_LEN_MAX: usize = 80;
 
 /// What a member is while it is up.
 pub(super) enum Core {
@@ -94,6 +97,10 @@ impl Scenario {
             answer_within: self.answer_within,
             sample_one_in: 1,
             flow: FlowConfig { mutant: self.mutant.and_then(super::Mutant::of_flow), ..self.flow },
+            homecoming: HomecomingConfig {
+                page_len_max: PAGE_LEN_MAX,
+                mutant: self.mutant.and_then(super::Mutant::of_homecoming),
+            },
             mutant: self.mutant.and_then(super::Mutant::of_hot_keys),
             shown_mutant: self.mutant.and_then(super::Mutant::of_shown),
         }

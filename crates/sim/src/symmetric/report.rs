@@ -89,6 +89,10 @@ fn add_counts(to: &mut NodeCounts, other: &NodeCounts) {
         (&mut to.busy, other.busy),
         (&mut to.away, other.away),
         (&mut to.unknown, other.unknown),
+        (&mut to.elsewhere, other.elsewhere),
+        (&mut to.copies, other.copies),
+        (&mut to.homecomings, other.homecomings),
+        (&mut to.pages, other.pages),
         (&mut to.promotions, other.promotions),
         (&mut to.evictions, other.evictions),
     ] {

@@ -1,7 +1,7 @@
 //! What is simulated.
 
 use guira_item::Span;
-use guira_symmetric::{FlowConfig, FlowMutant, HotSetConfig, ShownMutant, ViewsMutant};
+use guira_symmetric::{FlowConfig, FlowMutant, HomecomingMutant, HotSetConfig, ShownMutant, ViewsMutant};
 
 use super::{report::Report, world::World};
 use crate::simulation::{Failure, Simulation, in_rounds};
@@ -52,6 +52,8 @@ pub enum Mutant {
     Shown(ShownMutant),
     /// In what keeps nodes from telling others too much.
     Flow(FlowMutant),
+    /// In how shards come back to their nodes.
+    Homecoming(HomecomingMutant),
 }
 
 impl Mutant {
@@ -60,7 +62,9 @@ impl Mutant {
         let of_hot_keys = guira_consistency::Mutant::ALL.into_iter().map(Self::HotKeys);
         let of_views = ViewsMutant::ALL.into_iter().map(Self::Views);
         let of_shown = ShownMutant::ALL.into_iter().map(Self::Shown);
-        of_hot_keys.chain(of_views).chain(of_shown).chain(FlowMutant::ALL.into_iter().map(Self::Flow))
+        let of_homecoming = HomecomingMutant::ALL.into_iter().map(Self::Homecoming);
+        let of_flow = FlowMutant::ALL.into_iter().map(Self::Flow);
+        of_hot_keys.chain(of_views).chain(of_shown).chain(of_flow).chain(of_homecoming)
     }
 
     /// Its name.
@@ -70,6 +74,7 @@ impl Mutant {
             Self::Views(mutant) => mutant.name(),
             Self::Shown(mutant) => mutant.name(),
             Self::Flow(mutant) => mutant.name(),
+            Self::Homecoming(mutant) => mutant.name(),
         }
     }
 
@@ -84,6 +89,10 @@ impl Mutant {
 
     pub(super) fn of_shown(self) -> Option<ShownMutant> {
         if let Self::Shown(mutant) = self { Some(mutant) } else { None }
+    }
+
+    pub(super) fn of_homecoming(self) -> Option<HomecomingMutant> {
+        if let Self::Homecoming(mutant) = self { Some(mutant) } else { None }
     }
 
     pub(super) fn of_views(self) -> Option<ViewsMutant> {
@@ -119,8 +128,8 @@ impl Default for Scenario {
 }
 
 /// Scenarios by name.
-pub const SCENARIOS: [&str; 5] =
-    ["symmetric", "symmetric-stormy", "symmetric-hot", "symmetric-cold", "symmetric-short"];
+pub const SCENARIOS: [&str; 6] =
+    ["symmetric", "symmetric-stormy", "symmetric-hot", "symmetric-cold", "symmetric-short", "symmetric-homes"];
 
 impl Scenario {
     /// The one of a name.
@@ -144,6 +153,17 @@ impl Scenario {
                 keys: 8,
                 clients: 20,
                 operations_per_s: 300,
+                ..usual
+            }),
+            // Many clients at many keys, few of which are hot, and not for long: copies of shards take long, and much changes meanwhile.
+            "symmetric-homes" => Some(Self {
+                hot: HotSetConfig { len_max: 8, changes_max: 4, margin: 1.0 },
+                hot_epoch: Span::from_ms(200),
+                keys: 60,
+                clients: 30,
+                operations_per_s: 600,
+                fault_every: Span::from_s(4),
+                flushes_per_mille: 1,
                 ..usual
             }),
             _ => None,

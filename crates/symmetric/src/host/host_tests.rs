@@ -254,10 +254,10 @@ fn a_coordinator_goes_on_from_what_it_has_kept() {
     assert!(told.contains("views: kept by a coordinator of the nodes 1, 2: ") && !told.contains('\n'), "{told}");
 
     let damaged = folder.path().join("views");
-    std::fs::write(&damaged, "guira views 1\n").expect("written");
+    std::fs::write(&damaged, "guira views 2\n").expect("written");
     let told = refused(config);
     assert!(told.contains("damaged"), "{told}");
-    assert_eq!(std::fs::read_to_string(damaged).expect("there"), "guira views 1\n");
+    assert_eq!(std::fs::read_to_string(damaged).expect("there"), "guira views 2\n");
 }
 
 /// Its folder is full, say: that ended it, and with it all leases.

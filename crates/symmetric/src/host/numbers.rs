@@ -39,6 +39,7 @@ const ROWS: [Row; 43] = [
         node.core.sent.evictions
     }),
     ("symmetric_sent_joining", "Questions and pages sent of nodes that join", true, |node| node.core.sent.joining),
+    ("symmetric_sent_pages", "Questions and pages sent of shards that come back", true, |node| node.core.sent.pages),
     ("symmetric_sent_credits", "Messages sent that give or ask for credits alone", true, |node| node.core.sent.credits),
     ("symmetric_sent_to_coordinator", "Messages sent to the coordinator", true, |node| node.core.sent.to_coordinator),
     ("symmetric_credits_requests_waited", "Requests that waited for a credit", true, |node| {

@@ -136,7 +136,9 @@ impl<I: Items> Node<I> {
                 let Pending { who, key, wish, until } = pending;
                 self.open_lane(now, Open::new(who, Asked::Key(key, wish), home, until), out);
             }
-            Who::Peer(..) | Who::Flush(_) => self.finish(now, pending, Replied::NotServing, out),
+            // As long as it may be: whoever is home of a view is not asked in another one under the same number.
+            Who::Peer(..) => self.finish(now, pending, Replied::Elsewhere, out),
+            Who::Flush(_) => self.finish(now, pending, Replied::NotServing, out),
         }
     }
 
@@ -152,7 +154,7 @@ impl<I: Items> Node<I> {
                     Replied::Answer(answer) if !pending.wish.only_reads() => {
                         self.shard.settle_answer(request, answer, &pending.key);
                     }
-                    Replied::Busy => self.shard.settle(request, Replied::Busy, None),
+                    Replied::Busy | Replied::Elsewhere => self.shard.settle(request, told.clone(), None),
                     _ => {}
                 }
                 out.sends.push((node, Message::Replied { request, told }));
@@ -174,7 +176,7 @@ impl<I: Items> Node<I> {
                 self.counts.unknown += 1;
                 failed(Failure::Unknown)
             }
-            Replied::NotServing | Replied::Unknown => {
+            Replied::NotServing | Replied::Elsewhere | Replied::Unknown => {
                 self.counts.away += 1;
                 failed(Failure::Away)
             }

@@ -61,12 +61,16 @@ impl<I: Items> Node<I> {
     /// Removes what is here.
     pub(super) fn begin_flush(&mut self, now: Moment, who: Who, out: &mut NodeOutbox) {
         let view = self.holder.view();
-        let is_settled = |(shard, home): (usize, &NodeId)| *home != self.config.me || self.holder.is_home_of(shard);
+        let is_settled = |(shard, home): (usize, &NodeId)| *home != self.config.me || self.answers_for(shard);
         if !self.serves(now) || !view.homes.iter().enumerate().all(is_settled) {
             self.end_flush(who, Replied::NotServing, out);
             return;
         }
-        self.shard.clear(self.time(now));
+        // What is copied from another home goes when that removes it; what is hot, or was written back and is not yet forgotten by all, by what is asked of its key below, once.
+        let (time, shards, copied) = (self.time(now), view.homes.len(), self.homecoming.copied_shard());
+        let is_copied = |key: &[u8]| copied.is_some() && super::slot_of(key, shards) == copied;
+        let there: BTreeSet<&[u8]> = self.replica.keys().map(|(key, _)| &key[..]).collect();
+        self.shard.clear(time, &|key| is_copied(key) || there.contains(key));
         let me = Some(self.config.me);
         let keys: Vec<Key> = self
             .replica

@@ -96,11 +96,12 @@ impl<I: Items> Node<I> {
             return;
         }
         let there: BTreeSet<&Key> = self.replica.keys().map(|(key, _)| key).collect();
-        let is_cold = |key: &&Key| !there.contains(*key) && self.is_home_of(key);
+        let is_cold = |key: &&Key| !there.contains(*key) && self.is_home_of(key) && self.is_open(key);
         let to_promote = self.hot.set.keys.iter().filter(is_cold).cloned().collect();
         let home = |key: &Key| self.holder.view().home_of(super::hash_of(key));
         let is_to_go = |(key, is_hot): (&Key, bool)| {
             let goes = is_hot && !self.hot.set.keys.contains(key) && home(key) == Some(self.config.me);
+            let goes = goes && self.is_open(key);
             goes.then(|| key.clone())
         };
         let going = self.replica.keys().filter(|(key, is_hot)| !is_hot && home(key) == Some(self.config.me)).count();
@@ -117,7 +118,7 @@ impl<I: Items> Node<I> {
         while let Some(key) = self.hot.to_promote.front()
             && self.serves(now)
         {
-            if !self.is_home_of(key) || self.replica.has(key) {
+            if !self.is_home_of(key) || !self.is_open(key) || self.replica.has(key) {
                 self.hot.to_promote.pop_front();
                 continue;
             }

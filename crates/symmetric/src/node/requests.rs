@@ -1,6 +1,7 @@
 //! What is asked of other nodes' keys, and what other nodes ask of this one's.
 //!
-//! Always true: what is asked of a home is carried out there under the view by which it is that, and once; a home that has changed is asked again, and told that another was asked before.
+//! Always true: what is asked of a home is carried out there under the view by which it is that, and once. A home that has given its shard away, and is there still, says what became of it:
+//! what it has carried out it remembers, and what it has not it never will, so that the one that is home now may be asked, as for something new.
 
 use guira_consistency::RequestId;
 use guira_item::Moment;
@@ -50,20 +51,32 @@ impl<I: Items> Node<I> {
         out.sends.extend(self.lanes.tell(lane, now));
     }
 
-    /// What is under way is told again to its home. If that is another member than the one that was told, and may have carried it out and be gone with what came of it,
-    /// a read is begun anew, and of anything else nobody knows.
+    /// What is under way is told again to who was told: as long as that is there, in the same life, it says what became of it. If it is gone, with that,
+    /// nobody knows. A read is begun anew if another one is home.
     fn tell_lane_again(&mut self, now: Moment, lane: LaneNumber, out: &mut NodeOutbox) {
         let Some(Open { asked: Asked::Key(key, wish), home, .. }) = self.lanes.get(lane) else {
             self.tell_lane(now, lane, out);
             return;
         };
         let view = self.holder.view();
-        if view.home_of(super::hash_of(key)).and_then(|home| view.member(home)) == Some(*home) {
+        let is_home = view.home_of(super::hash_of(key)) == Some(home.0);
+        if view.member(home.0) == Some(*home) && (is_home || !wish.only_reads()) {
             self.tell_lane(now, lane, out);
         } else if !wish.only_reads() {
             self.close_lane(lane, Replied::Unknown, out);
-        } else if let Some(Open { who, asked: Asked::Key(key, wish), until, .. }) = self.lanes.close(lane) {
-            self.to_try.push_back(Pending { who, key, wish, until });
+        } else {
+            self.begin_anew_elsewhere(lane, out);
+        }
+    }
+
+    /// What was not carried out by who was told is asked as if it was new.
+    fn begin_anew_elsewhere(&mut self, lane: LaneNumber, out: &mut NodeOutbox) {
+        match self.lanes.close(lane) {
+            Some(Open { who, asked: Asked::Key(key, wish), until, .. }) => {
+                self.to_try.push_back(Pending { who, key, wish, until });
+            }
+            Some(open) => self.end(open, Replied::Unknown, out),
+            None => {}
         }
     }
 
@@ -98,9 +111,14 @@ impl<I: Items> Node<I> {
         if self.lanes.get(lane).is_none_or(|open| open.home.0 != from) {
             return;
         }
-        if told == Replied::NotServing {
+        match told {
             // It is told again in a while.
-            return;
+            Replied::NotServing => return,
+            Replied::Elsewhere => {
+                self.counts.elsewhere += 1;
+                return self.begin_anew_elsewhere(lane, out);
+            }
+            _ => {}
         }
         if let (Replied::Answer(answer), Some(Open { asked: Asked::Key(key, _), .. })) = (&told, self.lanes.get(lane)) {
             let (key, at) = (key.clone(), answer.at);

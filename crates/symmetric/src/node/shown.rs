@@ -45,6 +45,8 @@ impl ShownMutant {
 pub(super) struct Shown {
     pub(super) cache: Writer,
     pub(super) reader: Reader,
+    /// The shards for which something is granted, if it is.
+    granted: Option<Vec<usize>>,
 }
 
 impl Shown {
@@ -56,7 +58,7 @@ impl Shown {
             shards_max: crate::ViewsConfig::NODES_MAX,
         };
         let (cache, reader) = guira_symmetric_cache::new(&config);
-        Self { cache, reader }
+        Self { cache, reader, granted: None }
     }
 }
 
@@ -107,25 +109,30 @@ impl<I: Items> Node<I> {
         }
     }
 
-    /// Says until when, and for which shards, this node answers.
+    /// Says until when, and for which shards, this node answers; to be said again whenever either may be another.
     pub(super) fn show_grant(&mut self) {
-        let (holder, shards) = (&self.holder, self.holder.view().homes.len());
-        let keeps_homes = self.has_fault(ShownMutant::HomesKept);
-        let was_home_of = |shard| keeps_homes && self.was_home_of.contains(&shard);
-        let until =
-            if self.has_fault(ShownMutant::LeaseUnseen) { Moment::from_ns(u64::MAX) } else { holder.serves_until() };
-        if self.replica.is_whole() {
-            self.shown.cache.grant(until, shards, |shard| holder.is_home_of(shard) || was_home_of(shard));
+        let mut served = self.served_shards();
+        if self.has_fault(ShownMutant::HomesKept) {
+            served.extend(&self.had_of);
+        }
+        let until = match self.has_fault(ShownMutant::LeaseUnseen) {
+            true => Moment::from_ns(u64::MAX),
+            false => self.holder.serves_until(),
+        };
+        if !self.replica.is_whole() {
+            self.close_grant();
+        } else if self.shown.granted.as_ref() == Some(&served) {
+            self.shown.cache.renew(until);
         } else {
-            self.shown.cache.close();
+            self.shown.cache.grant(until, self.holder.view().homes.len(), |shard| served.contains(&shard));
+            self.shown.granted = Some(served);
         }
     }
 
-    /// The lease goes on.
-    pub(super) fn renew_grant(&mut self, until: Moment) {
-        if !self.has_fault(ShownMutant::LeaseUnseen) {
-            self.shown.cache.renew(until);
-        }
+    /// Nothing is granted while homes change.
+    pub(super) fn close_grant(&mut self) {
+        self.shown.cache.close();
+        self.shown.granted = None;
     }
 }
 

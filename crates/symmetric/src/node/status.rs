@@ -28,6 +28,14 @@ pub struct NodeCounts {
     pub away: u64,
     /// May have taken effect: nobody knows.
     pub unknown: u64,
+    /// Asked of a home that had given the shard away by then, and asked again of the one it has now.
+    pub elsewhere: u64,
+    /// Copies of its own shard that were begun.
+    pub copies: u64,
+    /// Those that came to an end: it is home of it again.
+    pub homecomings: u64,
+    /// Pages that were given to others.
+    pub pages: u64,
     /// Keys that were promoted here, as home.
     pub promotions: u64,
     /// Keys that were evicted here, as home.
@@ -57,6 +65,8 @@ pub struct NodeStatus {
     pub bytes_max: usize,
     /// Items that have made room for others.
     pub evicted: u64,
+    /// Items of its own shard that have been copied so far, while another node is home of it.
+    pub copied: Option<u64>,
     /// What is under way.
     pub pending: usize,
     /// Messages of hot keys that wait for credits.
@@ -82,6 +92,7 @@ impl<I: Items> Node<I> {
             is_whole: self.replica.is_whole(),
             hot_keys: self.replica.len(),
             shards: self.served_shards().len(),
+            copied: self.homecoming.copied(),
             items: self.shard.items().len(),
             bytes: self.shard.items().bytes(),
             bytes_max: self.shard.items().bytes_max(),

@@ -1,6 +1,7 @@
 //! Who is there, and what it changes for what is here and under way.
 //!
-//! Always true: what was of a former membership is forgotten before the next one begins; a shard that comes to be this node's begins with nothing.
+//! Always true: what was of a former membership is forgotten before the next one begins; a shard that comes to be this node's begins with what was copied of it, if that is all, and else
+//! with nothing.
 
 use guira_consistency::{Epoch, Happened, Outcome, Replica, Ticket};
 use guira_item::Moment;
@@ -11,10 +12,9 @@ use crate::{Heard, Items, Told};
 impl<I: Items> Node<I> {
     pub(super) fn on_told(&mut self, now: Moment, told: Told, out: &mut NodeOutbox) {
         let (before, until_before) = (self.homes(), self.holder.serves_until());
-        let homes_before = self.served_shards();
         let heard = self.holder.heed(told);
-        if heard.is_some() || self.served_shards() != homes_before {
-            self.shown.cache.close();
+        if heard.is_some() {
+            self.close_grant();
         }
         let (epoch, until) = (self.holder.view().epoch, self.holder.serves_until());
         match heard {
@@ -42,17 +42,13 @@ impl<I: Items> Node<I> {
                 self.tend_hot_keys(now, out);
             }
         }
-        if heard.is_some() || self.served_shards() != homes_before {
-            self.show_grant();
-        } else {
-            self.renew_grant(until);
-        }
+        self.show_grant();
         self.to_try.append(&mut self.parked);
     }
 
     /// The shards that this node answers for.
     pub(super) fn served_shards(&self) -> Vec<usize> {
-        (0..self.holder.view().homes.len()).filter(|shard| self.holder.is_home_of(*shard)).collect()
+        (0..self.holder.view().homes.len()).filter(|shard| self.answers_for(*shard)).collect()
     }
 
     /// Of which shards this node is home, and since when.
@@ -64,28 +60,31 @@ impl<I: Items> Node<I> {
 
     /// What it had of shards that it had not without a break is worth nothing.
     fn look_at_homes(&mut self, now: Moment, before: &[(usize, Option<Epoch>)]) {
-        let homes = self.homes();
+        let (homes, arrived) = (self.homes(), self.arrive(now));
+        self.go_on_giving(before, &homes);
         if homes == before {
             return;
         }
         self.shard.become_home(self.holder.view().epoch);
-        let stays = |slot: usize| homes.iter().any(|home| home.0 == slot && before.contains(home));
+        let copied = self.homecoming.copied_shard();
+        let was_there = |slot: usize| homes.iter().any(|home| home.0 == slot && before.contains(home));
+        let stays = |slot: usize| was_there(slot) || arrived == Some(slot) || copied == Some(slot);
         // A successor has mostly never had the shard: nothing is to be looked for then, which would take longer than a lease.
-        if homes.iter().any(|(slot, _)| !stays(*slot) && self.was_home_of.contains(slot)) {
+        if homes.iter().any(|(slot, _)| !stays(*slot) && self.had_of.contains(slot)) {
             let shards = self.holder.view().homes.len();
             self.shard.keep(self.time(now), &|key| slot_of(key, shards).is_some_and(stays));
         }
-        self.was_home_of.extend(homes.iter().map(|(slot, _)| *slot));
+        self.had_of.extend(homes.iter().map(|(slot, _)| *slot));
     }
 
     /// It is another member than it was; what it had is worth nothing, or everything begins and it has all there is.
     fn begin_anew(&mut self, now: Moment, is_first: bool, out: &mut NodeOutbox) {
         self.close_lanes(out);
         self.serving.clear();
-        self.shard.clear(self.time(now));
-        self.was_home_of.clear();
+        self.homecoming.clear();
+        self.shard.clear(self.time(now), &|_| false);
+        self.had_of.clear();
         self.shard.forget_requests();
-        self.is_founder = is_first;
         if is_first {
             self.replica = Replica::new(replica_config(&self.config), true);
             self.shown.cache.clear();
