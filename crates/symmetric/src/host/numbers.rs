@@ -7,7 +7,7 @@ use super::NodeHostStatus;
 type Row = (&'static str, &'static str, bool, fn(&NodeHostStatus) -> u64);
 
 /// Name, what it says, whether it adds up, and what it is of a node.
-const ROWS: [Row; 43] = [
+const ROWS: [Row; 44] = [
     ("symmetric_members", "Nodes of this node's view", false, |node| node.core.members as u64),
     ("symmetric_has_lease", "Whether this node has a lease", false, |node| node.core.has_lease.into()),
     ("symmetric_whole", "Whether this node has all hot keys", false, |node| node.core.is_whole.into()),
