@@ -132,14 +132,20 @@ impl Bench {
         Load { keys: self.keys, writes, value_len }
     }
 
+    /// How often hot keys are chosen.
+    pub fn epoch(&self) -> Duration {
+        Duration::from_millis(self.extent.scaled(1_000, 200))
+    }
+
     /// A cluster of so many nodes in a folder of this name, with further flags.
     pub fn setup(&self, place: &str, nodes: u16, flags: impl IntoIterator<Item = String>) -> Setup {
+        let epoch = ["--epoch-ms".to_owned(), self.epoch().as_millis().to_string()];
         Setup {
             program: self.program.clone(),
             folder: self.workplace.place(place),
             cores: self.server_cores.clone(),
             nodes,
-            flags: flags.into_iter().collect(),
+            flags: epoch.into_iter().chain(flags).collect(),
         }
     }
 
@@ -156,9 +162,8 @@ impl Bench {
 
     /// Asks before any interval, until no more of the requests are for hot keys than before.
     pub fn warm(&self, experiment: &'static str, cluster: &Nodes, script: &Arc<Script>) -> Result<(), BenchError> {
-        let most = Duration::from_secs(self.extent.scaled(30, 3));
-        // Of the hot set's epochs one at least.
-        let look = Duration::from_millis(self.extent.scaled(1_500, 600));
+        let most = Duration::from_millis(self.extent.scaled(30_000, 500));
+        let look = self.epoch() * 3 / 2;
         let (began, mut shares) = (Instant::now(), Vec::new());
         while began.elapsed() < most {
             let counted = self.drive_for(experiment, cluster, script, Duration::ZERO, look)?.counted;

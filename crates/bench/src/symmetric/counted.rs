@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::error::BenchError;
 
 /// Where a status has what is always there.
+const EPOCH: &str = "/epoch";
 const HITS: &str = "/hits";
 const HOT_WRITES: &str = "/hot_writes";
 const AT_HOME: &str = "/at_home";
@@ -30,6 +31,8 @@ const PACKETS: &str = "/wire/packets_out";
 /// What members have counted since they were started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
+    /// The latest view that any has; of what was counted since a sample before, how many views later that is.
+    pub epoch: u64,
     /// Requests that the node which was asked has answered by what is hot there, without a message.
     pub hits: u64,
     /// Writes of hot keys.
@@ -110,6 +113,7 @@ impl Sample {
     /// Adds a node's status; the name of what is not in it, if something is not.
     pub fn add(&mut self, status: &Value) -> Result<(), &'static str> {
         let number = |path: &'static str| status.pointer(path).and_then(Value::as_u64).ok_or(path);
+        self.epoch = self.epoch.max(number(EPOCH)?);
         self.hits += number(HITS)?;
         self.hot_writes += number(HOT_WRITES)?;
         self.at_home += number(AT_HOME)?;
@@ -139,6 +143,7 @@ impl Sample {
         }
         let sent = self.sent.zip(before.sent);
         Ok(Self {
+            epoch: self.epoch - before.epoch,
             hits: self.hits - before.hits,
             hot_writes: self.hot_writes - before.hot_writes,
             at_home: self.at_home - before.at_home,
@@ -194,7 +199,7 @@ mod tests {
 
     fn status(hits: u64, hot_keys: u64) -> Value {
         json!({
-            "hits": hits, "hot_writes": 2, "at_home": 3, "forwarded": 4, "resent": 1, "pending": 0, "hot_keys": hot_keys,
+            "epoch": 3, "hits": hits, "hot_writes": 2, "at_home": 3, "forwarded": 4, "resent": 1, "pending": 0, "hot_keys": hot_keys,
             "changes": { "promotions": 5, "evictions": 0 },
             "sent": { "requests": 5, "answers": 4, "acks": 2, "invalidates": 1, "to_coordinator": 9 },
             "wire": { "messages_out": 20, "packets_out": 10 },
@@ -232,6 +237,6 @@ mod tests {
             let error = sample.sent().expect_err("one of them does not tell").to_string();
             assert!(error.contains("--guira"), "{error}");
         }
-        assert_eq!(Sample::default().add(&json!({})), Err(HITS));
+        assert_eq!(Sample::default().add(&json!({ "epoch": 3 })), Err(HITS));
     }
 }

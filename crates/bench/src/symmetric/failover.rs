@@ -12,7 +12,9 @@
 mod asker;
 mod waits;
 
-use std::sync::OnceLock;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, Sender};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use guira_loadgen::driver::Moment;
@@ -138,8 +140,7 @@ fn kinds(workload: &Workload, nodes: usize) -> [Kind; 4] {
 fn warm(bench: &Bench, cluster: &Nodes, kinds: &[Kind; 4], times: Times) -> Result<(), BenchError> {
     let (looks_min, looks_max) = bench.extent.scaled((2, 10), (1, 6));
     let hot_keys = 2 * HOT_OF_A_KIND;
-    // Of the hot set's epochs one at least.
-    let look = Stretches { before: Duration::ZERO, after: Duration::from_millis(1_200), ..times.stretches };
+    let look = Stretches { before: Duration::ZERO, after: bench.epoch() * 3 / 2, ..times.stretches };
     for look_number in 1..=looks_max {
         play(bench, cluster, kinds, Times { stretches: look, ..times }, false)?;
         if look_number >= looks_min && cluster.sample()?.hot_keys >= hot_keys {
@@ -161,7 +162,7 @@ fn play(
     let (addresses, workload) = (cluster.addresses(), bench.load(0.0, SMALL_LEN).workload());
     let victim = addresses.len() - 1;
     // One clock for all: each node's clients are a thread.
-    let (origin, killed_at) = (Instant::now(), OnceLock::new());
+    let origin = Instant::now();
     let plan = |at: usize| PlayPlan {
         address: addresses[at],
         protocol: Protocol::MemcacheText,
@@ -169,12 +170,6 @@ fn play(
         warm_up: times.stretches.before,
         measure: Some(times.stretches.after),
         core: bench.generator_cores.first().copied(),
-    };
-    let kill = || -> Result<(), BenchError> {
-        cluster.kill(victim)?;
-        // Only this thread sets it.
-        let _ = killed_at.set(origin.elapsed());
-        Ok(())
     };
     let askers_of = |node: usize| -> Vec<Asker<'_>> {
         let client = |at: usize| {
@@ -184,16 +179,14 @@ fn play(
         };
         (0..kinds.len() * CLIENTS).map(client).collect()
     };
-    let play_one = |node: usize, kill: &(dyn Fn() -> Result<(), BenchError> + Sync)| {
+    let play_one = |node: usize, begun: Option<Sender<()>>| {
         let mut askers = askers_of(node);
-        let mut killing = Ok(());
         let outcome = interactive::play(&plan(node), &mut askers, &mut |moment| {
-            // The first node's thread: it is not the one that is killed.
-            if moment == Moment::Begin && is_killed && node == 0 {
-                killing = kill();
+            if let Some(begun) = begun.as_ref().filter(|_| moment == Moment::Begin) {
+                // Nobody listens where nobody is killed.
+                let _ = begun.send(());
             }
         });
-        killing?;
         let is_cut_off = is_killed && node == victim;
         match outcome {
             Ok(_) if is_cut_off => Err(BenchError::Invalid(format!("{NAME}: who was killed has answered to the end"))),
@@ -201,16 +194,24 @@ fn play(
             _ => Ok(askers.into_iter().map(|asker| asker.end(!is_cut_off)).collect::<Vec<Vec<Wait>>>()),
         }
     };
-    let (kill, play_one) = (&kill, &play_one);
-    let played = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..addresses.len()).map(|node| scope.spawn(move || play_one(node, kill))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let play_one = &play_one;
+    let (played, killed_at) = std::thread::scope(|scope| {
+        let (begin, begun) = mpsc::channel();
+        let mut begin = Some(begin);
+        // The first node's clients say when: it is not the one that is killed.
+        let start = |node: usize| {
+            let begin = begin.take();
+            scope.spawn(move || play_one(node, begin))
         };
-        threads.into_iter().map(join).collect::<Result<Vec<Vec<Vec<Wait>>>, BenchError>>()
+        let threads: Vec<_> = (0..addresses.len()).map(start).collect();
+        // Killed by who keeps no client waiting meanwhile. If they have failed they say why below.
+        let killed = if is_killed && begun.recv().is_ok() { cluster.kill(victim) } else { Ok(()) };
+        let killed_at = origin.elapsed();
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let played = threads.into_iter().map(join).collect::<Result<Vec<Vec<Vec<Wait>>>, BenchError>>();
+        killed.and(played).map(|played| (played, killed_at))
     })?;
-    let from = killed_at.get().copied().unwrap_or(times.stretches.before);
-    let mut all = [0, 1, 2, 3].map(|_| Waits::since(from));
+    let mut all = [0, 1, 2, 3].map(|_| Waits::since(killed_at));
     for (at, waits) in played.into_iter().flat_map(|askers| askers.into_iter().enumerate()) {
         all[at % kinds.len()].add(waits);
     }

@@ -22,7 +22,7 @@ const UNCOALESCED: &[&str] = &["--uncoalesced"];
 
 /// What chance, and an epoch's short memory, leave out of the hot set is made up for by so many more keys, as often as that.
 const MORE: f64 = 1.25;
-const TRIES: usize = 4;
+const TRIES_MAX: usize = 4;
 
 const READ_ONLY: &str = "read-only";
 
@@ -78,7 +78,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
 /// A cluster with as many hot keys as it takes; how many that are.
 fn warmed(bench: &Bench, script: &Arc<Script>) -> Result<(Contestant, u64), BenchError> {
     let mut hot_keys = bench.hot_keys();
-    for left in (0..TRIES).rev() {
+    for left in (0..bench.extent.scaled(TRIES_MAX, 1)).rev() {
         let with = Contestant::up(bench, NAME, &Contender::new("guira", hot_keys, UNCOALESCED), SMALL_LEN)?;
         bench.warm(NAME, &with.cluster, script)?;
         let counted = bench.drive(NAME, &with.cluster, script)?.counted;
@@ -91,11 +91,11 @@ fn warmed(bench: &Bench, script: &Arc<Script>) -> Result<(Contestant, u64), Benc
     Err(BenchError::Invalid(format!("{NAME}: there was no try")))
 }
 
-/// Nodes have sent a request for each that they say they have forwarded, and again those they say so of; and one answer to each at most.
+/// Nodes have sent no more requests than one for each read that they say they have forwarded, and again for those they say so of, and no more answers than requests. In another view what is
+/// under way is told again, uncounted: then nothing can be said.
 fn expect_only_misses_cost(counted: &Sample) -> Result<(), BenchError> {
     let sent = counted.sent()?;
-    let due = counted.forwarded + counted.resent;
-    if sent.requests == due && sent.answers <= due {
+    if counted.epoch > 0 || (sent.requests <= counted.forwarded + counted.resent && sent.answers <= sent.requests) {
         return Ok(());
     }
     Err(BenchError::Invalid(format!(
@@ -124,9 +124,11 @@ mod tests {
             ..Sample::default()
         };
         assert!(expect_only_misses_cost(&counted(24, 23)).is_ok());
-        for (requests, answers) in [(25, 23), (23, 23), (24, 25)] {
-            let error = expect_only_misses_cost(&counted(requests, answers)).expect_err("it does not fit").to_string();
+        for (requests, answers) in [(25, 23), (24, 25)] {
+            let error = expect_only_misses_cost(&counted(requests, answers)).expect_err("too many").to_string();
             assert!(!error.contains('\n'), "{error}");
+            let in_another_view = Sample { epoch: 1, ..counted(requests, answers) };
+            assert!(expect_only_misses_cost(&in_another_view).is_ok());
         }
     }
 }
