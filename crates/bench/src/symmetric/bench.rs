@@ -1,5 +1,6 @@
 //! What all experiments share: scale, cores, what is asked, and one interval of it.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use crate::error::BenchError;
 use crate::experiment::Extent;
 use crate::server::bench::{Interval, failed};
 use crate::workplace::Workplace;
+
+/// Whose figures are shown beside ours.
+pub(super) const PAPER: &str = "ccKVS paper";
 
 pub(super) const EXPONENT: f64 = 0.99;
 
@@ -52,6 +56,8 @@ pub(crate) struct Bench {
     pub server_cores: Vec<usize>,
     pub generator_cores: Vec<usize>,
     workplace: Workplace,
+    /// No two clusters have one folder: nobody finds who was there before.
+    next_cluster: Cell<u32>,
 }
 
 /// What is asked.
@@ -99,6 +105,7 @@ impl Bench {
             server_cores: chosen(&options.placement.server_cores, cores.clone()),
             generator_cores: chosen(&options.placement.generator_cores, cores.last().copied().into_iter().collect()),
             workplace: Workplace::new(options.dir.as_deref(), "guira-bench-symmetric-")?,
+            next_cluster: Cell::new(1),
         })
     }
 
@@ -137,12 +144,13 @@ impl Bench {
         Duration::from_millis(self.extent.scaled(1_000, 200))
     }
 
-    /// A cluster of so many nodes in a folder of this name, with further flags.
-    pub fn setup(&self, place: &str, nodes: u16, flags: impl IntoIterator<Item = String>) -> Setup {
+    /// A cluster of so many nodes in a folder of its own, with further flags.
+    pub fn setup(&self, nodes: u16, flags: impl IntoIterator<Item = String>) -> Setup {
+        let number = self.next_cluster.replace(self.next_cluster.get() + 1);
         let epoch = ["--epoch-ms".to_owned(), self.epoch().as_millis().to_string()];
         Setup {
             program: self.program.clone(),
-            folder: self.workplace.place(place),
+            folder: self.workplace.place(&format!("cluster-{number}")),
             cores: self.server_cores.clone(),
             nodes,
             flags: epoch.into_iter().chain(flags).collect(),

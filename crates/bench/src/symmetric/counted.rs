@@ -25,8 +25,8 @@ const SENT: &str = "/sent";
 const REQUESTS: &str = "requests";
 const ANSWERS: &str = "answers";
 const TO_COORDINATOR: &str = "to_coordinator";
-const MESSAGES: &str = "/wire/messages_out";
-const PACKETS: &str = "/wire/packets_out";
+const MESSAGES: &str = "/messages_out";
+const PACKETS: &str = "/packets_out";
 
 /// What members have counted since they were started.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -202,7 +202,7 @@ mod tests {
             "epoch": 3, "hits": hits, "hot_writes": 2, "at_home": 3, "forwarded": 4, "resent": 1, "pending": 0, "hot_keys": hot_keys,
             "changes": { "promotions": 5, "evictions": 0 },
             "sent": { "requests": 5, "answers": 4, "acks": 2, "invalidates": 1, "to_coordinator": 9 },
-            "wire": { "messages_out": 20, "packets_out": 10 },
+            "messages_out": 20, "packets_out": 10,
         })
     }
 
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn what_a_binary_does_not_tell_is_not_taken_for_nothing() {
         let mut earlier = status(1, 1);
-        earlier.as_object_mut().expect("an object").remove("wire");
+        earlier.as_object_mut().expect("an object").remove("packets_out");
         for order in [[&status(1, 1), &earlier], [&earlier, &status(1, 1)]] {
             let mut sample = Sample::default();
             order.iter().for_each(|status| sample.add(status).expect("the rest is there"));

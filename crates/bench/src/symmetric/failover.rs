@@ -104,7 +104,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         progress.at(round as u64);
         let (lease_ms, hot_keys) = (times.lease.as_millis().to_string(), (2 * HOT_OF_A_KIND).to_string());
         let flags = ["--hot-keys", &hot_keys, "--lease-ms", &lease_ms, "--threads", "1"].map(str::to_owned);
-        let cluster = Nodes::up(&bench.setup(&format!("{NAME} {round}"), nodes, flags))?;
+        let cluster = Nodes::up(&bench.setup(nodes, flags))?;
         bench.fill(NAME, &cluster, SMALL_LEN)?;
         warm(bench, &cluster, &kinds, times)?;
         let waits = play(bench, &cluster, &kinds, times, true)?;
@@ -160,7 +160,7 @@ fn play(
     is_killed: bool,
 ) -> Result<[Waits; 4], BenchError> {
     let (addresses, workload) = (cluster.addresses(), bench.load(0.0, SMALL_LEN).workload());
-    let victim = addresses.len() - 1;
+    let (victim, core) = (addresses.len() - 1, bench.generator_cores.first().copied());
     // One clock for all: each node's clients are a thread.
     let origin = Instant::now();
     let plan = |at: usize| PlayPlan {
@@ -169,7 +169,7 @@ fn play(
         shape: None,
         warm_up: times.stretches.before,
         measure: Some(times.stretches.after),
-        core: bench.generator_cores.first().copied(),
+        core,
     };
     let askers_of = |node: usize| -> Vec<Asker<'_>> {
         let client = |at: usize| {
