@@ -144,10 +144,10 @@ impl Bench {
         Duration::from_millis(self.extent.scaled(1_000, 200))
     }
 
-    /// A cluster of so many nodes in a folder of its own, with further flags.
-    pub fn setup(&self, nodes: u16, flags: impl IntoIterator<Item = String>) -> Setup {
+    /// A cluster of so many nodes in a folder of its own, whose hot keys are chosen so often, with further flags.
+    pub fn setup(&self, nodes: u16, epoch: Duration, flags: impl IntoIterator<Item = String>) -> Setup {
         let number = self.next_cluster.replace(self.next_cluster.get() + 1);
-        let epoch = ["--epoch-ms".to_owned(), self.epoch().as_millis().to_string()];
+        let epoch = ["--epoch-ms".to_owned(), epoch.as_millis().to_string()];
         Setup {
             program: self.program.clone(),
             folder: self.workplace.place(&format!("cluster-{number}")),

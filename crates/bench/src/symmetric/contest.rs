@@ -62,7 +62,7 @@ impl Contestant {
         value_len: u32,
     ) -> Result<Self, BenchError> {
         let (peer, has_hot_keys) = (contender.peer, contender.hot_keys > 0);
-        let cluster = Nodes::up(&bench.setup(bench.nodes, contender.flags()))?;
+        let cluster = Nodes::up(&bench.setup(bench.nodes, bench.epoch(), contender.flags()))?;
         bench.fill(experiment, &cluster, value_len)?;
         Ok(Self { peer, cluster, has_hot_keys })
     }

@@ -66,9 +66,9 @@ impl<'k> Asker<'k> {
         Self { workload, keys, is_writer, every, origin, rng, asked: None, asks: 0, next_ns, waits, buffers }
     }
 
-    /// What it has waited for; with what it waits for still, if its node is alive.
-    pub fn end(mut self, is_alive: bool) -> Vec<Wait> {
-        if let Some(Asked { id, since, .. }) = self.asked.filter(|_| is_alive) {
+    /// What it has waited for; with what it waits for still.
+    pub fn end(mut self) -> Vec<Wait> {
+        if let Some(Asked { id, since, .. }) = self.asked {
             self.waits.push(Wait { id, since, until: self.origin.elapsed(), is_answered: false });
         }
         self.waits
@@ -145,7 +145,7 @@ mod tests {
         asker.answered(b"END\r\n", Answered { misses: 1, ..Answered::default() }).expect("understood");
         let (write, lines) = ask(&mut asker, first_ns + 6_000_000);
         assert!(write.starts_with("set ") && lines == 1, "{write}");
-        let waits = asker.end(true);
+        let waits = asker.end();
         assert_eq!(waits.iter().map(|wait| wait.is_answered).collect::<Vec<_>>(), [true, false]);
         assert!(waits[0].since <= waits[0].until);
     }
