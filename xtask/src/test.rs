@@ -49,7 +49,7 @@ pub fn test(run: &mut Run) -> Result<(), Failed> {
     sanitize::sanitize(run)?;
     // Benchmarks run tiny, so that they cannot rot.
     program::build(run)?;
-    for bench in ["engine", "map", "server", "store", "cluster", "router"] {
+    for bench in ["engine", "map", "server", "store", "cluster", "symmetric", "router"] {
         let command = program::guira(run, &format!("bench {bench} --tiny"));
         run.step(&format!("tiny {bench} benchmark"), command)?;
     }

@@ -20,7 +20,6 @@ mod hot_in;
 mod killed_cache;
 mod modes;
 pub(crate) mod processes;
-mod timeline;
 mod trackers;
 
 use crate::error::BenchError;

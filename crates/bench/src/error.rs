@@ -27,6 +27,8 @@ pub enum BenchError {
     },
     /// A flag that makes no sense; the text says what would.
     Setting(String),
+    /// The binary that is measured is of another build, which does not have this.
+    Lacking(String),
     /// The generator failed while it measured a peer.
     Load {
         /// The peer.
@@ -61,6 +63,7 @@ impl fmt::Display for BenchError {
                 write!(f, "{peer} is not at {}: {remedy}", program.display())
             }
             Self::PeerFailed { peer, reason } => write!(f, "{peer} did not start: {reason}"),
+            Self::Lacking(what) => write!(f, "the guira that is started has no {what}: give one that has by --guira"),
             Self::Setting(text) | Self::Invalid(text) => write!(f, "{text}"),
             Self::Load { peer, experiment, source } => write!(f, "{experiment}, {peer}: {source}"),
             Self::Output { path, source } => write!(f, "cannot write {}: {source}", path.display()),

@@ -35,6 +35,11 @@ impl<B> Experiment<B> {
     }
 }
 
+/// The places of so many that are compared, in the order of a round: forwards or backwards, from another one each time.
+pub(crate) fn order(len: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..len).map(move |at| if round.is_multiple_of(2) { (round + at) % len } else { (round + len - at) % len })
+}
+
 /// Flags of every benchmark: how much to measure, and where the results go.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Extent {
@@ -95,5 +100,16 @@ pub(crate) mod check {
         assert_eq!(back.experiments.len(), report.experiments.len());
         let plots = std::fs::read_dir(folder).expect("a folder").count() - 1;
         assert!(plots >= 2 * table.len(), "{plots} plots");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_always_the_first_or_behind_the_same() {
+        let rounds: Vec<Vec<usize>> = (0..4).map(|round| order(3, round).collect()).collect();
+        assert_eq!(rounds, [[0, 1, 2], [1, 0, 2], [2, 0, 1], [0, 2, 1]]);
     }
 }

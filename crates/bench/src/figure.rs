@@ -31,7 +31,7 @@ struct Kept {
 /// [`BenchError::Setting`] if there is no report, or one that cannot be read; a plot that cannot be written.
 pub fn redraw(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let mut written = Vec::new();
-    for name in ["cluster", "engine", "map", "router", "server", "store"] {
+    for name in ["cluster", "engine", "map", "router", "server", "store", "symmetric"] {
         let path = folder.join(name).with_extension("json");
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         let kept: Kept = serde_json::from_str(&text)
@@ -40,7 +40,7 @@ pub fn redraw(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     }
     if written.is_empty() {
         return Err(BenchError::Setting(format!(
-            "there is no cluster.json, engine.json, map.json, router.json, server.json or store.json in {}",
+            "there is no cluster.json, engine.json, map.json, router.json, server.json, store.json or symmetric.json in {}",
             folder.display()
         )));
     }

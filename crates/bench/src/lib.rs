@@ -1,7 +1,7 @@
 //! Guira's experiments: each states its workload, measures Guira and its peers in one alternating run, and reports
 //! ratios. [`server`] measures servers as processes, over the network; [`engine`] measures index and cache in process, beside
 //! the [`peers`] that the paper compares with; [`map`] measures concurrent maps, a process each; [`store`] measures what a store
-//! behind the engine costs; [`cluster`] measures a switched cluster of processes; [`router`] measures what brings gets to its cache nodes.
+//! behind the engine costs; [`cluster`] measures a switched cluster of processes, [`symmetric`] a symmetric one; [`router`] measures what brings gets to cache nodes.
 //!
 //! ```text
 //! run ── experiment (chosen by name) ── report (rounds to medians, ratios, JSON, table) ── figure (plots)
@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+mod cluster_process;
 mod crew;
 pub mod engine;
 mod error;
@@ -29,6 +30,8 @@ pub mod report;
 pub mod router;
 pub mod server;
 pub mod store;
+pub mod symmetric;
+mod timeline;
 mod workplace;
 
 pub use error::BenchError;

@@ -213,6 +213,44 @@ metrics! {
     TRACKERS: "trackers", "of instructions", Less;
 }
 
+// Symmetric clusters.
+metrics! {
+    /// Share of the requests that the node which was asked has answered by what is hot there.
+    HOT_HITS: "hot-hits", "of requests", Neither;
+    /// Share of the requests that the node which was asked has sent to their key's home.
+    FORWARDED: "forwarded", "of requests", Neither;
+    /// Messages from node to node for each request: requests, their answers, and what keeps hot keys the same.
+    MESSAGES_PER_REQUEST: "messages-per-request", "messages/request", Less;
+    /// The same over that of the cluster without hot keys, in the same round.
+    MESSAGES_OVER_NO_CACHE: "messages-over-no-cache", "x no cache", Less;
+    /// Requests and answers from node to node for each request that was sent to its key's home.
+    MESSAGES_PER_MISS: "messages-per-miss", "messages/forwarded", Less;
+    /// Messages that keep hot keys the same, for each request.
+    CONSISTENCY_MESSAGES: "consistency-messages", "messages/request", Neither;
+    /// Packets from node to node for each message.
+    PACKETS_PER_MESSAGE: "packets-per-message", "packets/message", Less;
+    /// Keys a second that come to be hot.
+    PROMOTED: "promoted", "keys/s", Neither;
+    /// Throughput over that of the same cluster that sends each message by itself, in the same round.
+    OVER_UNCOALESCED: "over-uncoalesced", "x uncoalesced", More;
+    /// Throughput over that with SC, in the same round.
+    OVER_SC: "over-sc", "x sc", More;
+    /// Throughput over that of shards that are each a thread's own, in the same round.
+    OVER_EREW: "over-erew", "x erew", More;
+    /// Share of all nodes' CPU time that one of them has used.
+    NODE_CPU: "node-cpu", "of all nodes'", Neither;
+    /// CPU time of the busiest node over what nodes have used on average.
+    BUSIEST_NODE: "busiest-node", "x mean", Less;
+    /// The longest that anybody has waited for a key's answer, in lease times.
+    LONGEST_PAUSE: "longest-pause", "leases", Less;
+    /// Share of the keys that somebody has waited for longer than half a lease.
+    PAUSED_KEYS: "paused-keys", "of keys", Neither;
+    /// 99.9th percentile of the wait before what is looked at.
+    P999_BEFORE: "p999-before", "us", Neither;
+    /// [`P999`] over that.
+    P999_OVER_BEFORE: "p999-over-before", "x before", Less;
+}
+
 // Routers.
 metrics! {
     /// Packets that a core routes per second: of a program in the kernel, its core's; of a process, a second of its CPU time.

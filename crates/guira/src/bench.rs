@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use guira_bench::{cluster, engine, map, router, server, store};
+use guira_bench::{cluster, engine, map, router, server, store, symmetric};
 
 /// What follows `bench` on the command line.
 #[derive(clap::Args, Debug)]
@@ -24,11 +24,13 @@ enum Experiment {
     Store(Box<store::Options>),
     /// A switched cluster of processes with slow backends, by each way to use its cache, and what its members do to it
     Cluster(Box<cluster::Options>),
+    /// A symmetric cluster of processes, beside itself without hot keys, with each message by itself, and with other promises; and what a node that is killed does to it
+    Symmetric(Box<symmetric::Options>),
     /// What brings gets to cache nodes: an eBPF program beside one that only forwards and the gateway; how fast rules change there and in Open vSwitch
     Router(Box<router::Options>),
     /// Draw the plots of kept results again, from their JSON
     Redraw {
-        /// Folders with a cluster.json, an engine.json, a map.json, a router.json, a server.json or a store.json
+        /// Folders with a cluster.json, an engine.json, a map.json, a router.json, a server.json, a store.json or a symmetric.json
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<PathBuf>,
     },
@@ -67,6 +69,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), String> {
         }
         Experiment::Cluster(options) => {
             let report = cluster::run(*options).map_err(|error| error.to_string())?;
+            print!("{report}");
+        }
+        Experiment::Symmetric(options) => {
+            let report = symmetric::run(*options).map_err(|error| error.to_string())?;
             print!("{report}");
         }
         Experiment::Router(options) => {

@@ -1,7 +1,8 @@
 //! Drives connections through pre-built scripts and measures: epoll, one thread a generator core.
 //!
 //! A *client* has one connection (lane) to every shard. Its turn `i` is answered once every lane has answered its
-//! part, so with shards the slowest sets the pace, as it does for a real client of a sharded fleet. The observer is
+//! part, so with shards the slowest sets the pace, as it does for a real client of a sharded fleet. Where each server has
+//! all keys it has one connection, to one of them. The observer is
 //! called at both ends of the measured interval, on the first worker's thread, to read the server's CPU time.
 
 use std::collections::VecDeque;
@@ -35,12 +36,24 @@ pub struct Target {
     pub script: Arc<Script>,
 }
 
+/// Whom of several servers a client speaks to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// All: they share the keys.
+    #[default]
+    All,
+    /// One, the next client the next one: each has all keys.
+    One,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The servers; several share the keys, and their scripts have equally many turns.
+    /// The servers; those that share the keys have scripts with equally many turns.
     pub targets: Vec<Target>,
-    /// Clients, each with one connection to every target.
+    /// To which of them a client has a connection.
+    pub reach: Reach,
+    /// Clients.
     pub clients: usize,
     /// When to send.
     pub pacing: Pacing,
@@ -117,7 +130,11 @@ pub fn run(plan: &Plan, observe: &mut Observer<'_>) -> Result<Outcome, LoadError
     let threads = plan.cores.len().clamp(1, plan.clients);
     let mut shares: Vec<Vec<Client>> = (0..threads).map(|_| Vec::new()).collect();
     for number in 0..plan.clients {
-        shares[number % threads].push(Client::connect(&plan.targets, number, plan.clients)?);
+        let targets = match plan.reach {
+            Reach::All => &plan.targets[..],
+            Reach::One => std::slice::from_ref(&plan.targets[number % plan.targets.len()]),
+        };
+        shares[number % threads].push(Client::connect(targets, number, plan.clients)?);
     }
     let start = Instant::now();
     let mut shares = shares.into_iter().enumerate();
@@ -260,7 +277,7 @@ impl<'a> Worker<'a> {
     }
 
     fn work(mut self, mut clients: Vec<Client>, observe: &mut Observer<'_>) -> Result<Outcome, LoadError> {
-        let lanes = self.plan.targets.len();
+        let lanes = clients.first().map_or(1, |client| client.lanes.len());
         for (number, client) in clients.iter_mut().enumerate() {
             for (lane, connection) in client.lanes.iter_mut().enumerate() {
                 connection.register(&self.poll, number * lanes + lane)?;

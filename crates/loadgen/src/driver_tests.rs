@@ -38,7 +38,7 @@ fn plan(addresses: &[SocketAddr], pacing: Pacing) -> Plan {
         .map(|(address, script)| Target { address: *address, script: Arc::new(script) })
         .collect();
     let (warm_up, measure) = (Duration::from_millis(20), Duration::from_millis(100));
-    Plan { targets, clients: 3, pacing, warm_up, measure, cores: vec![], seed: 1 }
+    Plan { targets, reach: Reach::All, clients: 3, pacing, warm_up, measure, cores: vec![], seed: 1 }
 }
 
 #[test]
@@ -53,6 +53,26 @@ fn a_closed_loop_counts_every_answer_and_observes_both_ends() {
     assert_eq!(outcome.miss_ratio(), 1.0);
     assert_eq!(outcome.latencies.count(), outcome.turns);
     assert!(outcome.elapsed_s >= 0.1);
+}
+
+#[test]
+fn where_each_server_has_all_keys_a_client_speaks_to_one() {
+    // Each takes as many connections as are its own, and answers in its own way.
+    let (one, other) = (canned(b"END\r\n", 2), canned(b"SERVER_ERROR no\r\n", 1));
+    let mut plan = plan(&[one, other], Pacing::Closed { depth: 2 });
+    let script = Script::build(
+        &Workload { mix: crate::mix::Mix::get_set(1.0), ..Workload::small_items(1_000) },
+        Protocol::MemcacheText,
+        10,
+        1,
+        0,
+    );
+    let script = Arc::new(script.expect("builds").remove(0));
+    plan.targets.iter_mut().for_each(|target| target.script = Arc::clone(&script));
+    plan.reach = Reach::One;
+    let outcome = run(&plan, &mut |_| ()).expect("runs");
+    assert!(outcome.tally.misses > 0 && outcome.tally.errors > 0, "{:?}", outcome.tally);
+    assert_eq!(outcome.latencies.count(), outcome.turns);
 }
 
 #[test]

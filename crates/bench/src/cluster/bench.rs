@@ -23,6 +23,7 @@ use super::{Clusters, Limited, Options};
 use crate::error::BenchError;
 use crate::experiment::Extent;
 use crate::server::bench::{Interval, failed};
+use crate::timeline::Stretches;
 use crate::workplace::Workplace;
 
 /// Bytes of a key and of a value, as the paper's (section 4.2).
@@ -72,6 +73,13 @@ pub(crate) struct Run {
     pub stretch: Duration,
     /// How popularity changes.
     pub change: Option<ChangeAt>,
+}
+
+impl Run {
+    /// How its answers are counted.
+    pub fn stretches(&self) -> Stretches {
+        Stretches { before: self.warm_up, after: self.measure, each: self.stretch }
+    }
 }
 
 /// What came of it.

@@ -8,9 +8,9 @@ use guira_loadgen::reader::ChangeAt;
 use guira_switched::CacheMode;
 
 use super::bench::{Bench, Run};
-use super::timeline::Timeline;
 use crate::error::BenchError;
 use crate::report::ExperimentReport;
+use crate::timeline::Timeline;
 
 pub(super) const NAME: &str = "hot-in";
 
@@ -53,7 +53,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
             bench.warm(&cluster, keys)?;
             let read = bench.read(NAME, &cluster, keys.clone(), &run, || Ok(()))?;
             read.interval.expect_all_answered(NAME, peer)?;
-            Timeline::of(&read.seen.hits, &run).record(&mut report, peer);
+            Timeline::of(&read.seen.hits, run.stretches()).record(&mut report, peer);
             *keys = read.keys;
             cluster.down()?;
         }

@@ -6,10 +6,10 @@ use guira_loadgen::progress::Progress;
 use guira_switched::CacheMode;
 
 use super::bench::{Bench, Run};
-use super::timeline::{Timeline, WHOLE};
 use crate::error::BenchError;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
+use crate::timeline::{Timeline, WHOLE};
 
 pub(super) const NAME: &str = "killed-cache";
 
@@ -40,7 +40,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
         progress.at(round as u64);
         bench.warm(&cluster, &keys)?;
         let read = bench.read(NAME, &cluster, keys.clone(), &run, || cluster.kill_caches())?;
-        Timeline::of(&read.seen.hits, &run).record(&mut report, "guira");
+        Timeline::of(&read.seen.hits, run.stretches()).record(&mut report, "guira");
         failed += read.seen.failed;
         let uncached = Run { mode: CacheMode::None, measure: bench.measure, stretch: bench.measure, ..run };
         let uncached = bench.read(NAME, &cluster, keys.clone(), &uncached, || Ok(()))?;

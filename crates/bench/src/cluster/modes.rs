@@ -7,6 +7,7 @@ use guira_switched::CacheMode;
 
 use super::bench::{Bench, Read, Run};
 use crate::error::BenchError;
+use crate::experiment::order;
 use crate::metric;
 use crate::report::{Aim, ExperimentReport};
 use crate::server::bench::QUANTILES;
@@ -30,12 +31,6 @@ fn peer(mode: CacheMode) -> &'static str {
         CacheMode::None => "no cache",
         other => other.name(),
     }
-}
-
-/// The places of [`MODES`] in the order of a round: forwards or backwards, from another one each time.
-fn order(round: usize) -> impl Iterator<Item = usize> {
-    let len = MODES.len();
-    (0..len).map(move |at| if round.is_multiple_of(2) { (round + at) % len } else { (round + len - at) % len })
 }
 
 pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
@@ -66,7 +61,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExperimentReport, BenchError> {
             progress.at((at * bench.rounds + round) as u64);
             let mut rates = [0.0; MODES.len()];
             // None of them is always the first, or behind the same other one.
-            for at in order(round) {
+            for at in order(MODES.len(), round) {
                 let (mode, rate) = (MODES[at], &mut rates[at]);
                 let read = bench.read(NAME, &cluster, keys.clone(), &Run { mode, ..run }, || Ok(()))?;
                 *rate = read.interval.outcome.keys_per_s();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guira_loadgen::affinity;
-use guira_loadgen::driver::{self, Moment, Outcome, Plan, Target};
+use guira_loadgen::driver::{self, Moment, Outcome, Plan, Reach, Target};
 use guira_loadgen::error::LoadError;
 use guira_loadgen::interactive::{self, PlayPlan, Player};
 use guira_loadgen::pacing::Pacing;
@@ -305,7 +305,8 @@ impl Bench {
             Target { address, script }
         };
         let (warm_up, measure) = (self.warm_up, self.measure);
-        Plan { targets: targets.map(target).collect(), clients, pacing, warm_up, measure, cores, seed: 42 }
+        let targets = targets.map(target).collect();
+        Plan { targets, reach: Reach::All, clients, pacing, warm_up, measure, cores, seed: 42 }
     }
 
     /// A plan for players of a contestant's one server: warmed up and for the time `measure`, or to their end.

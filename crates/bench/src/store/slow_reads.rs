@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guira_loadgen::driver::{self, Outcome, Plan, Target};
+use guira_loadgen::driver::{self, Outcome, Plan, Reach, Target};
 use guira_loadgen::mix::Mix;
 use guira_loadgen::pacing::{Arrivals, Pacing};
 use guira_loadgen::progress::Progress;
@@ -115,6 +115,7 @@ fn wait_for_the_store(
     let targets = scripts.into_iter().map(|script| Target { address, script: Arc::new(script) }).collect();
     let plan = Plan {
         targets,
+        reach: Reach::All,
         clients: SLOW_CLIENTS,
         pacing: Pacing::Closed { depth: 1 },
         warm_up: processes.warm_up / 2,

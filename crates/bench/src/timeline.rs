@@ -2,19 +2,29 @@
 
 use std::time::Duration;
 
-use super::bench::Run;
 use crate::metric;
 use crate::report::{ExperimentReport, median};
 
 /// What is told of a run and not of a stretch of it, as a variant.
-pub(super) const WHOLE: &str = "whole run";
+pub(crate) const WHOLE: &str = "whole run";
 
 /// The share of the throughput before at which it counts as back.
-pub(super) const BACK: f64 = 0.9;
+pub(crate) const BACK: f64 = 0.9;
 
-/// Answers a second in each stretch, around the moment at which the measured interval begins.
+/// How a run is cut into stretches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretches {
+    /// Time before what is looked at.
+    pub before: Duration,
+    /// Time from then on.
+    pub after: Duration,
+    /// Length of a stretch.
+    pub each: Duration,
+}
+
+/// Answers a second in each stretch, around the moment at which what is looked at begins.
 #[derive(Debug, PartialEq)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     stretch: Duration,
     /// Of the stretches before it, all but the first half, in which connections are made.
     pub before_per_s: f64,
@@ -23,16 +33,17 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// `hits` in each stretch of a run, whose warm-up is some stretches long.
-    pub fn of(hits: &[u64], run: &Run) -> Self {
-        let per_s = |hits: &u64| *hits as f64 / run.stretch.as_secs_f64();
-        let begins = (run.warm_up.as_nanos() / run.stretch.as_nanos()) as usize;
-        let all = ((run.warm_up + run.measure).as_nanos() / run.stretch.as_nanos()) as usize;
+    /// `hits` in each stretch of a run, which has some before what is looked at.
+    pub fn of(hits: &[u64], stretches: Stretches) -> Self {
+        let Stretches { before, after, each } = stretches;
+        let per_s = |hits: &u64| *hits as f64 / each.as_secs_f64();
+        let begins = (before.as_nanos() / each.as_nanos()) as usize;
+        let all = ((before + after).as_nanos() / each.as_nanos()) as usize;
         // A stretch in which nothing was answered at the end is not in the list.
         let mut rates: Vec<f64> = hits.iter().map(per_s).collect();
         rates.resize(all, 0.0);
         let before_per_s = median(&rates[begins / 2..begins]);
-        Self { stretch: run.stretch, before_per_s, after_per_s: rates.split_off(begins) }
+        Self { stretch: each, before_per_s, after_per_s: rates.split_off(begins) }
     }
 
     /// Seconds until, after the stretch in which least was served, two in a row reach [`BACK`] of what was before; as long as was looked at, if that
@@ -63,21 +74,16 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use guira_switched::CacheMode;
-
     use super::*;
 
     #[test]
     fn a_dip_is_told_by_its_depth_and_length() {
-        let run = Run {
-            mode: CacheMode::Switched,
-            warm_up: Duration::from_secs(2),
-            measure: Duration::from_secs(3),
-            samples: false,
-            stretch: Duration::from_millis(500),
-            change: None,
+        let stretches = Stretches {
+            before: Duration::from_secs(2),
+            after: Duration::from_secs(3),
+            each: Duration::from_millis(500),
         };
-        let timeline = Timeline::of(&[1, 50, 52, 50, 49, 5, 20, 46, 47], &run);
+        let timeline = Timeline::of(&[1, 50, 52, 50, 49, 5, 20, 46, 47], stretches);
         assert_eq!(timeline.before_per_s, 102.0);
         assert_eq!(timeline.after_per_s, [98.0, 10.0, 40.0, 92.0, 94.0, 0.0]);
         let mut report = ExperimentReport::new("dip", "Dip", "");
