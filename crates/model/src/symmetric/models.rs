@@ -56,7 +56,7 @@ pub const MODELS: [&str; 41] = [
 ];
 
 /// Which model finds which fault, within the smallest bounds.
-pub const FINDS: [(Mutant, &str); 32] = [
+pub const FINDS: [(Mutant, &str); 33] = [
     (Mutant::AckForgotten, "writes"),
     (Mutant::TieIgnored, "writes"),
     (Mutant::ValidateAny, "writes"),
@@ -89,6 +89,7 @@ pub const FINDS: [(Mutant, &str); 32] = [
     (Mutant::FloorIgnored, "sc-sessions"),
     (Mutant::ModifyUnsettled, "sc-modify"),
     (Mutant::SettledByAny, "sc-modify"),
+    (Mutant::SuccessorPromotes, "sc-turn-crashes"),
 ];
 
 fn client(node: usize, wants: &[Want]) -> Client {
