@@ -3,13 +3,14 @@
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-use guira_model::{Bounds, Found, Mutant, Report, Topology, models, names};
+use clap::builder::PossibleValuesParser;
+use guira_model::{Bounds, Checked, Found, Mutant, Report, Topology, models, names};
 
 /// What to check.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Which models [default: all]
-    #[arg(value_parser = names())]
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
     names: Vec<String>,
     /// Those of one cluster [default: of both]
     #[arg(long, value_parser = Topology::ALL.map(|(name, _)| name))]
@@ -18,7 +19,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "ci", value_parser = Bounds::ALL.map(|(name, _)| name))]
     bounds: String,
     /// A fault to put into the protocol, which has to be found out: only the models of its cluster are gone through
-    #[arg(long, value_parser = Mutant::names())]
+    #[arg(long, value_parser = PossibleValuesParser::new(Mutant::names()))]
     mutant: Option<String>,
     /// Threads [default: as many as there are processors]
     #[arg(long)]
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// How many states a model has, of which none is as it should not be.
-fn go_through(model: &dyn guira_model::Checked, threads: usize) -> Result<usize, String> {
+fn go_through(model: &dyn Checked, threads: usize) -> Result<usize, String> {
     let name = model.name();
     println!("{name}: {}\n  {model}", model.about());
     let Report { states, come_to, depth, elapsed, is_exhausted, found, missing } = model.check(threads);
