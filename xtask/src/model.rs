@@ -1,4 +1,4 @@
-//! `model`: the switched cluster in every order of what can happen, within the bounds of CI; and the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
+//! `model`: both clusters in every order of what can happen, within the bounds of CI; and the lock-free code under schedules that a checker chooses: loom runs the kernels through every interleaving of
 //! their threads within its bounds, shuttle the whole table, the whole map and the whole of CPHASH through random schedules.
 
 use crate::{
@@ -34,5 +34,5 @@ pub fn model(run: &mut Run) -> Result<(), Failed> {
     }
     program::build(run)?;
     let command = program::guira(run, "model --bounds ci");
-    run.step("models of the switched cluster", command).map(drop)
+    run.step("models of both clusters", command).map(drop)
 }

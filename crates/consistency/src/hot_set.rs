@@ -225,14 +225,18 @@ impl Entry {
     }
 
     /// In a new view what a home has under way begins anew, by the one that is home now; the one that was is a member like others.
+    ///
+    /// In SC a successor ends a promotion that it finds open, and does not go on with it: for others it may have been over, and they may have written, of which
+    /// nothing has come here; what is promoted anew would be from a later time than that, and so be taken for newer.
     pub(crate) fn look_at_home(&mut self, ground: &mut Ground, key: &Key, now: Moment, out: &mut Outbox) {
         self.eviction = None;
+        let is_anothers = ground.is_sequential() && self.round.is_none() && !ground.has(Mutant::SuccessorPromotes);
         if !ground.is_home_of(key) {
             self.round.take_if(|round| round.creates);
         } else if ground.is_whole
-            && (self.stage == Stage::Leaving || (self.stage == Stage::Unconfirmed && self.is_doubtful))
+            && (self.stage == Stage::Leaving || (self.stage == Stage::Unconfirmed && (self.is_doubtful || is_anothers)))
         {
-            // Nobody may serve what is doubtful: others say what they have.
+            // Nobody may serve what others may know better: they say what they have.
             self.stage = Stage::Leaving;
             self.evict(ground, key, now, out);
         }

@@ -67,11 +67,13 @@ pub enum Mutant {
     ModifyUnsettled,
     /// SC: it begins where others may have something newer.
     SettledByAny,
+    /// SC: a successor goes on with a promotion from what it has, though others may have written on top of that.
+    SuccessorPromotes,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::AckForgotten,
         Self::TieIgnored,
         Self::ValidateAny,
@@ -104,6 +106,7 @@ impl Mutant {
         Self::FloorIgnored,
         Self::ModifyUnsettled,
         Self::SettledByAny,
+        Self::SuccessorPromotes,
     ];
 
     /// Its name.
@@ -141,6 +144,7 @@ impl Mutant {
             Self::FloorIgnored => "floor-ignored",
             Self::ModifyUnsettled => "modify-unsettled",
             Self::SettledByAny => "settled-by-any",
+            Self::SuccessorPromotes => "successor-promotes",
         }
     }
 

@@ -4,7 +4,7 @@ use guira_routing::NodeId;
 use guira_switched::{Happened, backend, gateway};
 
 use super::World;
-use crate::{
+use crate::switched::{
     act::Act,
     coordinator::Known,
     members::{BACKENDS, Member, incarnation},

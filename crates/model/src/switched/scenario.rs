@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use guira_switched::Mutant;
 use serde::Serialize;
 
-use crate::orders::Wish;
+use crate::switched::orders::Wish;
 
 /// The keys there are.
 pub(crate) const KEYS: [[u8; 1]; 2] = [*b"a", *b"b"];

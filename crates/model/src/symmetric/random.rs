@@ -4,12 +4,53 @@ use guira_consistency::Consistency;
 use guira_history::{Event, Model, Violation, check};
 use proptest::prelude::*;
 
-use crate::{
-    orders::{Begun, Text, Told, held},
-    scenario::Scenario,
-    scenarios::large,
+use crate::symmetric::{
+    orders::{
+        Begun, Text, Told,
+        Want::{Append, Delete, Get, Set, Swap},
+        held,
+    },
+    scenario::{Begins, Client, Faults, Scenario},
     world::{Act, Logged, World},
 };
+
+/// Five nodes, of which some die, are cut off and come back, while two keys come and go: for random ways through it.
+fn large(consistency: Consistency) -> Scenario {
+    let wants = |client: usize, by: usize| {
+        // Each once, and none that is there at first.
+        let letter = (b'1' as usize + client * 14 + by) as u8;
+        match (client + by) % 4 {
+            0 => Get,
+            1 => Set(letter),
+            2 => Append(letter),
+            _ => [Delete, Swap(letter), Get][by % 3],
+        }
+    };
+    let client = |client: usize| Client {
+        node: client % 5,
+        wants: (0..14).map(|by| ((client + by / 3) % 2, wants(client, by))).collect(),
+    };
+    Scenario {
+        name: "large",
+        about: "random ways through much",
+        consistency,
+        nodes: 5,
+        keys: 2,
+        clients: (0..10).map(client).collect(),
+        begins: Begins::Cold,
+        hot_set: (6, 5),
+        faults: Faults { crashes: 2, lapses: 1, views: 6, joins: 3, passes: u8::MAX },
+        faulty_from: 0,
+        asks_again: false,
+        wanders: false,
+        shards_die: false,
+        settles_one_in: 1,
+        logs: true,
+        forgets_dead: true,
+        ways_max: 0,
+        mutant: None,
+    }
+}
 
 /// A key, as clients see it.
 struct Key;

@@ -10,7 +10,7 @@ use guira_routing::{NodeId, PartitionId, PartitionMap};
 use guira_switched::{Commit, Committed, Mutant, Revision, Shares};
 use serde::Serialize;
 
-use crate::members::BACKENDS;
+use crate::switched::members::BACKENDS;
 
 /// A map, as far as maps differ: who has the partition of key A. All others are the last backend's.
 type Map = Arc<PartitionMap>;

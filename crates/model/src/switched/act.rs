@@ -2,7 +2,7 @@
 
 use guira_routing::NodeId;
 
-use crate::disk::Fate;
+use crate::switched::disk::Fate;
 
 /// A clock that leases go by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

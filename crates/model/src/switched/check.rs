@@ -1,13 +1,15 @@
-//! Goes through all states of a model, and tells what was found.
+//! What is promised in every state of a model, and what it has to show.
 
-use std::time::{Duration, Instant};
-
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use crate::{
-    act::Act,
-    scenario::{Begins, Scenario},
-    world::World,
+    Report,
+    explore::{Search, explore},
+    switched::{
+        act::Act,
+        scenario::{Begins, Scenario},
+        world::World,
+    },
 };
 
 const LINEARIZABLE: &str = "every answer is linearizable for its key";
@@ -61,42 +63,15 @@ impl Model for Checked {
     }
 }
 
-/// What came of going through a model.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// States that are not the same.
-    pub states: usize,
-    /// States that were come to, the same ones again included.
-    pub come_to: usize,
-    /// Acts on the longest of the shortest ways to a state.
-    pub depth: usize,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// What is not as it should be.
-    pub found: Option<Found>,
-    /// What never came about though it should: then a model that shows nothing wrong shows nothing.
-    pub missing: Vec<&'static str>,
-}
-
-/// A way to what should not be.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// What should be.
-    pub promise: &'static str,
-    /// What has happened, one line an act.
-    pub trace: Vec<String>,
-}
-
-/// Goes through all states of a model, with so many threads; stops at the first that should not be, which is one of those that the fewest acts lead to.
+/// Goes through all states of a model, with so many threads.
 pub fn check(scenario: &Scenario, threads: usize) -> Report {
-    let started = Instant::now();
     let model = Checked { first: World::first(scenario), scenario: scenario.clone() };
-    let checker = model.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    let mut discoveries = checker.discoveries();
-    let failed =
-        [STANDS, LINEARIZABLE, ENDS].into_iter().find_map(|promise| Some((promise, discoveries.remove(promise)?)));
-    let found = failed.map(|(promise, path)| {
-        let steps = path.into_vec();
+    // What is not cached at first need not be so later.
+    let hits = (scenario.begins != Begins::Empty && scenario.caches > 0).then_some(HITS);
+    let hedged = scenario.hedges.then_some(HEDGED);
+    let shown: Vec<&str> = [MOVED, DONE].into_iter().chain(hits).chain(hedged).collect();
+    let search = Search { promises: &[STANDS, LINEARIZABLE, ENDS], shown: &shown, ways_max: None, threads };
+    explore(model, &search, |steps| {
         let mut trace: Vec<String> = Vec::new();
         for (state, act) in &steps {
             if let (Some(line), true) = (trace.last_mut(), !state.told.is_empty()) {
@@ -104,27 +79,16 @@ pub fn check(scenario: &Scenario, threads: usize) -> Report {
             }
             trace.extend(act.map(|act| state.tell(scenario, act)));
         }
-        Found { promise, trace }
-    });
-    // What is not cached at first need not be so later.
-    let hits = (scenario.begins != Begins::Empty && scenario.caches > 0).then_some(HITS);
-    let hedged = scenario.hedges.then_some(HEDGED);
-    let missing =
-        [MOVED, DONE].into_iter().chain(hits).chain(hedged).filter(|name| !discoveries.contains_key(name)).collect();
-    Report {
-        states: checker.unique_state_count(),
-        come_to: checker.state_count(),
-        depth: checker.max_depth(),
-        elapsed: started.elapsed(),
-        found,
-        missing,
-    }
+        trace
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use stateright::Checker;
+
     use super::*;
-    use crate::models::{Bounds, models};
+    use crate::{Bounds, switched::models};
 
     /// If two states that are taken for one could go different ways, how many there are would depend on which of them was come to first: that was so
     /// when it was left out of a gateway's number which of its requests is due first.

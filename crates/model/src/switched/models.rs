@@ -3,36 +3,15 @@
 use guira_switched::Mutant;
 
 use crate::{
-    orders::Wish::{self, Contend, Delete, Flush, FlushIn, Get, Invalidate, Set, Swap},
-    scenario::{Begins, Client, Faults, KeyNumber, Scenario},
+    Bounds,
+    switched::{
+        orders::Wish::{self, Contend, Delete, Flush, FlushIn, Get, Invalidate, Set, Swap},
+        scenario::{Begins, Client, Faults, KeyNumber, Scenario},
+    },
 };
 
 const A: KeyNumber = KeyNumber(0);
 const B: KeyNumber = KeyNumber(1);
-
-/// How far a model goes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Bounds {
-    /// Seconds: each fault is found.
-    Small,
-    /// Some minutes of two cores, all models together.
-    Ci,
-    /// As far as memory goes.
-    Long,
-}
-
-impl Bounds {
-    /// All of them, with their names.
-    pub const ALL: [(&str, Self); 3] = [("small", Self::Small), ("ci", Self::Ci), ("long", Self::Long)];
-
-    fn of<T>(self, small: T, ci: T, long: T) -> T {
-        match self {
-            Self::Small => small,
-            Self::Ci => ci,
-            Self::Long => long,
-        }
-    }
-}
 
 /// The names of all models.
 pub const MODELS: [&str; 25] = [

@@ -4,7 +4,7 @@ use std::fmt;
 
 use guira_consistency::{Consistency, Mutant};
 
-use crate::orders::Want;
+use crate::symmetric::orders::Want;
 
 /// A client: asks one thing after the other, of one node.
 #[derive(Clone, Debug)]
@@ -74,8 +74,8 @@ pub struct Scenario {
     pub logs: bool,
     /// What can make no difference any more is not told apart.
     pub forgets_dead: bool,
-    /// States at most: when there are more, the check has failed.
-    pub states_max: usize,
+    /// Ways to states at most: when there are more, it has not been gone through.
+    pub ways_max: usize,
     /// A fault put into the protocol, which has to be found.
     pub mutant: Option<Mutant>,
 }

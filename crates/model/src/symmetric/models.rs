@@ -1,57 +1,103 @@
-//! The models, with the bounds that a test run has time for.
+//! The models there are, each with three bounds, and which faults of the protocol each finds.
 
-use guira_consistency::Consistency;
+use guira_consistency::{Consistency, Mutant};
 
 use crate::{
-    orders::Want,
-    orders::Want::{Append, Delete, Get, LateGet, Set, SetBriefly, Swap},
-    scenario::{Begins, Client, Faults, Scenario},
+    Bounds,
+    symmetric::{
+        orders::Want::{self, Append, Delete, Get, LateGet, Set, SetBriefly, Swap},
+        scenario::{Begins, Client, Faults, Scenario},
+    },
 };
 
-/// Five nodes, of which some die, are cut off and come back, while two keys come and go: for random ways through it.
-pub fn large(consistency: Consistency) -> Scenario {
-    let wants = |client: usize, by: usize| {
-        // Each once, and none that is there at first.
-        let letter = (b'1' as usize + client * 14 + by) as u8;
-        match (client + by) % 4 {
-            0 => Get,
-            1 => Set(letter),
-            2 => Append(letter),
-            _ => [Delete, Swap(letter), Get][by % 3],
-        }
-    };
-    let client = |client: usize| Client {
-        node: client % 5,
-        wants: (0..14).map(|by| ((client + by / 3) % 2, wants(client, by))).collect(),
-    };
-    Scenario {
-        name: "large",
-        about: "random ways through much",
-        consistency,
-        nodes: 5,
-        keys: 2,
-        clients: (0..10).map(client).collect(),
-        begins: Begins::Cold,
-        hot_set: (6, 5),
-        faults: Faults { crashes: 2, lapses: 1, views: 6, joins: 3, passes: u8::MAX },
-        faulty_from: 0,
-        asks_again: false,
-        wanders: false,
-        shards_die: false,
-        settles_one_in: 1,
-        logs: true,
-        forgets_dead: true,
-        states_max: 0,
-        mutant: None,
-    }
-}
+/// The names of all models.
+pub const MODELS: [&str; 41] = [
+    "writes",
+    "modifies",
+    "finished",
+    "swaps",
+    "crashes",
+    "crashed-modifies",
+    "lapses",
+    "node-returns",
+    "home-returns",
+    "promotes",
+    "evicts",
+    "turns",
+    "promotion-crashes",
+    "eviction-crashes",
+    "forgetting-crashes",
+    "forgetting-returns",
+    "homes-crash",
+    "promoted-below",
+    "ends",
+    "two-keys",
+    "joins-and-promotes",
+    "joins-and-evicts",
+    "again",
+    "again-modifies",
+    "sc-writes",
+    "sc-modifies",
+    "sc-modify",
+    "sc-crashes",
+    "sc-crashed-modifies",
+    "sc-returns",
+    "sc-sessions",
+    "sc-ends",
+    "all-write",
+    "two-crashes",
+    "two-joins",
+    "lapse-returns",
+    "turn-crashes",
+    "turn-crashes-lose",
+    "sc-all-write",
+    "sc-turn-crashes",
+    "sc-turns",
+];
+
+/// Which model finds which fault, within the smallest bounds.
+pub const FINDS: [(Mutant, &str); 33] = [
+    (Mutant::AckForgotten, "writes"),
+    (Mutant::TieIgnored, "writes"),
+    (Mutant::ValidateAny, "writes"),
+    (Mutant::ReplayFresh, "crashes"),
+    (Mutant::ModifyByTwo, "modifies"),
+    (Mutant::ModifyNotAborted, "modifies"),
+    (Mutant::ModifyTwice, "finished"),
+    (Mutant::OldEpoch, "node-returns"),
+    (Mutant::AcksKept, "node-returns"),
+    (Mutant::PastLease, "lapses"),
+    (Mutant::WriterReturns, "node-returns"),
+    (Mutant::JoinerEarly, "home-returns"),
+    (Mutant::JoinerDeaf, "node-returns"),
+    (Mutant::JoinerRevives, "forgetting-returns"),
+    (Mutant::JoinerLeaves, "joins-and-evicts"),
+    (Mutant::WriteBackEarly, "evicts"),
+    (Mutant::EvictDrops, "eviction-crashes"),
+    (Mutant::LeavingDeaf, "evicts"),
+    (Mutant::PromotesTwice, "turns"),
+    (Mutant::AckOfEarlier, "turns"),
+    (Mutant::UnconfirmedServes, "promotes"),
+    (Mutant::SuccessorIdle, "promotion-crashes"),
+    (Mutant::ForgottenByNobody, "forgetting-crashes"),
+    (Mutant::DoubtIgnored, "homes-crash"),
+    (Mutant::TimesAlike, "promoted-below"),
+    (Mutant::Unburied, "ends"),
+    (Mutant::AgainPlain, "again"),
+    (Mutant::UpdateOnce, "sc-writes"),
+    (Mutant::DepartedUntold, "sc-crashes"),
+    (Mutant::FloorIgnored, "sc-sessions"),
+    (Mutant::ModifyUnsettled, "sc-modify"),
+    (Mutant::SettledByAny, "sc-modify"),
+    (Mutant::SuccessorPromotes, "sc-turn-crashes"),
+];
 
 fn client(node: usize, wants: &[Want]) -> Client {
     Client { node, wants: wants.iter().map(|want| (0, *want)).collect() }
 }
 
-/// All of them.
-pub fn scenarios() -> Vec<Scenario> {
+/// All models, in the order of [`MODELS`].
+pub fn models(bounds: Bounds) -> Vec<Scenario> {
     let base = Scenario {
         name: "",
         about: "",
@@ -69,7 +115,7 @@ pub fn scenarios() -> Vec<Scenario> {
         settles_one_in: 16,
         logs: false,
         forgets_dead: true,
-        states_max: 20_000_000,
+        ways_max: bounds.of(20_000_000, 100_000_000, 1_000_000_000),
         mutant: None,
     };
     let none = Faults::default();
@@ -118,7 +164,7 @@ pub fn scenarios() -> Vec<Scenario> {
             ..base.clone()
         },
         Scenario {
-            name: "leases",
+            name: "lapses",
             about: "a node is cut off, and goes on for as long as it may",
             clients: vec![client(0, &[Set(b'a'), Get]), client(2, &[Set(b'b'), Get])],
             faults: Faults { lapses: 1, views: 1, passes: 1, ..none },
@@ -126,7 +172,7 @@ pub fn scenarios() -> Vec<Scenario> {
             ..base.clone()
         },
         Scenario {
-            name: "returns",
+            name: "node-returns",
             about: "a node dies and comes back, in one view or in two",
             clients: vec![client(1, &[Get]), client(2, &[Set(b'b'), Set(b'd')]), client(0, &[Set(b'c')])],
             faults: Faults { crashes: 1, views: 2, joins: 1, ..none },
@@ -329,6 +375,121 @@ pub fn scenarios() -> Vec<Scenario> {
             name: "sc-ends",
             about: "SC: a value ends, by the clock of one node and not yet by another's",
             clients: vec![client(0, &[SetBriefly(b'a'), Get]), client(1, &[LateGet]), client(2, &[Get])],
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "all-write",
+            about: "two keys, both written by all nodes",
+            clients: vec![
+                Client {
+                    node: 0,
+                    wants: bounds.of(
+                        vec![(0, Set(b'a'))],
+                        vec![(0, Set(b'a')), (1, Get)],
+                        vec![(0, Set(b'a')), (1, Set(b'd'))],
+                    ),
+                },
+                Client {
+                    node: 1,
+                    wants: bounds.of(
+                        vec![(1, Set(b'b'))],
+                        vec![(1, Set(b'b')), (0, Get)],
+                        vec![(1, Set(b'b')), (0, Set(b'e'))],
+                    ),
+                },
+                Client {
+                    node: 2,
+                    wants: bounds.of(vec![(0, Set(b'c'))], vec![(0, Set(b'c'))], vec![(0, Set(b'c')), (1, Set(b'f'))]),
+                },
+            ],
+            keys: 2,
+            ..base.clone()
+        },
+        Scenario {
+            name: "two-crashes",
+            about: "two nodes die, one after the other, while all write",
+            clients: vec![
+                client(0, &[Set(b'a'), Get]),
+                client(1, &[Set(b'b')]),
+                client(2, bounds.of(&[], &[Set(b'c')], &[Set(b'c')])),
+            ],
+            faults: Faults { crashes: 2, views: 2, passes: bounds.of(0, 0, 1), ..none },
+            faulty_from: 1,
+            ..base.clone()
+        },
+        Scenario {
+            name: "two-joins",
+            about: "two nodes die and come back",
+            clients: vec![
+                client(0, &[Set(b'a')]),
+                client(1, bounds.of(&[], &[Set(b'b')], &[Set(b'b')])),
+                client(2, bounds.of(&[], &[], &[Get])),
+            ],
+            faults: Faults { crashes: 2, views: bounds.of(2, 2, 3), joins: 2, ..none },
+            faulty_from: 1,
+            ..base.clone()
+        },
+        Scenario {
+            name: "lapse-returns",
+            about: "a node is cut off while it writes, is taken for dead, and comes back in another life",
+            clients: vec![
+                client(0, bounds.of(&[Set(b'a')], &[Set(b'a'), Get], &[Set(b'a'), Get])),
+                client(2, bounds.of(&[Set(b'b')], &[Set(b'b'), Get], &[Set(b'b'), Set(b'c')])),
+            ],
+            faults: Faults { lapses: 1, views: 2, joins: 1, ..none },
+            faulty_from: 2,
+            ..base.clone()
+        },
+        Scenario {
+            name: "turn-crashes",
+            about: "a node dies, the home or another, while a key becomes hot and ceases to be",
+            clients: vec![client(1, &[Set(b'a')]), client(2, bounds.of(&[], &[Get], &[Append(b'b')]))],
+            begins: Begins::Cold,
+            hot_set: (1, 1),
+            faults: Faults { crashes: 1, views: 1, passes: bounds.of(0, 0, 1), ..none },
+            ..base.clone()
+        },
+        Scenario {
+            name: "turn-crashes-lose",
+            about: "the same, where a shard dies with its home",
+            clients: vec![client(1, &[Set(b'a')]), client(2, bounds.of(&[], &[Get], &[Append(b'b')]))],
+            begins: Begins::Cold,
+            hot_set: (1, 1),
+            faults: Faults { crashes: 1, views: 1, passes: bounds.of(0, 0, 1), ..none },
+            shards_die: true,
+            ..base.clone()
+        },
+        Scenario {
+            name: "sc-all-write",
+            about: "SC: two keys, both written by all nodes",
+            clients: vec![
+                Client {
+                    node: 0,
+                    wants: bounds.of(
+                        vec![(0, Set(b'a'))],
+                        vec![(0, Set(b'a')), (1, Get)],
+                        vec![(0, Set(b'a')), (1, Set(b'd'))],
+                    ),
+                },
+                Client {
+                    node: 1,
+                    wants: bounds.of(vec![(1, Set(b'b'))], vec![(1, Set(b'b'))], vec![(1, Set(b'b')), (0, Set(b'e'))]),
+                },
+                Client {
+                    node: 2,
+                    wants: bounds.of(vec![(0, Set(b'c'))], vec![(0, Set(b'c'))], vec![(0, Set(b'c')), (1, Set(b'f'))]),
+                },
+            ],
+            keys: 2,
+            ..sequential.clone()
+        },
+        Scenario {
+            name: "sc-turn-crashes",
+            about: "SC: a node dies while a key becomes hot and ceases to be",
+            clients: vec![client(1, &[Set(b'a')]), client(2, bounds.of(&[], &[Get], &[Append(b'b')]))],
+            begins: Begins::Cold,
+            hot_set: (1, 1),
+            faults: Faults { crashes: 1, views: 1, passes: bounds.of(0, 0, 1), ..none },
             ..sequential.clone()
         },
         Scenario {

@@ -9,7 +9,7 @@ use guira_routing::NodeId;
 use guira_switched::Message;
 use serde::Serialize;
 
-use crate::{
+use crate::switched::{
     act::Timed,
     fingerprint::{TICK, fingerprint},
     members::BACKENDS,

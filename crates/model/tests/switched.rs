@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use guira_model::{Bounds, FINDS, FINDS_NOT, MODELS, Scenario, check, models};
+use guira_model::{
+    Bounds,
+    switched::{FINDS, FINDS_NOT, MODELS, Scenario, check, models},
+};
 use guira_switched::Mutant;
 
 /// Even their smallest bounds have hundreds of thousands of states: `cargo xtask model` goes through those of wider ones.

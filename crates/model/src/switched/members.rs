@@ -17,7 +17,7 @@ use guira_switched::{
 };
 use serde::Serialize;
 
-use crate::{
+use crate::switched::{
     coordinator::Coordinator,
     fingerprint::{TICK, fingerprint},
     scenario::{KEYS, Scenario},

@@ -1,12 +1,14 @@
-//! Goes through all states of a model, and tells what was found.
+//! What is promised in every state of a model, and what it has to show.
 
-use std::time::{Duration, Instant};
-
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use crate::{
-    scenario::Scenario,
-    world::{Act, World},
+    Report,
+    explore::{Search, explore},
+    symmetric::{
+        scenario::Scenario,
+        world::{Act, World},
+    },
 };
 
 const SERVED: &str = "what is served is one, and never gets older";
@@ -57,37 +59,16 @@ impl Model for Checked {
     }
 }
 
-/// What came of going through a model.
-#[derive(Debug)]
-pub struct Report {
-    pub states: usize,
-    pub come_to: usize,
-    pub depth: usize,
-    pub elapsed: Duration,
-    /// All states were gone through.
-    pub is_exhausted: bool,
-    /// What is not as it should be, and the acts that lead there.
-    pub found: Option<(&'static str, Vec<String>)>,
-    /// What never came about though it should: then a model that shows nothing wrong shows nothing.
-    pub missing: Vec<&'static str>,
-}
-
-/// Goes through all states of a model, with so many threads; stops at the first that should not be.
+/// Goes through all states of a model, with so many threads.
 pub fn check(scenario: &Scenario, threads: usize) -> Report {
-    let started = Instant::now();
     let model = Checked { first: World::first(scenario), scenario: scenario.clone() };
-    let checker = model
-        .checker()
-        .threads(threads)
-        .target_state_count(scenario.states_max)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    let mut discoveries = checker.discoveries();
-    let failed =
-        [SERVED, LINEARIZABLE, ENDS].into_iter().find_map(|promise| Some((promise, discoveries.remove(promise)?)));
-    let found = failed.map(|(promise, path)| {
-        let steps = path.into_vec();
+    let search = Search {
+        promises: &[SERVED, LINEARIZABLE, ENDS],
+        shown: &[DONE, HAPPENED],
+        ways_max: Some(scenario.ways_max),
+        threads,
+    };
+    explore(model, &search, |steps| {
         let trace = steps.iter().filter_map(|(state, act)| {
             let act = act.as_ref()?;
             Some(match act {
@@ -96,16 +77,6 @@ pub fn check(scenario: &Scenario, threads: usize) -> Report {
             })
         });
         let last = steps.last().map(|(state, _)| format!("{:?} {:#?}", state.wrong, state.clients));
-        (promise, trace.chain(last).collect())
-    });
-    let missing = [DONE, HAPPENED].into_iter().filter(|name| !discoveries.contains_key(name)).collect();
-    Report {
-        states: checker.unique_state_count(),
-        come_to: checker.state_count(),
-        depth: checker.max_depth(),
-        elapsed: started.elapsed(),
-        is_exhausted: checker.state_count() < scenario.states_max,
-        found,
-        missing,
-    }
+        trace.chain(last).collect()
+    })
 }

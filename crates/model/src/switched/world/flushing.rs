@@ -7,7 +7,7 @@ use guira_item::Time;
 use serde::Serialize;
 
 use super::World;
-use crate::{
+use crate::switched::{
     members::{BACKENDS, moment},
     orders::{FLUSH_TO_COME, Number, Seen, Wish},
     scenario::{KeyNumber, Scenario},

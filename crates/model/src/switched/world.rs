@@ -25,7 +25,7 @@ use guira_switched::{
 };
 use serde::Serialize;
 
-use crate::{
+use crate::switched::{
     act::{Act, Next, Timed, Way},
     coordinator::{Coordinator, Known},
     disk::{Disk, Fate},

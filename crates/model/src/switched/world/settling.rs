@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::World;
-use crate::{
+use crate::switched::{
     act::{Act, Timed, Way},
     disk::Fate,
     scenario::Scenario,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use guira_consistency::{Consistency, Kind, Timestamp};
 
-use crate::{
+use crate::symmetric::{
     orders::{Text, text},
     printed::Printed,
     scenario::Scenario,

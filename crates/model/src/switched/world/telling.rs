@@ -3,7 +3,7 @@
 use guira_routing::NodeId;
 
 use super::World;
-use crate::{
+use crate::switched::{
     act::{Act, Next, Timed, Way},
     members::{BACKENDS, CACHES, FIRST_GATEWAY},
     scenario::{KEYS, Scenario},
