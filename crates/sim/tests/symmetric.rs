@@ -40,7 +40,6 @@ fn all_answers_are_linearizable_whatever_goes_wrong() {
             assert!(counts.homecomings > 20 && counts.pages > counts.homecomings, "{name}: {report:?}");
             (elsewhere, begun_anew) =
                 (elsewhere + counts.elsewhere, begun_anew + counts.copies.saturating_sub(counts.homecomings));
-            eprintln!("{name}: {report:?}");
             assert!(report.views > 20 && report.may_be_lost > 20 && report.faults > 50, "{name}: {report:?}");
         }
     }
@@ -55,9 +54,9 @@ fn the_same_seed_is_the_same_run() {
     assert_ne!(simulate(&scenario, 5).trace, simulate(&scenario, 6).trace);
 }
 
-/// Faults that show here within some runs, and where they do soonest. Others need what hardly ever comes about by chance, or what a simulated cluster does not do (SC, a home that comes back): the
+/// Faults that show here within some runs, and where they do soonest. Others need what hardly ever comes about by chance, or what a simulated cluster does not do (SC): the
 /// models of `guira-consistency` and the tests of `Views` find each of all.
-const SHOWS: [(Mutant, &str); 26] = [
+const SHOWS: [(Mutant, &str); 24] = [
     (Mutant::HotKeys(HotKeys::AckForgotten), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::TieIgnored), "symmetric-hot"),
     (Mutant::HotKeys(HotKeys::ValidateAny), "symmetric-hot"),
@@ -79,11 +78,9 @@ const SHOWS: [(Mutant, &str); 26] = [
     (Mutant::Homecoming(Homecoming::PageIsAll), "symmetric-cold"),
     (Mutant::Homecoming(Homecoming::WriteUntold), "symmetric-cold"),
     (Mutant::Homecoming(Homecoming::Unsealed), "symmetric-cold"),
-    (Mutant::Homecoming(Homecoming::OldPage), "symmetric-cold"),
-    (Mutant::Homecoming(Homecoming::OldCopy), "symmetric-stormy"),
+    (Mutant::Homecoming(Homecoming::OldCopy), "symmetric-homes"),
     (Mutant::Homecoming(Homecoming::SettledForgotten), "symmetric-cold"),
-    (Mutant::Homecoming(Homecoming::HotUnsettled), "symmetric-hot"),
-    (Mutant::Homecoming(Homecoming::OldSeal), "symmetric-stormy"),
+    (Mutant::Homecoming(Homecoming::OldSeal), "symmetric-homes"),
 ];
 
 #[test]
