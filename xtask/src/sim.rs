@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Cluster-hours of each scenario in CI: a hundred together (`design.md`, section 6).
-const HOURS: [(&str, u32); 24] = [
+const HOURS: [(&str, u32); 25] = [
     ("usual", 7),
     ("stormy", 8),
     ("busy", 5),
@@ -26,11 +26,12 @@ const HOURS: [(&str, u32); 24] = [
     ("replacing-giving", 2),
     ("doubtful", 2),
     ("stalling", 1),
-    ("symmetric", 5),
-    ("symmetric-stormy", 5),
-    ("symmetric-hot", 5),
+    ("symmetric", 4),
+    ("symmetric-stormy", 4),
+    ("symmetric-hot", 4),
     ("symmetric-cold", 2),
     ("symmetric-short", 3),
+    ("symmetric-homes", 3),
 ];
 
 /// Runs `guira sim` with the arguments given; without any, all scenarios as CI does.

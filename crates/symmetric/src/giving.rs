@@ -158,3 +158,104 @@ impl Giving {
 
 /// Bytes of an item in a page beside its key and its value, about.
 const BESIDE_LEN: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use guira_consistency::Value;
+    use guira_item::{Expiry, Time};
+
+    use super::*;
+    use crate::MemoryItems;
+
+    const NOW: Time = Time(1);
+    const OWN: NodeId = NodeId(7);
+
+    fn key(number: usize) -> Key {
+        Key::from(format!("key{number}").as_bytes())
+    }
+
+    fn value(text: &str) -> Value {
+        let (flags, expiry) = (0, Expiry::NEVER);
+        Value { flags, cas: 1, expiry, stale: false, win_sent: false, bytes: text.as_bytes().into() }
+    }
+
+    fn fetch(copy: u64, page: u64) -> Fetch {
+        let (copy, page) = (CopyNumber(copy), PageNumber(page));
+        Fetch { epoch: Epoch(3), writer: Writer(2), shard: 0, copy, page }
+    }
+
+    fn config() -> HomecomingConfig {
+        HomecomingConfig { page_len_max: 100, ..HomecomingConfig::USUAL }
+    }
+
+    /// Takes pages until there is nothing more, while a key is written after each.
+    fn copy(giving: &mut Giving, items: &mut MemoryItems, is_quiet: bool) -> (BTreeMap<Key, Option<Value>>, Page) {
+        let mut copied = BTreeMap::new();
+        for number in 1.. {
+            assert_eq!(giving.asked(OWN, &fetch(1, number)), Asked::Next);
+            let page = giving.next(items, fetch(1, number), 9, &|| is_quiet, &config());
+            assert_eq!(giving.asked(OWN, &fetch(1, number)), Asked::Last);
+            assert!(giving.again(Epoch(3)) == page);
+            copied.extend(page.items.iter().cloned());
+            if page.rest != Rest::More {
+                return (copied, page);
+            }
+            if number < 20 {
+                let (written, gone) = (key(number as usize), key(30 + number as usize));
+                items.put(&written, Some(value("newer")), NOW);
+                items.put(&gone, None, NOW);
+                assert!(giving.note(&written) && giving.note(&gone));
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn what_was_given_is_what_is_there_whatever_changes_meanwhile() {
+        let mut items = MemoryItems::new(10_000);
+        (0..60).for_each(|number| assert!(items.put(&key(number), Some(value("first")), NOW)));
+        let mut giving = Giving::new(OWN, fetch(1, 1), 1);
+        let (copied, last) = copy(&mut giving, &mut items, true);
+        assert_eq!((last.rest, giving.is_sealed(), giving.is_closing), (Rest::Nothing, true, true));
+        for (key, value) in copied {
+            assert_eq!(items.peek(&key), value, "{key:?}");
+        }
+        assert_eq!(
+            giving.asked(OWN, &Fetch { page: last.fetch.page.next(), ..last.fetch }),
+            Asked::Late,
+            "all is given"
+        );
+        // In another view it goes on, and what was all is said not to be.
+        giving.unseal();
+        assert_eq!((giving.is_sealed(), giving.again(Epoch(4)).rest), (false, Rest::More));
+    }
+
+    #[test]
+    fn all_is_given_only_when_no_key_is_on_its_way() {
+        let mut items = MemoryItems::new(10_000);
+        let mut giving = Giving::new(OWN, fetch(1, 1), 1);
+        let (_, last) = copy(&mut giving, &mut items, false);
+        assert_eq!((last.rest, giving.is_sealed(), giving.is_closing), (Rest::Waits, false, true));
+    }
+
+    #[test]
+    fn what_comes_late_or_is_of_another_copy_is_known() {
+        let mut giving = Giving::new(OWN, fetch(2, 1), 1);
+        assert_eq!(giving.asked(OWN, &fetch(1, 1)), Asked::Late);
+        assert_eq!(giving.asked(OWN, &fetch(3, 1)), Asked::Other);
+        assert_eq!(giving.asked(OWN, &Fetch { writer: Writer(9), ..fetch(2, 1) }), Asked::Other);
+        giving.next(&mut MemoryItems::new(10), fetch(2, 1), 0, &|| false, &config());
+        giving.next(&mut MemoryItems::new(10), fetch(2, 2), 0, &|| false, &config());
+        assert_eq!(giving.asked(OWN, &fetch(2, 1)), Asked::Late);
+        assert_eq!(giving.asked(OWN, &fetch(2, 4)), Asked::Late, "none has asked for the one before");
+    }
+
+    #[test]
+    fn what_changes_too_fast_cannot_be_given() {
+        let mut giving = Giving::new(OWN, fetch(1, 1), 1);
+        assert!((0..CHANGED_MAX).all(|number| giving.note(&key(number))));
+        assert!(!giving.note(&key(CHANGED_MAX)));
+    }
+}

@@ -343,6 +343,63 @@ fn hot_keys_outlive_their_home_and_cold_ones_do_not() {
     }
 }
 
+/// Each node has its own shard.
+fn all_are_at_home(cluster: &Cluster) -> bool {
+    let is_at_home = |node: &Node<MemoryItems>| {
+        let status = node.status(cluster.now);
+        status.shards == 1 && status.copied.is_none()
+    };
+    cluster.all_serve() && cluster.nodes.values().all(is_at_home)
+}
+
+/// A cluster whose third node was gone, and is back; with what was written in its shard meanwhile.
+fn with_one_that_is_back() -> (Cluster, Vec<String>) {
+    let mut cluster = Cluster::new(0, Consistency::Lin);
+    let keys: Vec<String> =
+        (0..).map(|n| format!("cold{n}")).filter(|key| slot_of(key.as_bytes(), 3) == Some(2)).take(40).collect();
+    cluster.nodes.remove(&NodeId(3));
+    cluster.run_until(Cluster::all_serve);
+    for key in &keys {
+        cluster.set(1, key, "meanwhile");
+    }
+    cluster.start(NodeId(3));
+    (cluster, keys)
+}
+
+#[test]
+fn a_shard_comes_back_to_its_own_node_with_what_was_written_meanwhile_and_during_the_copy() {
+    let (mut cluster, mut keys) = with_one_that_is_back();
+    cluster.run_until(|cluster| cluster.nodes[&NodeId(3)].status(cluster.now).copied.is_some_and(|items| items > 4));
+    assert!(!all_are_at_home(&cluster), "it is under way");
+    let newer = || Operation::Store(store(StoreMode::Set, "newer"));
+    let writes: Vec<AskId> = keys[..20].iter().map(|key| cluster.ask(2, key, newer()).0).collect();
+    cluster.run_until(all_are_at_home);
+    let before = cluster.nodes[&NodeId(3)].status(cluster.now);
+    assert_eq!((before.counts.homecomings, before.items), (1, keys.len()));
+    for write in writes {
+        assert!(matches!(answer(&cluster.wait(write)), Answer::Stored { .. }));
+    }
+    for (number, key) in keys.drain(..).enumerate() {
+        let value = if number < 20 { "newer" } else { "meanwhile" };
+        assert_eq!(cluster.get(1 + number as u16 % 3, &key).as_deref(), Some(value), "{key}");
+    }
+    // What was its successor's is removed there, by and by.
+    cluster.run_until(|cluster| [1, 2].iter().all(|id| cluster.nodes[&NodeId(*id)].status(cluster.now).items == 0));
+}
+
+#[test]
+fn a_copy_begins_anew_when_everything_is_to_be_gone() {
+    let (mut cluster, keys) = with_one_that_is_back();
+    cluster.run_until(|cluster| cluster.nodes[&NodeId(3)].status(cluster.now).copied.is_some_and(|items| items > 4));
+    cluster.asked += 1;
+    let id = AskId(cluster.asked);
+    cluster.step(NodeId(1), NodeHappened::Flush(id));
+    assert_eq!(answer(&cluster.wait(id)), Answer::Deleted);
+    cluster.run_until(all_are_at_home);
+    assert!(cluster.nodes[&NodeId(3)].status(cluster.now).counts.copies > 1);
+    keys.iter().for_each(|key| assert_eq!(cluster.get(2, key), None));
+}
+
 #[test]
 fn when_all_are_gone_everything_begins_with_nothing() {
     let mut cluster = Cluster::new(1, Consistency::Lin);

@@ -89,3 +89,44 @@ impl Taking {
         self.sealed_in.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: NodeId = NodeId(1);
+
+    fn taking() -> Taking {
+        let source = Source { home: (HOME, Writer(1)), since: Some(Epoch(2)) };
+        Taking::new(Moment::default(), 0, source, Some(Epoch(2)), CopyNumber(4))
+    }
+
+    fn page(number: u64, rest: Rest) -> Page {
+        let (copy, page) = (CopyNumber(4), PageNumber(number));
+        let fetch = Fetch { epoch: Epoch(3), writer: Writer(2), shard: 0, copy, page };
+        Page { fetch, items: Vec::new(), highest: 0, rest }
+    }
+
+    #[test]
+    fn each_page_is_taken_once_and_in_its_turn() {
+        let (mut taking, config, now) = (taking(), HomecomingConfig::USUAL, Moment::default());
+        let asked = taking.ask(now, Epoch(3), Writer(2), Span::from_ms(40));
+        assert_eq!(asked, Some(page(1, Rest::More).fetch));
+        assert_eq!(taking.ask(now, Epoch(3), Writer(2), Span::from_ms(40)), None, "not yet again");
+        let first = page(1, Rest::More);
+        assert!(taking.waits_for(HOME, &first, &config) && !taking.waits_for(NodeId(3), &first, &config));
+        taking.go_on(now, &first, Span::from_ms(10), &config);
+        assert!(!taking.waits_for(HOME, &first, &config), "it was taken");
+        let late = HomecomingConfig { mutant: Some(HomecomingMutant::OldPage), ..config };
+        assert!(taking.waits_for(HOME, &first, &late), "a fault that is put in");
+        assert!(!taking.waits_for(HOME, &page(3, Rest::Nothing), &config), "it was not asked for");
+        taking.go_on(now, &page(2, Rest::Nothing), Span::from_ms(10), &config);
+        assert!(taking.is_sealed() && !taking.is_all() && taking.ask(now, Epoch(3), Writer(2), TICK).is_none());
+        taking.settle();
+        assert!(taking.is_all());
+        taking.unseal(now);
+        assert!(!taking.is_all() && taking.ask(now, Epoch(4), Writer(2), TICK).is_some(), "it may have changed");
+    }
+
+    const TICK: Span = Span::from_ms(10);
+}

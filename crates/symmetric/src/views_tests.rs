@@ -40,6 +40,8 @@ struct Process {
     clock: Clock,
     holder: Holder,
     has: Has,
+    /// The last view in which it had its shard, while another was home of it.
+    had_shard_in: Epoch,
     /// It does nothing until then.
     stands_still_until_ms: u64,
     /// The last view that was given out in which it is not, after one in which it was; until it has heard of a later one.
@@ -74,6 +76,10 @@ struct World {
     twice_told: bool,
     /// Somebody was left out, came back, and took himself for who he was.
     goes_on_left_out: bool,
+    /// A shard is said to be what it was, and its home has not had it in the view before.
+    is_lost_untold: bool,
+    /// Shards that came back to their nodes, with all.
+    came_back: usize,
     /// Views that were given out, and beginnings among them.
     given: usize,
     begun: usize,
@@ -100,6 +106,8 @@ impl World {
             told: BTreeMap::new(),
             twice_told: false,
             goes_on_left_out: false,
+            is_lost_untold: false,
+            came_back: 0,
             given: 0,
             begun: 0,
         };
@@ -115,7 +123,17 @@ impl World {
         let (clock, holder) =
             (Clock::drawn(&mut self.rng), Holder::new(HolderConfig { me: node, life, lease: LEASE, drift: DRIFT }));
         let (has, left_out_in) = (Has::Nothing, None);
-        self.processes.push(Process { node, life, clock, holder, has, stands_still_until_ms: 0, left_out_in });
+        let had_shard_in = Epoch::default();
+        self.processes.push(Process {
+            node,
+            life,
+            clock,
+            holder,
+            has,
+            had_shard_in,
+            stands_still_until_ms: 0,
+            left_out_in,
+        });
     }
 
     fn after(&mut self, ms: u64, event: Event) {
@@ -153,6 +171,8 @@ impl World {
                 }
             }
         }
+        let given = self.views.given.clone();
+        self.look_at_shards(&before, &given);
         if let Some(keep) = out.keep {
             let (epoch, ms) = (keep.view.epoch, self.rng.random_range(0..200));
             self.to_disk = Some(keep);
@@ -162,6 +182,22 @@ impl World {
             self.told.entry(told.view.epoch).or_insert_with(|| told.view.clone());
             self.twice_told |= self.told[&told.view.epoch] != told.view;
             self.send(|| Event::ToProcess(told.life, told.clone()));
+        }
+    }
+
+    /// Who comes to be home of a shard of which nothing is said to be lost has had all of it in the view before.
+    fn look_at_shards(&mut self, before: &Given, given: &Given) {
+        let homes = given.view.homes.iter().enumerate();
+        let has_moved = |(at, home): &(usize, &NodeId)| {
+            before.view.homes.get(*at).is_some_and(|before| before != *home)
+                && before.kept_since.get(*at) == given.kept_since.get(*at)
+        };
+        for (_, home) in homes.filter(has_moved) {
+            self.came_back += 1;
+            let is_it = |process: &&Process| given.lives.get(home) == Some(&process.life);
+            // Of who is gone nobody knows.
+            let process = self.processes.iter().find(is_it);
+            self.is_lost_untold |= process.is_some_and(|process| process.had_shard_in != before.view.epoch);
         }
     }
 
@@ -201,7 +237,10 @@ impl World {
         assert!(process.holder.view().members.contains_key(&process.node));
         let was_left_out = process.left_out_in.take_if(|left_out| *left_out < process.holder.view().epoch).is_some();
         self.goes_on_left_out |= was_left_out && heard == Heard::GoesOn;
+        let own = process.holder.own_shard().and_then(|own| process.holder.view().homes.get(own).copied());
         match heard {
+            // Its home may change it in this view.
+            Heard::GoesOn if own != Some(process.node) => process.has = process.has.min(Has::HotKeys),
             Heard::GoesOn => {}
             Heard::Joins => process.has = Has::Nothing,
             Heard::Begins => process.has = Has::Shard,
@@ -222,6 +261,9 @@ impl World {
             let epoch = process.holder.view().epoch;
             if whole.contains(&epoch) && self.rng.random_range(0..50) == 0 {
                 process.has = if process.has == Has::Nothing { Has::HotKeys } else { Has::Shard };
+            }
+            if process.has == Has::Shard {
+                process.had_shard_in = epoch;
             }
             let here = process.holder.ask(process.clock.at(self.now_ms), process.has);
             said.extend(here.map(|here| (process.node, here)));
@@ -296,6 +338,9 @@ impl World {
         if self.goes_on_left_out {
             return Err("somebody goes on who was left out".into());
         }
+        if self.is_lost_untold {
+            return Err("a shard is lost, and said to be what it was".into());
+        }
         Ok(())
     }
 
@@ -325,14 +370,14 @@ fn run(seed: u64, mutant: Option<ViewsMutant>) -> Result<World, String> {
 
 #[test]
 fn who_has_a_lease_is_a_member_and_in_the_end_all_are() {
-    let (mut given, mut begun) = (0, 0);
+    let (mut given, mut begun, mut came_back) = (0, 0, 0);
     for seed in 0..200 {
         let world = run(seed, None).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
         assert!(world.is_well(), "seed {seed}: {:?} {:?}", world.views.given, world.views.known);
-        (given, begun) = (given + world.given, begun + world.begun);
+        (given, begun, came_back) = (given + world.given, begun + world.begun, came_back + world.came_back);
     }
     // Else nothing was tried.
-    assert!(given > 200 * 10 && begun > 200, "{given} views, {begun} beginnings");
+    assert!(given > 200 * 10 && begun > 200 && came_back > 200, "{given} views, {begun} beginnings, {came_back}");
 }
 
 #[test]

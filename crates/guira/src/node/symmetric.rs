@@ -90,6 +90,7 @@ fn coordinator(
                 "epoch": status.core.view.epoch.0,
                 "members": status.core.view.members.len(),
                 "whole": status.core.whole.len(),
+                "homes": status.core.view.homes.iter().map(|node| node.0).collect::<Vec<u16>>(),
                 "hot_set": status.core.hot_set,
                 "hot_keys": status.core.hot_keys,
                 "differing": status.core.differing,
@@ -160,6 +161,7 @@ fn told_of(status: &NodeHostStatus) -> Value {
         "has_lease": core.has_lease,
         "whole": core.is_whole,
         "shards": core.shards,
+        "copied": core.copied,
         "items": core.items,
         "bytes": core.bytes,
         "hot_keys": core.hot_keys,
@@ -200,6 +202,7 @@ fn told_of(status: &NodeHostStatus) -> Value {
             "away": counts.away,
             "unknown": counts.unknown,
         },
+        "shard_moves": { "copies": counts.copies, "homecomings": counts.homecomings, "pages": counts.pages, "elsewhere": counts.elsewhere },
         "changes": { "promotions": counts.promotions, "evictions": counts.evictions },
     });
     with_dropped(told, &[status.wire])
