@@ -69,11 +69,13 @@ pub fn value_sizes(base: &LoadScenario) -> Vec<LoadScenario> {
     scenarios
 }
 
-/// The network's own limits, and not what small packets make of them; more is asked at a time, for packets to be shared.
+/// The network's own limits, and not what small packets make of them; more is asked at a time, for packets to be shared. Nothing waits for 40 ms at that scale, after which it would be
+/// told again.
 fn by_packets(base: &LoadScenario) -> LoadScenario {
     LoadScenario {
         bytes_per_s: LoadScenario::LINK_BYTES_PER_S,
         packets_per_s: LoadScenario::PACKETS_PER_S,
+        scale: base.scale.min(100),
         offer: match base.offer {
             Offer::Outstanding(len) => Offer::Outstanding(4 * len),
             offer => offer,
