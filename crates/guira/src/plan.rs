@@ -42,18 +42,30 @@ struct Symmetric {
     /// What the network carries out of each node, in 10^9 bits a second
     #[arg(long, default_value_t = 21.5)]
     gigabits_per_s: f64,
-    /// Bytes of a request for another node's key and of its answer, together, with all headers
-    #[arg(long, default_value_t = MessageLens::OF_THE_PAPER.remote)]
-    remote_bytes: f64,
-    /// Bytes of an update to another node (SC)
-    #[arg(long, default_value_t = MessageLens::OF_THE_PAPER.update)]
-    update_bytes: f64,
-    /// Bytes of an invalidation, its acknowledgement and what ends the write, together (Lin)
-    #[arg(long, default_value_t = MessageLens::OF_THE_PAPER.lin_write)]
-    lin_bytes: f64,
+    /// Whose messages, of keys of 8 bytes and values of 40 over InfiniBand
+    #[arg(long, value_enum, default_value_t = Messages::Paper)]
+    messages: Messages,
+    /// Bytes of a request for another node's key and of its answer, together, with all headers [default: of --messages]
+    #[arg(long)]
+    remote_bytes: Option<f64>,
+    /// Bytes of an update to another node, and of what acknowledges it (SC) [default: of --messages]
+    #[arg(long)]
+    update_bytes: Option<f64>,
+    /// Bytes of an invalidation, its acknowledgement and what ends the write, together (Lin) [default: of --messages]
+    #[arg(long)]
+    lin_bytes: Option<f64>,
     /// As JSON, in bytes and requests a second
     #[arg(long)]
     json: bool,
+}
+
+/// Whose messages.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Messages {
+    /// ccKVS's own.
+    Paper,
+    /// Guira's, as the simulator has counted them.
+    Guira,
 }
 
 /// Prints what is to be expected.
@@ -69,9 +81,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     );
     println!("nodes groups     hits | no cache     SC    Lin | no cache  misses      SC     Lin |     SC    Lin");
     planned.iter().for_each(|planned| println!("{}", planned.line()));
-    let Symmetric { gigabits_per_s, remote_bytes, update_bytes, lin_bytes, .. } = symmetric;
+    let gigabits_per_s = symmetric.gigabits_per_s;
+    let MessageLens { remote, update, lin_write } = symmetric.lens();
     println!(
-        "by ccKVS's equations, of which nothing was measured here: {gigabits_per_s} Gbit/s out of each node; messages of {remote_bytes} bytes (a request and its answer), {update_bytes} (SC's update), {lin_bytes} (Lin's three)"
+        "by ccKVS's equations, of which nothing was measured here: {gigabits_per_s} Gbit/s out of each node; messages of {remote} bytes (a request and its answer), {update} (SC's update), {lin_write} (Lin's three)"
     );
     println!(
         "without a cache all keys, and of several groups all groups, are taken to be asked for as often as each other"
@@ -100,9 +113,21 @@ impl Symmetric {
         Ok(skew.share_of_hottest(cached))
     }
 
+    fn lens(&self) -> MessageLens {
+        let of = match self.messages {
+            Messages::Paper => MessageLens::OF_THE_PAPER,
+            Messages::Guira => MessageLens::OF_GUIRA,
+        };
+        MessageLens {
+            remote: self.remote_bytes.unwrap_or(of.remote),
+            update: self.update_bytes.unwrap_or(of.update),
+            lin_write: self.lin_bytes.unwrap_or(of.lin_write),
+        }
+    }
+
     fn plan(&self) -> Result<Vec<Planned>, String> {
         let (hits, groups) = (self.hits()?, self.groups);
-        let lens = MessageLens { remote: self.remote_bytes, update: self.update_bytes, lin_write: self.lin_bytes };
+        let lens = self.lens();
         let bytes_per_s = self.gigabits_per_s * 1e9 / 8.0;
         let planned = |nodes: u32| {
             let deployment = Deployment::new(nodes, groups, bytes_per_s, hits, self.writes, lens);
@@ -198,6 +223,10 @@ mod tests {
         assert!(hits("--keys 9 --cached 10").unwrap_err().contains("of 9 keys"));
         assert_eq!(hits("--hits 65").unwrap_err(), "hits 65: a share, from 0 to 1");
         assert!(Line::try_parse_from(["plan", "symmetric", "--hits", "0.5", "--skew", "1"]).is_err());
+        let lens = |words| plan(words).map(|planned| planned[0].deployment.bytes_without_cache());
+        let ours = lens("--messages guira").unwrap();
+        assert!((ours - MessageLens::OF_GUIRA.remote * 8.0 / 9.0).abs() < 1e-9);
+        assert!((lens("--messages guira --remote-bytes 90").unwrap() - 80.0).abs() < 1e-9);
         let idle = plan("--hits 1 --writes 0 --remote-bytes 9999").unwrap();
         assert!(idle[0].line().contains(" any ") && idle[0].line().ends_with("none   none"));
     }

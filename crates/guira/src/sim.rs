@@ -11,10 +11,10 @@ use guira_sim::{
     load::{
         LoadScenario, Row,
         aims::verdicts,
-        experiments::{self, experiments},
-        kept,
+        experiments,
+        kept::{self, Kept},
     },
-    symmetric,
+    symmetric::{self, load as symmetric_load},
 };
 use guira_switched::Mutant;
 
@@ -36,12 +36,15 @@ pub(crate) struct Arguments {
     /// Threads [default: as many as there are processors]
     #[arg(long)]
     threads: Option<NonZero<usize>>,
-    /// Instead: experiments of the paper, with nodes that do so much a second; rows are JSON lines
+    /// Instead: experiments of the paper, with nodes, or networks, that do so much a second; rows are JSON lines
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', num_args = 0..)]
     load: Option<Vec<String>>,
-    /// With --load: rates are divided by this
-    #[arg(long, default_value_t = 20.0)]
-    scale: f64,
+    /// With --load: of which kind of cluster
+    #[arg(long, value_enum, default_value_t = Topology::Switched)]
+    topology: Topology,
+    /// With --load: rates are divided by this [default: 20 switched, 500 symmetric]
+    #[arg(long)]
+    scale: Option<f64>,
     /// With --load: each run with so many seeds, from --seed on
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: u64,
@@ -51,6 +54,15 @@ pub(crate) struct Arguments {
     /// Instead: draw the figures again of the rows that --out has kept in a folder
     #[arg(long, value_name = "FOLDER", conflicts_with = "load")]
     load_redraw: Option<PathBuf>,
+}
+
+/// A kind of cluster.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Topology {
+    /// `SwitchKV`'s.
+    Switched,
+    /// ccKVS's.
+    Symmetric,
 }
 
 /// Names of scenarios: of the switched cluster, and of the symmetric one.
@@ -70,12 +82,30 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let Arguments { scenario: name, seed, hours, mutant: fault, .. } = arguments;
     let threads = arguments.threads.or_else(|| available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
     if let Some(folder) = &arguments.load_redraw {
-        judge(&kept::redraw(folder).map_err(|error| error.to_string())?);
-        return Ok(());
+        return match arguments.topology {
+            Topology::Switched => redraw::<Row>(folder),
+            Topology::Symmetric => redraw::<symmetric_load::Row>(folder),
+        };
     }
     if let Some(names) = &arguments.load {
-        let base = LoadScenario { seed: *seed, scale: arguments.scale, ..LoadScenario::default() };
-        return load(names, &base, arguments.seeds, threads, arguments.out.as_deref());
+        let (scale, seeds) = (arguments.scale()?, arguments.seeds);
+        return match arguments.topology {
+            Topology::Switched => {
+                let base = LoadScenario { seed: *seed, scale, ..LoadScenario::default() };
+                let all = experiments::experiments();
+                load::<_, Row>(names, all, arguments.out.as_deref(), |experiment, each| {
+                    experiments::run(experiment, &base, seeds, threads, each);
+                })
+            }
+            Topology::Symmetric => {
+                let usual = symmetric_load::LoadScenario::default();
+                let base = symmetric_load::LoadScenario { seed: *seed, scale: scale.round() as u64, ..usual };
+                let all = symmetric_load::experiments::experiments();
+                load::<_, symmetric_load::Row>(names, all, arguments.out.as_deref(), |experiment, each| {
+                    symmetric_load::experiments::run(experiment, &base, seeds, threads, each);
+                })
+            }
+        };
     }
     if !(*hours > 0.0 && *hours <= 1e6) {
         return Err(format!("--hours {hours}: write a number above 0, up to a million"));
@@ -125,18 +155,34 @@ fn simulate<S: Simulation>(
     }
 }
 
-/// Runs experiments, all of them if none is named; what came of their aims, and how long each has taken, goes to standard error.
-fn load(
-    names: &[String],
-    base: &LoadScenario,
-    seeds: u64,
-    threads: NonZero<usize>,
-    out: Option<&Path>,
-) -> Result<(), String> {
-    if !(1.0..=1_000.0).contains(&base.scale) {
-        return Err(format!("--scale {}: from 1 to 1000", base.scale));
+impl Arguments {
+    /// What rates are divided by.
+    fn scale(&self) -> Result<f64, String> {
+        let usual = match self.topology {
+            Topology::Switched => 20.0,
+            Topology::Symmetric => 500.0,
+        };
+        let scale = self.scale.unwrap_or(usual);
+        if !(1.0..=1_000.0).contains(&scale) {
+            return Err(format!("--scale {scale}: from 1 to 1000"));
+        }
+        Ok(scale)
     }
-    let all = experiments();
+}
+
+/// Draws figures again, and says what came of aims.
+fn redraw<R: Kept>(folder: &Path) -> Result<(), String> {
+    judge(&kept::redraw::<R>(folder).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+/// Runs experiments, all of them if none is named; what came of their aims, and how long each has taken, goes to standard error.
+fn load<E, R: Kept>(
+    names: &[String],
+    all: Vec<(&'static str, E)>,
+    out: Option<&Path>,
+    run: impl Fn((&'static str, E), &mut dyn FnMut(R)),
+) -> Result<(), String> {
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("--load {name}: no such experiment, use some of {}", known.join(", ")));
@@ -144,7 +190,7 @@ fn load(
     for experiment in all.into_iter().filter(|(name, _)| names.is_empty() || names.iter().any(|one| one == name)) {
         let (name, started) = (experiment.0, Instant::now());
         let mut rows = Vec::new();
-        experiments::run(experiment, base, seeds, threads, |row| {
+        run(experiment, &mut |row| {
             if out.is_none() {
                 println!("{}", serde_json::to_string(&row).expect("a row is JSON"));
             }
@@ -160,7 +206,7 @@ fn load(
 }
 
 /// What came of the aims that some rows tell of.
-fn judge(rows: &[Row]) {
+fn judge<R: Kept>(rows: &[R]) {
     verdicts(rows).iter().for_each(|verdict| eprintln!("{verdict}"));
 }
 

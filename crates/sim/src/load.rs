@@ -29,7 +29,7 @@
 pub mod aims;
 mod cluster;
 pub mod experiments;
-mod figures;
+pub(crate) mod figures;
 pub mod kept;
 mod key_name;
 mod measuring;

@@ -103,7 +103,7 @@ pub enum HomecomingMutant {
     OldCopy,
     /// Who has given a shard away forgets what it has settled there.
     SettledForgotten,
-    /// A shard is given while some of its keys are on their way into the hot set or out of it.
+    /// A shard is given while some of its keys are on their way into the hot set or out of it. No simulated run has found this one yet.
     HotUnsettled,
     /// What was all there is in one view is taken for that in the next.
     OldSeal,

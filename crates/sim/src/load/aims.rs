@@ -1,4 +1,4 @@
-//! What is aimed at, beside what was measured.
+//! What is aimed at, beside what was measured, of either cluster.
 //!
 //! Always true: an aim that was not measured has no verdict; one that was, of several seeds, is judged by their median.
 
@@ -7,7 +7,7 @@ use std::fmt;
 use guira_loadgen::plot::{Spread, short};
 use guira_switched::{CacheMode, backend::Reports};
 
-use super::{LoadReport, Row, RuleOrder};
+use super::{LoadReport, Row, RuleOrder, kept::Kept};
 
 /// The most that may be lost for a latency to count.
 pub(super) const LOST_MAX: f64 = 0.01;
@@ -17,21 +17,27 @@ const ALL_CHANGE_PER_S: f64 = 10_000.0;
 
 /// A number that is aimed at.
 #[derive(Clone, Copy, Debug)]
-enum Bound {
+pub(crate) enum Bound {
     AtLeast(f64),
     AtMost(f64),
 }
 
 /// An aim, and how near the rows of one seed come.
-struct Aim {
-    experiment: &'static str,
-    what: &'static str,
-    bound: Bound,
-    unit: &'static str,
-    measured: fn(&[&Row]) -> Option<f64>,
+pub struct Aim<R> {
+    pub(crate) experiment: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) bound: Bound,
+    pub(crate) unit: &'static str,
+    pub(crate) measured: fn(&[&R]) -> Option<f64>,
 }
 
-const AIMS: [Aim; 13] = [
+impl<R> fmt::Debug for Aim<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aim").field("experiment", &self.experiment).field("what", &self.what).finish_non_exhaustive()
+    }
+}
+
+pub(super) static AIMS: [Aim<Row>; 13] = [
     Aim {
         experiment: "skew",
         what: "throughput switched over without a cache, zipf 0.99",
@@ -133,13 +139,14 @@ const AIMS: [Aim; 13] = [
 ];
 
 /// What came of an aim.
-pub struct Verdict {
-    aim: &'static Aim,
+#[derive(Debug)]
+pub struct Verdict<R: 'static> {
+    aim: &'static Aim<R>,
     measured: Spread,
     seeds: usize,
 }
 
-impl Verdict {
+impl<R> Verdict<R> {
     /// Whether the median is as it is meant to be.
     pub fn is_met(&self) -> bool {
         match self.aim.bound {
@@ -149,7 +156,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl<R> fmt::Display for Verdict<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { aim: Aim { what, bound, unit, .. }, measured: Spread { low, median, high }, seeds } = self;
         let verdict = if self.is_met() { "met" } else { "missed" };
@@ -166,30 +173,30 @@ impl fmt::Display for Verdict {
 }
 
 /// What came of the aims that some rows tell of.
-pub fn verdicts(rows: &[Row]) -> Vec<Verdict> {
-    let mut seeds: Vec<u64> = rows.iter().map(|row| row.seed).collect();
+pub fn verdicts<R: Kept>(rows: &[R]) -> Vec<Verdict<R>> {
+    let mut seeds: Vec<u64> = rows.iter().map(Kept::seed).collect();
     seeds.sort_unstable();
     seeds.dedup();
-    let judged = |aim: &'static Aim| {
+    let judged = |aim: &'static Aim<R>| {
         let of_seed = |seed: &u64| {
-            let is_meant = |row: &&Row| row.seed == *seed && row.experiment == aim.experiment;
+            let is_meant = |row: &&R| row.seed() == *seed && row.experiment() == aim.experiment;
             (aim.measured)(&rows.iter().filter(is_meant).collect::<Vec<_>>())
         };
         let measured: Vec<f64> = seeds.iter().filter_map(of_seed).collect();
         (!measured.is_empty()).then(|| Verdict { aim, measured: Spread::of(&measured), seeds: measured.len() })
     };
-    AIMS.iter().filter_map(judged).collect()
+    R::aims().iter().filter_map(judged).collect()
 }
 
-fn smallest(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn smallest(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.min_by(f64::total_cmp)
 }
 
-fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.max_by(f64::total_cmp)
 }
 
-fn per_cent(share: f64) -> f64 {
+pub(crate) fn per_cent(share: f64) -> f64 {
     share * 100.0
 }
 

@@ -380,7 +380,7 @@ mod tests {
         let files = || std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").path());
         let drawn: Vec<_> = files().filter(|path| is_plot(path)).collect();
         drawn.iter().for_each(|path| std::fs::remove_file(path).expect("goes"));
-        assert_eq!(kept::redraw(folder.path()).expect("draws").len(), all.len());
+        assert_eq!(kept::redraw::<Row>(folder.path()).expect("draws").len(), all.len());
         assert_eq!(files().filter(|path| is_plot(path)).count(), drawn.len());
     }
 

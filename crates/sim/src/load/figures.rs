@@ -77,12 +77,12 @@ fn name_of(mode: CacheMode) -> &'static str {
 }
 
 /// The rows of which something is true.
-fn only<'rows>(rows: &[&'rows Row], is_meant: impl Fn(&Row) -> bool) -> Vec<&'rows Row> {
+pub(crate) fn only<'rows, R>(rows: &[&'rows R], is_meant: impl Fn(&R) -> bool) -> Vec<&'rows R> {
     rows.iter().copied().filter(|row| is_meant(row)).collect()
 }
 
 /// What the rows have of something, each once, from the least to the most.
-fn each(rows: &[&Row], of: impl Fn(&Row) -> f64) -> Vec<f64> {
+pub(crate) fn each<R>(rows: &[&R], of: impl Fn(&R) -> f64) -> Vec<f64> {
     let mut values: Vec<f64> = rows.iter().map(|row| of(row)).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
@@ -90,13 +90,13 @@ fn each(rows: &[&Row], of: impl Fn(&Row) -> f64) -> Vec<f64> {
 }
 
 /// Over the rows, which are those of some seeds.
-fn spread(rows: &[&Row], of: impl Fn(&Row) -> Option<f64>) -> Option<Spread> {
+pub(crate) fn spread<R>(rows: &[&R], of: impl Fn(&R) -> Option<f64>) -> Option<Spread> {
     let values: Vec<f64> = rows.iter().filter_map(|row| of(row)).collect();
     (!values.is_empty()).then(|| Spread::of(&values))
 }
 
 /// A line through the rows, and a point where they agree on `across`.
-fn line(name: &str, rows: &[&Row], across: impl Fn(&Row) -> f64, up: impl Fn(&Row) -> Option<f64>) -> Line {
+pub(crate) fn line<R>(name: &str, rows: &[&R], across: impl Fn(&R) -> f64, up: impl Fn(&R) -> Option<f64>) -> Line {
     let point = |at: f64| Some((at, spread(&only(rows, |row| across(row) == at), &up)?));
     let points = each(rows, &across).into_iter().filter_map(point).collect();
     Line { name: name.into(), points, source: None }
@@ -104,12 +104,17 @@ fn line(name: &str, rows: &[&Row], across: impl Fn(&Row) -> f64, up: impl Fn(&Ro
 
 /// What the paper says of something.
 fn published(name: &str, points: &[(f64, f64)]) -> Line {
+    published_by(PAPER, name, points)
+}
+
+/// What somebody else says of something.
+pub(crate) fn published_by(whose: &str, name: &str, points: &[(f64, f64)]) -> Line {
     let points = points.iter().map(|(at, value)| (*at, Spread::exactly(*value))).collect();
-    Line { name: name.into(), points, source: Some(PAPER.into()) }
+    Line { name: name.into(), points, source: Some(whose.into()) }
 }
 
 /// A panel of the lines that have points.
-fn panel(name: &str, lines: Vec<Line>) -> LinePanel {
+pub(crate) fn panel(name: &str, lines: Vec<Line>) -> LinePanel {
     LinePanel { name: name.into(), lines: lines.into_iter().filter(|line| !line.points.is_empty()).collect() }
 }
 

@@ -1,12 +1,56 @@
-//! Rows on disk: one file of JSON lines for each experiment, and the figures beside it.
+//! Rows on disk, of either cluster: one file of JSON lines for each experiment, and the figures beside it.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use guira_loadgen::error::LoadError;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Row, experiments::experiments, figures};
+use super::{Row, aims::Aim, experiments::experiments, figures};
+
+/// A run as a line of a file.
+pub trait Kept: Serialize + DeserializeOwned + 'static {
+    /// Names of all experiments.
+    fn experiments() -> Vec<&'static str>;
+
+    /// What is aimed at.
+    fn aims() -> &'static [Aim<Self>];
+
+    /// Which experiment it belongs to.
+    fn experiment(&self) -> &str;
+
+    /// Everything was drawn from it.
+    fn seed(&self) -> u64;
+
+    /// Draws every figure that some rows tell of; returns what was written.
+    ///
+    /// # Errors
+    /// [`LoadError::Plot`] if a file cannot be written.
+    fn draw(folder: &Path, rows: &[Self]) -> Result<Vec<PathBuf>, LoadError>;
+}
+
+impl Kept for Row {
+    fn experiments() -> Vec<&'static str> {
+        experiments().iter().map(|(name, _)| *name).collect()
+    }
+
+    fn aims() -> &'static [Aim<Self>] {
+        &super::aims::AIMS
+    }
+
+    fn experiment(&self) -> &str {
+        &self.experiment
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn draw(folder: &Path, rows: &[Self]) -> Result<Vec<PathBuf>, LoadError> {
+        figures::draw(folder, rows)
+    }
+}
 
 /// What can go wrong with what is kept.
 #[derive(Debug)]
@@ -31,6 +75,8 @@ pub enum KeptError {
     Nothing {
         /// In which folder.
         folder: PathBuf,
+        /// What there could be.
+        names: Vec<&'static str>,
     },
     /// A figure could not be drawn.
     Figure(LoadError),
@@ -41,8 +87,7 @@ impl fmt::Display for KeptError {
         match self {
             Self::File { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Line { path, number, source } => write!(f, "{}, line {number} is no row: {source}", path.display()),
-            Self::Nothing { folder } => {
-                let names: Vec<&str> = experiments().iter().map(|(name, _)| *name).collect();
+            Self::Nothing { folder, names } => {
                 write!(f, "{} has no rows: NAME.jsonl, where NAME is one of {}", folder.display(), names.join(", "))
             }
             Self::Figure(error) => error.fmt(f),
@@ -60,7 +105,7 @@ fn file_of(folder: &Path, experiment: &str) -> PathBuf {
 ///
 /// # Errors
 /// [`KeptError`]
-pub fn keep(folder: &Path, experiment: &str, rows: &[Row]) -> Result<Vec<PathBuf>, KeptError> {
+pub fn keep<R: Kept>(folder: &Path, experiment: &str, rows: &[R]) -> Result<Vec<PathBuf>, KeptError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
         move |source| KeptError::File { path, source }
@@ -74,7 +119,7 @@ pub fn keep(folder: &Path, experiment: &str, rows: &[Row]) -> Result<Vec<PathBuf
     }
     std::fs::write(&path, lines).map_err(failed(&path))?;
     let mut written = vec![path];
-    written.extend(figures::draw(folder, rows).map_err(KeptError::Figure)?);
+    written.extend(R::draw(folder, rows).map_err(KeptError::Figure)?);
     Ok(written)
 }
 
@@ -82,9 +127,9 @@ pub fn keep(folder: &Path, experiment: &str, rows: &[Row]) -> Result<Vec<PathBuf
 ///
 /// # Errors
 /// [`KeptError`]
-pub fn redraw(folder: &Path) -> Result<Vec<Row>, KeptError> {
+pub fn redraw<R: Kept>(folder: &Path) -> Result<Vec<R>, KeptError> {
     let mut rows = Vec::new();
-    for (experiment, _) in experiments() {
+    for experiment in R::experiments() {
         let path = file_of(folder, experiment);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -98,9 +143,9 @@ pub fn redraw(folder: &Path) -> Result<Vec<Row>, KeptError> {
         }
     }
     if rows.is_empty() {
-        return Err(KeptError::Nothing { folder: folder.to_path_buf() });
+        return Err(KeptError::Nothing { folder: folder.to_path_buf(), names: R::experiments() });
     }
-    figures::draw(folder, &rows).map_err(KeptError::Figure)?;
+    R::draw(folder, &rows).map_err(KeptError::Figure)?;
     Ok(rows)
 }
 
@@ -112,7 +157,7 @@ mod tests {
     #[test]
     fn what_is_no_row_is_told_by_its_line() {
         let folder = tempfile::tempdir().expect("a folder");
-        let told = |folder: &Path| redraw(folder).expect_err("it cannot be drawn").to_string();
+        let told = |folder: &Path| redraw::<Row>(folder).expect_err("it cannot be drawn").to_string();
         assert!(told(folder.path()).contains("has no rows: NAME.jsonl, where NAME is one of skew, "));
         let row = serde_json::to_string(&example::answering("skew", 1.0)).expect("a line");
         std::fs::write(folder.path().join("skew.jsonl"), format!("{row}\n{{}}\n")).expect("a file");
