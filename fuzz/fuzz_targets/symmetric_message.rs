@@ -10,8 +10,8 @@ use guira_consistency::{Consistency, Epoch, View, Writer};
 use guira_item::{Get, Key, Moment, Operation, Span};
 use guira_routing::NodeId;
 use guira_symmetric::{
-    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HomecomingConfig, HotSetConfig,
-    MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, Told, ViewsConfig,
+    AskId, Coordinator, CoordinatorConfig, CoordinatorHappened, CoordinatorOutbox, FlowConfig, Given, HomecomingConfig,
+    HotSetConfig, MemoryItems, Message, Node, NodeConfig, NodeHappened, NodeOutbox, ShardAccess, Told, ViewsConfig,
 };
 
 const COORDINATOR: NodeId = NodeId(1);
@@ -93,7 +93,8 @@ fn begins(asked: Moment) -> Message {
     let view = View { epoch: Epoch(1), members, homes, homes_since, homes_before };
     let began = Some(Epoch(1));
     let (own_shard, kept_since) = (0, vec![Epoch(1); 2]);
-    let told = Told { life: LIFE, asked, view, began, grants: true, lease: LEASE, is_settled: true, own_shard, kept_since };
+    let told =
+        Told { life: LIFE, asked, view, began, grants: true, lease: LEASE, is_settled: true, own_shard, kept_since };
     Message::Told(Box::new(told))
 }
 
