@@ -1,4 +1,4 @@
-//! Cores as a server's [`Service`]: what a worker does not know by itself ([`Direct`]) is answered later, from a core's host.
+//! Cores as a server's [`Service`]: what a worker does not know by itself ([`Direct`](crate::Direct)) is answered later, from a core's host.
 //!
 //! Always true: a batch goes to one core, in order; a worker keeps to the core that it has asked first; expiries are the server's
 //! seconds on this side, and the cluster's on the other.

@@ -1,4 +1,4 @@
-//! What other threads of a node may answer by themselves: what is hot and valid, and what is cold in its shards ([`Direct`](crate::Direct)).
+//! What other threads of a node may answer by themselves: what is hot and valid, and what is cold in its shards ([`DirectReads`](crate::DirectReads)).
 //!
 //! Always true: what a step changes is shown before anybody is told of it; a key that comes to be hot is shown to be before it leaves its shard, and until it is back there; nothing is
 //! granted while homes change, and nothing to who is not whole.
